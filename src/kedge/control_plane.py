@@ -131,10 +131,10 @@ def component_names(config: ServerConfig) -> list[str]:
 def elections(
     server: ApiServer, components: ControlPlaneComponents, config: ServerConfig, clock: Clock
 ) -> Sequence[tuple[Election, Duty]]:
-    """Return the work that only one of several servers does, each with the election of its leader.
+    """Return the duties that only one of several servers does, each with its leader election.
 
-    The work is imported when it begins, so that the first answers of the server do not wait for
-    the import.
+    A duty is imported when this server becomes its leader, so that the first answers of the server
+    do not wait for the import.
     """
     identity = identity_of(config.state)
     keeper = Client(LocalTransport(into(server), clock), user_agent=CONTROLLER_MANAGER)

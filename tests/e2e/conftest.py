@@ -33,7 +33,7 @@ import pytest
 import yaml
 
 import kedge
-from kedge.cli import process
+from kedge.cli.cluster import process
 from kedge.machinery.clock import SystemClock
 
 Outcome = subprocess.CompletedProcess[str]

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from kedge.apiserver.config import UPSTREAM_ADMISSION
-from kedge.cli import process
+from kedge.cli.cluster import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,12 +1,13 @@
-"""What an API server is told when it starts; `kedge.config` fills it in."""
+"""The configuration of an API server, and the settings that it is made from."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kedge.metrics.windows import SHORTEST
+from kedge.settings import cluster, values
+from kedge.settings.setting import Setting
 
 StoreKind = Literal["sqlite", "memory"]
 
@@ -31,64 +32,178 @@ ADMISSION_PLUGINS: Final = (
 UPSTREAM_ADMISSION: Final = ADMISSION_PLUGINS
 """What a cluster enforces: upstream's default set, and NodeRestriction as its installers add it."""
 
-READS_IN_FLIGHT: Final = 400
-WRITES_IN_FLIGHT: Final = 200
-NODE_GRACE: Final = 50.0
+SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
+"""The default plugins of a server by itself: namespaces mean nothing without this one."""
+
+HOST: Final = Setting("host", values.ADDRESS, "address to listen on")
+METRICS_RESOLUTION: Final = Setting(
+    "metrics-resolution", values.RESOLUTION, "how often kubelets are read, from 10s on"
+)
+METRICS_WINDOW: Final = Setting(
+    "metrics-window", values.USAGE_WINDOW, "the window that kubectl top and autoscalers see"
+)
 
 
 class KubeletTrust(msgspec.Struct, frozen=True, kw_only=True):
-    """Which kubelets are believed when they are asked what they use."""
+    """How the certificates of kubelets that report no usage by themselves are verified."""
 
-    authority: Path | None = None
-    """Who signs their certificates; None for the cluster's own authority."""
-    anybody: bool = False
-    """Whether whoever answers is believed."""
+    authority: Annotated[
+        Path | None,
+        Setting(
+            "kubelet-certificate-authority",
+            values.FILE,
+            "certificate authority of the kubelets that are asked for their usage",
+            default="the cluster's authority",
+        ),
+    ] = None
+    anybody: Annotated[
+        bool,
+        Setting(
+            "kubelet-insecure-tls",
+            values.SWITCH,
+            "do not verify the certificates of these kubelets",
+            default="verify them",
+        ),
+    ] = False
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one server needs to know; nothing in it changes while the server runs."""
+    """The configuration of one server; its settings are the flags of `kedge server`."""
 
-    state: Path
-    """The directory that holds all the server keeps."""
-    name: str = "default"
-    """The cluster's name among those on this machine."""
-    host: str = "127.0.0.1"
-    """The address to listen on."""
-    port: int = 6443
-    """The port to listen on; 0 means any free one."""
-    store: StoreKind = "sqlite"
-    """Where objects are kept."""
-    admission: tuple[str, ...] = ()
-    """The admission plugins to enforce."""
-    upstream_only: bool = False
-    """Refuse what Kubernetes itself would refuse, kedge's extensions included."""
-    audit_log: Path | None = None
-    """The file in which every request leaves a line; None keeps no such file."""
-    token_auth_file: Path | None = None
-    """A file of further tokens and whose they are; None means there are none."""
-    max_requests_inflight: int = READS_IN_FLIGHT
-    """Reads that may be under way at once; 0 sets no limit."""
-    max_mutating_requests_inflight: int = WRITES_IN_FLIGHT
-    """Writes that may be under way at once; 0 sets no limit."""
-    controllers: tuple[str, ...] = ()
-    """The controllers to run, the scheduler among them."""
-    node_grace: float = NODE_GRACE
-    """Seconds for which a node may be silent before it is said to be unreachable."""
-    scheduler_usage: bool = True
-    """Whether what nodes and pods were measured to use enters the choice of nodes."""
-    hosts: tuple[str, ...] = ()
-    """Further names and addresses that the serving certificate is to carry."""
-    local_nodes: Mapping[str, str] = {}
-    """Nodes that keep what is theirs in this directory, and their addresses: they get their
-    certificates when the server has its own."""
-    metrics_window: str = SHORTEST
-    """The window whose mean metrics.k8s.io tells."""
-    scrape_kubelets: bool = False
-    """Whether nodes that do not report what they use are asked for it."""
+    name: Annotated[str, cluster.NAME] = cluster.DEFAULT_NAME
+    state: Annotated[Path, cluster.STATE]
+    host: Annotated[str, HOST] = "127.0.0.1"
+    port: Annotated[int, Setting("port", values.PORT, "port to listen on, 0 for any free one")] = (
+        6443
+    )
+    hosts: Annotated[
+        tuple[str, ...],
+        Setting(
+            "cert-hosts",
+            values.LIST,
+            "further host names and addresses for the serving certificate, comma-separated",
+        ),
+    ] = ()
+    store: Annotated[
+        StoreKind,
+        Setting(
+            "store",
+            values.STORE,
+            "where objects are kept: in a SQLite file, or in memory and lost with the server",
+        ),
+    ] = "sqlite"
+    admission: Annotated[
+        tuple[str, ...],
+        Setting(
+            "admission-control",
+            values.LIST,
+            "the admission plugins to enforce, and no others, comma-separated",
+            spellings=("-admission_control", "--admission_control"),
+        ),
+        Setting(
+            "enable-admission-plugins",
+            values.LIST,
+            "admission plugins to enforce beside those of the default",
+        ),
+        Setting(
+            "disable-admission-plugins",
+            values.LIST,
+            "admission plugins of the default not to enforce",
+        ),
+    ] = ()
+    upstream_only: Annotated[
+        bool,
+        Setting(
+            "upstream-only",
+            values.SWITCH,
+            "refuse kedge's extensions as Kubernetes would",
+            default="accept them with a warning",
+        ),
+    ] = False
+    scrape_kubelets: Annotated[
+        bool,
+        Setting(
+            "scrape-kubelets",
+            values.SWITCH,
+            "ask nodes that report no usage by themselves for it, as --metrics-resolution says"
+            " or every 15s",
+            default="do not",
+        ),
+    ] = False
     kubelets: KubeletTrust = KubeletTrust()
-    """Which of them are believed."""
-    scrape_seconds: int = 15
-    """Seconds between two readings of a node."""
+    metrics_window: Annotated[str, METRICS_WINDOW] = "10s"
+    scheduler_usage: Annotated[
+        bool,
+        Setting(
+            "scheduler-usage",
+            values.ON_OR_OFF,
+            "whether the measured usage of nodes and pods counts when a node is chosen; off"
+            " compares requests only, as Kubernetes does",
+        ),
+    ] = True
+    controllers: Annotated[
+        tuple[str, ...],
+        Setting(
+            "controllers",
+            values.LIST,
+            "the controllers to run, comma-separated: * for all, NAME for one, -NAME to leave one"
+            " out, such as '*,-statefulset-controller' to delete an object that breaks it",
+            default="*",
+        ),
+    ] = ()
+    """The scheduler counts as a controller."""
+    token_auth_file: Annotated[
+        Path | None,
+        Setting(
+            "token-auth-file",
+            values.FILE,
+            'CSV file of further tokens, each line: token,user,uid,"group,group"',
+            default="none",
+        ),
+    ] = None
+    audit_log: Annotated[
+        Path | None,
+        Setting(
+            "audit-log-path",
+            values.FILE,
+            "file to which every request adds a line of JSON",
+            default="none",
+        ),
+    ] = None
+    max_requests_inflight: Annotated[
+        int,
+        Setting(
+            "max-requests-inflight",
+            values.COUNT,
+            "concurrent reads before further ones get 429, 0 for no limit",
+        ),
+    ] = 400
+    max_mutating_requests_inflight: Annotated[
+        int,
+        Setting(
+            "max-mutating-requests-inflight",
+            values.COUNT,
+            "concurrent writes before further ones get 429, 0 for no limit",
+        ),
+    ] = 200
+    node_grace: Annotated[
+        float,
+        Setting(
+            "node-monitor-grace-period",
+            values.SECONDS,
+            "how long a node may be silent before it is unreachable; nodes renew their lease"
+            " every 10s",
+        ),
+    ] = 50.0
+    scrape_seconds: Annotated[int, METRICS_RESOLUTION] = 15
+    local_nodes: Annotated[
+        Mapping[str, str],
+        Setting(
+            "local-nodes",
+            values.NODE_ADDRESSES,
+            "nodes to make certificates for, which run beside the server in --state",
+        ),
+    ] = {}
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
 

@@ -6,14 +6,12 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
-from kedge.cli import flags
 from kedge.cli.failure import Failure
+from kedge.settings import parse
 
 if TYPE_CHECKING:
     from kedge.deviceplugin.check.run import Finding
 
-NAME: Final = "device"
-HELP: Final = "Check a device plugin"
 DESCRIPTION: Final = """\
 Take a device plugin of the API v1beta1 through its life: registration, lists of devices,
 allocation, starts of containers, restarts of the kubelet and its own. Neither a cluster nor
@@ -39,7 +37,7 @@ def add_flags(parser: ArgumentParser) -> None:
     below = parser.add_subparsers(dest="deed", metavar="check", required=True)
     check = below.add_parser("check", help="take a plugin through its life", allow_abbrev=False)
     check.add_argument(
-        "directory", type=flags.directory, metavar="SOCKET_DIR", help="where the plugin registers"
+        "directory", type=parse.directory, metavar="SOCKET_DIR", help="where the plugin registers"
     )
     check.add_argument(
         "--run",
@@ -54,14 +52,14 @@ def add_flags(parser: ArgumentParser) -> None:
     check.add_argument(
         "--env",
         action="append",
-        type=flags.pairs,
+        type=parse.pairs,
         default=[],
         metavar="NAME=VALUE,...",
         help="variables of the containers that start; may be repeated",
     )
     check.add_argument(
         "--wait",
-        type=flags.seconds,
+        type=parse.seconds,
         default=30.0,
         metavar="DURATION",
         help="how long to wait until the plugin registers (default: 30s)",

@@ -4,7 +4,7 @@ from kedge.restarter.decision import DO_NOT_TRY_AGAIN, RUNS_ALREADY, TRY_LATER
 
 
 class Failure(Exception):
-    """The command cannot do what it was asked; the message is all that the user gets to see."""
+    """The command failed; the message says why and what to do about it."""
 
     code = 1
     """The exit code of the command."""
@@ -32,7 +32,7 @@ class TemporaryFailure(Failure):
     code = TRY_LATER
 
 
-class Refusal(Failure):
+class ServerRefusal(Failure):
     """The server would not do it; the message says so by itself."""
 
     @property

@@ -1,6 +1,6 @@
 """`kedge image`: the images on this machine, from which the containers of a cluster are made."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,14 +9,12 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.registry import Where
+    from kedge.cli.cluster.registry import ClusterLocation
     from kedge.node.images.archive import PackedImage
     from kedge.node.images.host import HostImage
     from kedge.node.images.reference import ImageReference
     from kedge.node.images.store import ImageListing, ImageStore
 
-NAME: Final = "image"
-HELP: Final = "Load, list and remove images"
 DESCRIPTION: Final = """\
 Load, list and remove the images that containers of a cluster are made of. They are kept in the
 cluster's directory; the cluster need not be running.
@@ -92,7 +90,21 @@ def image_name(value: str) -> "ImageReference":
     return name
 
 
-def load(where: "Where", paths: Sequence[str], names: Sequence["ImageReference"]) -> int:
+def run(flags: Namespace) -> int:
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.settings import Settings
+
+    cluster = where(Settings(flags))
+    if flags.deed == "load":
+        return load(cluster, flags.paths, flags.names)
+    if flags.deed == "list":
+        if flags.image:
+            return list_hidden(cluster, flags.output)
+        return list_images(cluster, flags.output)
+    return remove(cluster, flags.images, force=flags.force)
+
+
+def load(where: "ClusterLocation", paths: Sequence[str], names: Sequence["ImageReference"]) -> int:
     """Load all images that the files hold."""
     from kedge.node.images.oci import InvalidImage
 
@@ -122,13 +134,13 @@ def _file(path: str, scratch: Path, store: "ImageStore") -> Path:
 def _load(
     store: "ImageStore", path: Path, scratch: Path, names: Sequence["ImageReference"]
 ) -> None:
-    from kedge.cli.printers import size
+    from kedge.cli.output.printers import size
     from kedge.node.images.archive import opened
     from kedge.node.images.oci import InvalidImage
 
     with opened(path, scratch, store.limits) as images:
         if names and len(images) > 1:
-            raise InvalidImage(f"it holds {len(images)} images, of which --as can name only one")
+            raise InvalidImage(f"it holds {len(images)} images, and --as can name only one")
         for image in images:
             named = _names(image, names)
             record = store.add(image, named, loaded=True)
@@ -146,9 +158,9 @@ def _names(image: "PackedImage", given: Sequence["ImageReference"]) -> list["Ima
     return names
 
 
-def list_images(where: "Where", output: str | None) -> int:
+def list_images(where: "ClusterLocation", output: str | None) -> int:
     """Print all images."""
-    from kedge.cli import printers
+    from kedge.cli.output import printers
 
     found = _store(where).listed()
     if output:
@@ -162,9 +174,9 @@ def list_images(where: "Where", output: str | None) -> int:
     return 0
 
 
-def list_hidden(where: "Where", output: str | None) -> int:
+def list_hidden(where: "ClusterLocation", output: str | None) -> int:
     """Print the paths that the image `host` hides, for each node of the cluster."""
-    from kedge.cli import printers
+    from kedge.cli.output import printers
 
     nodes = _host_images(where)
     if output:
@@ -189,9 +201,9 @@ def list_hidden(where: "Where", output: str | None) -> int:
     return 0
 
 
-def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
+def _host_images(where: "ClusterLocation") -> "list[tuple[str, HostImage]]":
     """Return the image `host` as each node of the cluster recorded it at its last start."""
-    from kedge.cli import registry
+    from kedge.cli.cluster import registry
     from kedge.node.host import node_record
 
     found = registry.find(where)
@@ -204,7 +216,7 @@ def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
     return [(each.name, each.host_image) for each in records]
 
 
-def _no_cluster(where: "Where") -> Failure:
+def _no_cluster(where: "ClusterLocation") -> Failure:
     return Failure(
         f"there is no cluster {where} on this machine: 'kedge list' shows the clusters here,"
         " 'kedge up' starts one"
@@ -233,7 +245,7 @@ def _host() -> dict[str, object]:
 
 
 def _rows(image: "ImageListing") -> Iterator[tuple[str, str, str, str]]:
-    from kedge.cli.printers import size
+    from kedge.cli.output.printers import size
     from kedge.node.images.reference import ImageReference
 
     id_ = image.record.id.partition(":")[2][:_DIGITS]
@@ -243,9 +255,9 @@ def _rows(image: "ImageListing") -> Iterator[tuple[str, str, str, str]]:
         yield name, id_, size(image.record.size), used
 
 
-def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
+def remove(where: "ClusterLocation", images: Sequence[str], *, force: bool) -> int:
     """Remove images by their names or ids."""
-    from kedge.cli.printers import size
+    from kedge.cli.output.printers import size
     from kedge.node.images.store import ImageInUse, NoSuchImage
 
     store = _store(where)
@@ -270,8 +282,8 @@ def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
     return 0
 
 
-def _store(where: "Where") -> "ImageStore":
-    from kedge.cli import registry
+def _store(where: "ClusterLocation") -> "ImageStore":
+    from kedge.cli.cluster import registry
     from kedge.machinery.clock import SystemClock
     from kedge.node.images.store import ImageStore
 

@@ -1,46 +1,19 @@
-"""The command line as a whole: which commands there are, how they are read, how they fail."""
+"""The command line: the list of commands, how flags are parsed, how failures are reported."""
 
 import argparse
+import importlib
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, NoReturn, Protocol, cast
 
 from kedge import __version__
-from kedge.cli import (
-    apply,
-    create,
-    delete,
-    describe,
-    device,
-    down,
-    exec,
-    explain,
-    get,
-    image,
-    list,
-    logs,
-    metrics_server,
-    namespace,
-    node,
-    recommend,
-    server,
-    status,
-    token,
-    top,
-    up,
-    version,
-    why,
-)
-from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
 
 
-class Command(Protocol):
-    """What each command's module says about it."""
+class CommandModule(Protocol):
+    """The module of one command: its flags, its work and its view."""
 
-    NAME: str
-    HELP: str
     DESCRIPTION: str
     EXAMPLES: str
 
@@ -48,21 +21,54 @@ class Command(Protocol):
         """Declare the command's flags."""
         ...
 
-
-class Visitor(Command, Protocol):
-    """A command that speaks to a cluster through a kubeconfig."""
-
-    def run(self, whereto: Whereto, flags: Namespace) -> int:
-        """Do it; returns the exit code."""
+    def run(self, flags: Namespace) -> int:
+        """Do the work; returns the exit code."""
         ...
 
 
-COMMANDS: Final[tuple[Command, ...]] = (
-    *(up, down, status, list),
-    *(get, describe, create, apply, delete, namespace, explain),
-    *(logs, exec),
-    *(top, recommend, why),
-    *(image, device, token, server, node, metrics_server, version),
+class CliCommand(NamedTuple):
+    """One command. Its module is imported only if the command line names the command: most of the
+    time of a short command is spent on imports."""
+
+    name: str
+    module: str
+    """Below kedge.cli."""
+    help: str
+
+    def load(self) -> CommandModule:
+        return cast(CommandModule, importlib.import_module(f"kedge.cli.{self.module}"))
+
+
+COMMANDS: Final = (
+    CliCommand("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
+    CliCommand("down", "cluster.down", "Stop a cluster and take it out of the kubeconfig"),
+    CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
+    CliCommand("list", "cluster.list", "List the clusters on this machine"),
+    CliCommand("get", "objects.get", "Show objects of the cluster"),
+    CliCommand("describe", "objects.describe", "Describe objects of the cluster in detail"),
+    CliCommand("create", "objects.create", "Create objects from files"),
+    CliCommand("apply", "objects.apply", "Create or update objects from files"),
+    CliCommand("delete", "objects.delete", "Delete objects of the cluster"),
+    CliCommand("namespace", "objects.namespace", "Show or change the current namespace"),
+    CliCommand("explain", "explain.command", "Explain where limits or variables come from"),
+    CliCommand("logs", "pods.logs", "Show the logs of a container"),
+    CliCommand("exec", "pods.exec", "Run a command in a container"),
+    CliCommand("top", "usage.top", "Show the usage of nodes, pods and containers, live"),
+    CliCommand(
+        "recommend", "usage.recommend", "Propose requests and limits from the measured usage"
+    ),
+    CliCommand("why", "pods.why", "Explain why a pod is on its node, or on none"),
+    CliCommand("image", "image", "Load, list and remove images"),
+    CliCommand("device", "device", "Check a device plugin"),
+    CliCommand("token", "token", "Make, list and delete tokens for joining a cluster"),
+    CliCommand("server", "cluster.server", "Run an API server in the foreground"),
+    CliCommand("node", "cluster.node", "Run a node agent in the foreground"),
+    CliCommand(
+        "metrics-server",
+        "cluster.metrics_server",
+        "Serve the metrics API in front of another cluster",
+    ),
+    CliCommand("version", "version", "Print the version of kedge and of Kubernetes"),
 )
 
 DESCRIPTION: Final = """\
@@ -73,10 +79,13 @@ kedge runs a Kubernetes-compatible cluster on this machine.
 EPILOG: Final = """\
 Use "kedge COMMAND --help" for the flags of a command and for examples."""
 
-Deed = Callable[[Namespace], int]
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
+BROKEN_PIPE: Final = 141
+"""The exit code if the reader of the output has ended: 128 and the number of SIGPIPE."""
 
 
-class Parser(ArgumentParser):
+class CommandParser(ArgumentParser):
     """Takes flags and words in any order, and complains in the manner of kubectl."""
 
     _sorting = False
@@ -107,31 +116,35 @@ class Parser(ArgumentParser):
         sys.exit(1)
 
 
-def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
-    """Read the arguments, do the deed of the command they name; returns the exit code."""
-    # Only what is asked for is declared: half of the time that this takes is for flags.
-    top = parser(command for command in COMMANDS if command.NAME in arguments)
+def run(arguments: Sequence[str]) -> int:
+    """Parse the arguments and run the command that they name; returns the exit code."""
+    named = [command for command in COMMANDS if command.name in arguments]
+    top = parser(named)
     flags = top.parse_args(arguments)
     if flags.command is None:
         top.print_help()
         return 0
+    return report(next(each for each in named if each.name == flags.command).load(), flags)
+
+
+def report(command: CommandModule, flags: Namespace) -> int:
+    """Run a command; print its failure, and return its exit code."""
     try:
-        return deeds[flags.command](flags)
+        return command.run(flags)
     except Failure as failure:
         print(failure.said, file=sys.stderr)
         return failure.code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         sys.stderr.close()
-        return 141
+        return BROKEN_PIPE
 
 
-def parser(flagged: Iterable[Command] = COMMANDS) -> ArgumentParser:
-    """The parser of all commands, and of the flags of those that are named."""
-    names = {command.NAME for command in flagged}
-    top = Parser(
+def parser(named: Iterable[CliCommand] = COMMANDS) -> ArgumentParser:
+    """Return the parser of all commands, and of the flags of the named ones."""
+    top = CommandParser(
         prog="kedge",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -140,15 +153,16 @@ def parser(flagged: Iterable[Command] = COMMANDS) -> ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kedge {__version__}")
     below = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    wanted = list(named)
     for command in COMMANDS:
         part = below.add_parser(
-            command.NAME,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            epilog=f"examples:\n{command.EXAMPLES}",
+            command.name,
+            help=command.help,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        if command.NAME in names:
-            command.add_flags(part)
+        if command in wanted:
+            module = command.load()
+            part.description, part.epilog = module.DESCRIPTION, f"examples:\n{module.EXAMPLES}"
+            module.add_flags(part)
     return top

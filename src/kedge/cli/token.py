@@ -1,25 +1,24 @@
 """`kedge token`: bootstrap tokens, with which further machines can join a cluster."""
 
 import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kedge.cli import flags
 from kedge.cli.failure import Failure
+from kedge.settings import parse
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from kedge.api.core_v1.secret import Secret
-    from kedge.cli.registry import Where
+    from kedge.cli.cluster.registry import ClusterLocation
     from kedge.client.client import Client
 
-NAME: Final = "token"
-HELP: Final = "Make, list and delete tokens for joining a cluster"
 DESCRIPTION: Final = """\
-Make, list and delete bootstrap tokens. Whoever has one is known to the cluster as a member of
-system:bootstrappers, which may ask for the certificate of a node: keep it secret. A machine joins
+Make, list and delete bootstrap tokens. A token makes its user a member of system:bootstrappers, and
+that group may request the certificate of any node: keep it secret. A machine joins
 with the command that 'kedge token create --print-join-command' prints.
 
 A token is "ID.SECRET". To delete it takes only the ID, and only the ID is safe to show around."""
@@ -46,7 +45,7 @@ _PREFIX: Final = "bootstrap-token-"
 _USAGE: Final = "usage-bootstrap-"
 
 
-class New(NamedTuple):
+class NewToken(NamedTuple):
     """What a new token is to be good for."""
 
     seconds: float
@@ -79,7 +78,7 @@ def add_flags(parser: ArgumentParser) -> None:
         type=groups,
         default=(),
         metavar="LIST",
-        help="further groups of whoever uses it, each beginning with system:bootstrappers:",
+        help="further groups of its user, each beginning with system:bootstrappers:",
     )
     create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
     create.add_argument(
@@ -96,11 +95,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def lifetime(value: str) -> float:
-    return 0.0 if value == "0" else flags.seconds(value)
+    return 0.0 if value == "0" else parse.seconds(value)
 
 
 def usages(value: str) -> tuple[str, ...]:
-    asked = flags.items(value) or (value,)
+    asked = parse.items(value) or (value,)
     for usage in asked:
         if usage not in USAGES:
             raise argparse.ArgumentTypeError(
@@ -112,7 +111,7 @@ def usages(value: str) -> tuple[str, ...]:
 def groups(value: str) -> tuple[str, ...]:
     import re
 
-    asked = flags.items(value)
+    asked = parse.items(value)
     for group in asked:
         if not re.fullmatch("system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", group):
             raise argparse.ArgumentTypeError(
@@ -130,7 +129,20 @@ def token_id(value: str) -> str:
     return id_
 
 
-def create(where: "Where", new: New, *, join_command: bool = False) -> int:
+def run(flags: Namespace) -> int:
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.settings import Settings
+
+    cluster = where(Settings(flags))
+    if flags.deed == "create":
+        new = NewToken(flags.ttl, flags.usages, flags.groups, flags.description)
+        return create(cluster, new, join_command=flags.print_join_command)
+    if flags.deed == "list":
+        return list_tokens(cluster, flags.output)
+    return delete(cluster, flags.tokens)
+
+
+def create(where: "ClusterLocation", new: NewToken, *, join_command: bool = False) -> int:
     """Make a token and print it, or the command that uses it."""
     import secrets
 
@@ -205,10 +217,10 @@ async def _cluster_info(client: "Client") -> dict[str, str]:
     return info
 
 
-def list_tokens(where: "Where", output: str | None) -> int:
+def list_tokens(where: "ClusterLocation", output: str | None) -> int:
     """Print all tokens, those included that can no longer be used."""
     from kedge.api.core_v1.secret import RESOURCE
-    from kedge.cli import printers
+    from kedge.cli.output import printers
     from kedge.machinery.clock import SystemClock
 
     found: list[Secret] = []
@@ -231,7 +243,7 @@ def list_tokens(where: "Where", output: str | None) -> int:
     return 0
 
 
-def delete(where: "Where", ids: list[str]) -> int:
+def delete(where: "ClusterLocation", ids: list[str]) -> int:
     """Delete tokens by their ids."""
     from kedge.api.core_v1.secret import RESOURCE
     from kedge.machinery.errors import StatusError
@@ -252,7 +264,7 @@ def delete(where: "Where", ids: list[str]) -> int:
     return 0
 
 
-def secret_of(id_: str, code: str, new: New, now: "datetime") -> "Secret":
+def secret_of(id_: str, code: str, new: NewToken, now: "datetime") -> "Secret":
     """The Secret that makes a token known to the cluster."""
     from datetime import timedelta
 
@@ -308,7 +320,7 @@ def time_left(expires: str, now: "datetime") -> str:
     return human_age(int(left)) if left > 0 else "<expired>"
 
 
-def _ask(where: "Where", deed: Callable[["Client"], Awaitable[None]]) -> None:
+def _ask(where: "ClusterLocation", deed: Callable[["Client"], Awaitable[None]]) -> None:
     """Do something through the API of the cluster, which must be running."""
     import asyncio
 
@@ -330,9 +342,9 @@ def _ask(where: "Where", deed: Callable[["Client"], Awaitable[None]]) -> None:
         raise Failure(f"the cluster {where} refused: {error.message}") from error
 
 
-def _client(where: "Where") -> "Client":
+def _client(where: "ClusterLocation") -> "Client":
     """The administrator of the cluster."""
-    from kedge.cli import process, registry, state
+    from kedge.cli.cluster import process, registry, state
     from kedge.client.client import Client
     from kedge.client.http import HttpTransport
 

@@ -1,42 +1,132 @@
 """Names of controllers, as in kube-controller-manager, and the list of those to run."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 SCHEDULER: Final = "scheduler"
 """A separate process in Kubernetes; here --controllers can disable it like any controller."""
 
-ALIASES: Final = {
-    "namespace-controller": "namespace",
-    "serviceaccount-controller": "serviceaccount",
-    "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
-    "serviceaccount-token-controller": "serviceaccount-token",
-    "certificatesigningrequest-signing-controller": "csrsigning",
-    "cluster-info-controller": "cluster-info",
-    "clusterrole-aggregation-controller": "clusterrole-aggregation",
-    "resourcequota-controller": "resourcequota",
-    "garbage-collector-controller": "garbagecollector",
-    "job-controller": "job",
-    "cronjob-controller": "cronjob",
-    "ttl-after-finished-controller": "ttl-after-finished",
-    "pod-garbage-collector-controller": "podgc",
-    "replicaset-controller": "replicaset",
-    "replicationcontroller-controller": "replicationcontroller",
-    "deployment-controller": "deployment",
-    "statefulset-controller": "statefulset",
-    "daemonset-controller": "daemonset",
-    "horizontal-pod-autoscaler-controller": "horizontalpodautoscaling",
-    "disruption-controller": "disruption",
-    "node-lifecycle-controller": "nodelifecycle",
-    "taint-eviction-controller": "taint-eviction",
-    "endpointslice-controller": "endpointslice",
-    "endpoints-controller": "endpoint",
-    "endpointslice-mirroring-controller": "endpointslicemirroring",
-    "limitrange-controller": "limitrange",
-    SCHEDULER: "kube-scheduler",
-}
-"""The name of each controller, and its short name from before Kubernetes 1.28."""
 
+class ControllerName(NamedTuple):
+    """The names and the task of one controller."""
+
+    name: str
+    alias: str
+    """Its short name from before Kubernetes 1.28."""
+    task: str
+
+
+CONTROLLERS: Final = (
+    ControllerName(
+        "namespace-controller",
+        "namespace",
+        "delete the content of a namespace that is being deleted, then the namespace",
+    ),
+    ControllerName(
+        "serviceaccount-controller",
+        "serviceaccount",
+        "create the ServiceAccount `default` in every namespace",
+    ),
+    ControllerName(
+        "root-ca-certificate-publisher-controller",
+        "root-ca-cert-publisher",
+        "publish the CA certificate as ConfigMap `kube-root-ca.crt` in every namespace",
+    ),
+    ControllerName(
+        "serviceaccount-token-controller",
+        "serviceaccount-token",
+        "fill Secrets of the type `kubernetes.io/service-account-token`",
+    ),
+    ControllerName(
+        "certificatesigningrequest-signing-controller",
+        "csrsigning",
+        "approve certificates of nodes, sign approved requests, delete old ones",
+    ),
+    ControllerName(
+        "cluster-info-controller",
+        "cluster-info",
+        "kedge's own: let anonymous users read `cluster-info` while a bootstrap token exists",
+    ),
+    ControllerName(
+        "clusterrole-aggregation-controller",
+        "clusterrole-aggregation",
+        "compute the rules of ClusterRoles with an `aggregationRule`",
+    ),
+    ControllerName(
+        "resourcequota-controller",
+        "resourcequota",
+        "keep the usage in the status of ResourceQuotas",
+    ),
+    ControllerName(
+        "garbage-collector-controller", "garbagecollector", "delete objects whose owners are gone"
+    ),
+    ControllerName("job-controller", "job", "run the pods of Jobs"),
+    ControllerName("cronjob-controller", "cronjob", "create Jobs on schedule, and delete old ones"),
+    ControllerName(
+        "ttl-after-finished-controller",
+        "ttl-after-finished",
+        "delete finished Jobs after their `ttlSecondsAfterFinished`",
+    ),
+    ControllerName(
+        "pod-garbage-collector-controller",
+        "podgc",
+        "delete pods of nodes that no longer exist, and too many finished ones",
+    ),
+    ControllerName("replicaset-controller", "replicaset", "keep the number of pods of ReplicaSets"),
+    ControllerName(
+        "replicationcontroller-controller",
+        "replicationcontroller",
+        "keep the number of pods of ReplicationControllers",
+    ),
+    ControllerName("deployment-controller", "deployment", "roll Deployments out over ReplicaSets"),
+    ControllerName(
+        "statefulset-controller", "statefulset", "keep the ordered pods of StatefulSets"
+    ),
+    ControllerName(
+        "daemonset-controller", "daemonset", "keep one pod of a DaemonSet on every matching node"
+    ),
+    ControllerName(
+        "horizontal-pod-autoscaler-controller",
+        "horizontalpodautoscaling",
+        "scale workloads to the usage that HorizontalPodAutoscalers ask for",
+    ),
+    ControllerName(
+        "disruption-controller", "disruption", "keep the status of PodDisruptionBudgets"
+    ),
+    ControllerName(
+        "node-lifecycle-controller",
+        "nodelifecycle",
+        "mark silent nodes as unreachable, and taint nodes by their conditions",
+    ),
+    ControllerName(
+        "taint-eviction-controller",
+        "taint-eviction",
+        "evict pods that do not tolerate a NoExecute taint of their node",
+    ),
+    ControllerName(
+        "endpointslice-controller",
+        "endpointslice",
+        "keep the EndpointSlices of Services that select pods",
+    ),
+    ControllerName(
+        "endpoints-controller", "endpoint", "keep the Endpoints of Services that select pods"
+    ),
+    ControllerName(
+        "endpointslice-mirroring-controller",
+        "endpointslicemirroring",
+        "mirror hand-written Endpoints to EndpointSlices",
+    ),
+    ControllerName(
+        "limitrange-controller",
+        "limitrange",
+        "kedge's own: report workloads whose pods LimitRanger will refuse, if it is on",
+    ),
+    ControllerName(
+        SCHEDULER, "kube-scheduler", "assign pods to nodes; a process of its own in Kubernetes"
+    ),
+)
+
+ALIASES: Final = {each.name: each.alias for each in CONTROLLERS}
 ALL: Final = tuple(ALIASES)
 
 _NAMES: Final = {alias: name for name, alias in ALIASES.items()} | {name: name for name in ALL}

@@ -1,39 +1,58 @@
-"""What a metrics server is told when it starts; `kedge.config` fills it in."""
+"""The configuration of a metrics server, and the settings that it is made from."""
 
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from kedge.apiserver.config import KubeletTrust
-from kedge.metrics.windows import SHORTEST
+from kedge.apiserver.config import HOST, METRICS_RESOLUTION, METRICS_WINDOW, KubeletTrust
+from kedge.settings import values
+from kedge.settings.setting import Setting
 
-PORT: Final = 4443
 SERVICE: Final = ("kedge-metrics.kube-system.svc", "kedge-metrics.kube-system")
 """What the server in front calls it, if it is installed as the example has it."""
 
 
 class MetricsServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one metrics server needs to know; nothing in it changes while it runs."""
+    """The configuration of one metrics server."""
 
-    state: Path
-    """The directory that holds its certificates, and the windows of what it has read."""
-    host: str = "127.0.0.1"
-    """The address to listen on."""
-    port: int = PORT
-    """The port to listen on; 0 means any free one."""
-    hosts: tuple[str, ...] = ()
-    """Further names and addresses that the serving certificate is to carry."""
-    certificate: Path | None = None
-    """The serving certificate; None has the server make its own."""
-    key: Path | None = None
-    """The key of that certificate."""
+    state: Annotated[
+        Path,
+        Setting(
+            "state",
+            values.DIRECTORY,
+            "directory for certificates and for windows, which outlive the server there",
+            default="kedge-metrics under $XDG_STATE_HOME, for root under /var/lib",
+            # $KEDGE_STATE is the directory of a cluster.
+            only_flag=True,
+        ),
+    ]
+    host: Annotated[str, HOST] = "127.0.0.1"
+    port: Annotated[int, Setting("port", values.PORT, "port to listen on, 0 for any free one")] = (
+        4443
+    )
+    hosts: Annotated[
+        tuple[str, ...],
+        Setting(
+            "cert-hosts",
+            values.LIST,
+            "further names and addresses for the serving certificate, comma-separated",
+            note="; that of the example's service is always there",
+        ),
+    ] = ()
+    certificate: Annotated[
+        Path | None,
+        Setting(
+            "tls-cert-file", values.FILE, "serving certificate", default="one of its own making"
+        ),
+    ] = None
+    key: Annotated[
+        Path | None,
+        Setting("tls-private-key-file", values.FILE, "key of that certificate"),
+    ] = None
     kubelets: KubeletTrust = KubeletTrust()
-    """Which kubelets are believed."""
-    resolution: int = 15
-    """Seconds between two readings of a node."""
-    window: str = SHORTEST
-    """The window whose mean metrics.k8s.io tells."""
+    resolution: Annotated[int, METRICS_RESOLUTION] = 15
+    window: Annotated[str, METRICS_WINDOW] = "10s"
 
     @property
     def pki(self) -> Path:

@@ -142,5 +142,5 @@ class KubeletAccess:
 def _tls(config: MetricsServerConfig, login: Login) -> ssl.SSLContext:
     trust = config.kubelets
     authority = trust.authority.read_bytes() if trust.authority else login.ca_pem
-    # Whoever believes any API server does not thereby believe any kubelet.
+    # A kubeconfig that skips verification of the API server does not skip that of kubelets.
     return replace(login, ca_pem=authority, insecure=trust.anybody).tls()

@@ -1,76 +1,171 @@
-"""The configuration of a node agent, which `kedge.config` builds."""
+"""The configuration of a node agent, and the settings that it is made from."""
 
 import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from kedge.machinery.quantity import Quantity
+from kedge.settings import cluster, values
+from kedge.settings.setting import Setting
 
-MOST_PODS: Final = 110
-"""The kubelet's default."""
-RESOLUTION: Final = 60
-"""Default seconds between two usage reports."""
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
-"""The directory where device plugins register by default."""
-MOST_PIDS: Final = 4096
-"""Processes and threads of one pod: enough for most pods, and a bound for fork bombs."""
+"""Where Kubernetes has device plugins register, which they take for granted."""
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True):
-    """The address and the credentials with which a machine joins a cluster."""
+    """The credentials with which a machine joins a cluster that runs elsewhere."""
 
-    url: str
-    token: str
-    ca_hash: str = ""
-    """The hash of the public key of the cluster's authority: `sha256:` and the digest."""
-    ca_pem: bytes = b""
-    """The certificate of the authority."""
+    url: Annotated[
+        str,
+        Setting(
+            "server",
+            values.URL,
+            "URL of the API server",
+            default="the server that was joined, else where the cluster in --state was last seen",
+        ),
+    ]
+    token: Annotated[str, Setting("token", values.TOKEN, "join the cluster with this token")]
+    ca_hash: Annotated[
+        str,
+        Setting(
+            "ca-cert-hash",
+            values.DIGEST,
+            "when joining, the digest of the public key of the cluster's authority",
+        ),
+    ] = ""
+    ca_pem: Annotated[
+        bytes,
+        Setting(
+            "ca-cert",
+            values.FILE,
+            "when joining, the certificate of the cluster's authority, instead of its digest",
+        ),
+    ] = b""
+    """The content of that file."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of one node agent; it does not change while the agent runs."""
+    """The configuration of one node agent; its settings are the flags of `kedge node`."""
 
-    name: str
-    """The node's name in the cluster."""
-    cluster: str
-    """The cluster's name among those on this machine."""
+    cluster: Annotated[str, cluster.NAME]
+    name: Annotated[
+        str,
+        Setting(
+            "node-name",
+            values.NODE_NAME,
+            "name of the node in the cluster",
+            default="the host name when joining, else the one node in --state, else node-1",
+        ),
+    ]
     state: Path
-    """The directory of all files of the node."""
+    """The directory of this node, below that of the cluster."""
     images: Path
     """The directory of images, which the nodes of one machine share."""
-    hidden: tuple[Path, ...] = ()
-    """Paths that no container may see, the cluster's directory first: it holds keys and tokens."""
     listed: tuple[Path, ...] = ()
-    """Directories with links to clusters; the targets of these links are hidden as well."""
-    address: str = "127.0.0.1"
-    """The node's InternalIP; the agent listens on it."""
-    port: int = 0
-    """The port of the agent; 0 means any free one."""
-    labels: Mapping[str, str] = {}
-    """Labels of the node."""
-    exposed_labels: tuple[str, ...] = ()
-    """Keys, or patterns of keys, of the node labels that pods may read besides zone and region."""
-    host_image: bool = True
-    """Whether pods may use the image `host`."""
-    host_image_shown: tuple[Path, ...] = ()
-    """Paths that the image `host` shows although they are hidden by default."""
-    image_map: tuple[str, ...] = ()
-    """PATTERN=IMAGE: the image to use for matching names; the first match counts."""
-    reserved: Mapping[str, Quantity] = {}
-    """Resources that are not allocatable to pods."""
-    plugins: Path | None = None
-    """The directory where device plugins register; None for a directory of the node's own."""
-    devices: Mapping[str, int] = {}
-    """Devices to simulate: the number by resource name."""
-    max_pods: int = MOST_PODS
-    max_pids: int = MOST_PIDS
-    """Processes and threads of one pod; -1 for no limit."""
-    metrics_resolution: int = RESOLUTION
-    """Seconds between two usage reports."""
+    """The directories that list clusters: containers do not see the targets of links in them."""
+    address: Annotated[
+        str,
+        Setting("node-address", values.ADDRESS, "address at which nodes listen"),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Setting("node-port", values.PORT, "port at which a node listens, 0 for any free one"),
+    ] = 0
+    labels: Annotated[
+        Mapping[str, str],
+        Setting("node-labels", values.LABELS, "labels that nodes give themselves"),
+    ] = {}
+    exposed_labels: Annotated[
+        tuple[str, ...],
+        Setting(
+            "expose-node-labels",
+            values.LABEL_PATTERNS,
+            "labels of nodes that pods may read besides zone and region, such as"
+            " example.com/rack or example.com/*",
+        ),
+    ] = ()
+    image_map: Annotated[
+        tuple[str, ...],
+        Setting(
+            "image-map",
+            values.IMAGE_RULES,
+            "which image to take for names that match, such as 'busybox:*=host'; may be repeated,"
+            " the first match counts; the variable holds one rule",
+        ),
+    ] = ()
+    hidden: Annotated[
+        tuple[Path, ...],
+        Setting(
+            "hide",
+            values.PATHS,
+            "what containers of the image host must not see of the machine, besides kedge's own"
+            " directories and kubeconfigs; may be repeated, the variable holds one path",
+        ),
+    ] = ()
+    """The directory of the cluster comes first."""
+    host_image_shown: Annotated[
+        tuple[Path, ...],
+        Setting(
+            "host-image-show",
+            values.PATHS,
+            "show containers of the image host this path, although it is among the credentials and"
+            " home directories that 'kedge image list host' lists; may be repeated, the"
+            " variable holds one path",
+        ),
+    ] = ()
+    host_image: Annotated[
+        bool,
+        Setting("host-image", values.SWITCH, "whether pods may use the image host", default="yes"),
+    ] = True
+    plugins: Annotated[
+        Path | None,
+        Setting(
+            "device-plugin-dir",
+            values.DIRECTORY,
+            "where device plugins register with the first node",
+            default="for root /var/lib/kubelet/device-plugins if it is free, else a directory"
+            " below --state",
+        ),
+    ] = None
+    devices: Annotated[
+        Mapping[str, int],
+        Setting(
+            "devices",
+            values.DEVICES,
+            "devices that each node simulates, such as example.com/gadget=4; may be repeated",
+        ),
+    ] = {}
+    reserved: Annotated[
+        Mapping[str, Quantity],
+        Setting(
+            "reserved",
+            values.AMOUNTS,
+            "what is kept from pods, such as cpu=100m,memory=256Mi",
+            default="nothing",
+        ),
+    ] = {}
+    max_pods: Annotated[int, Setting("max-pods", values.COUNT, "how many pods a node takes")] = 110
+    max_pids: Annotated[
+        int,
+        Setting(
+            "pod-max-pids",
+            values.NUMBER,
+            "processes and threads that one pod may have, -1 for any number",
+        ),
+    ] = 4096
+    metrics_resolution: Annotated[
+        int,
+        Setting(
+            "metrics-resolution",
+            values.RESOLUTION,
+            "how often nodes report the usage of themselves and their pods, from 10s on; more often"
+            " while a client watches it",
+        ),
+    ] = 60
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""
 

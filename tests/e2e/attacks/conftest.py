@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import User as User

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,7 +254,7 @@ def test_a_lost_certificate_of_the_authority_is_made_again_from_its_key(wreck: W
 
 
 def test_a_lost_token_is_made_again_and_that_is_said(wreck: Wreck) -> None:
-    # Removed or emptied: `kedge.cli.integrity` makes no difference between them.
+    # Removed or emptied: `kedge.cli.cluster.integrity` makes no difference between them.
     emptied(wreck.stopped(), "token")
     assert "a new administrator's token is made" in wreck.starts()
     assert wreck.names() == {"old"}

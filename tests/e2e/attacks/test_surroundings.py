@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kedge.cli import process, restarts
+from kedge.cli.cluster import process, restarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

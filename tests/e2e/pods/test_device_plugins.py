@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 from kedge.deviceplugin import library, methods, pod_resources
 from kedge.deviceplugin.messages import Empty
 

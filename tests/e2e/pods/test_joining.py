@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 
 SERVER, NODE = "10.213.7.1", "10.213.7.2"
 TOOLS = ("ip", "nsenter", "kubectl")

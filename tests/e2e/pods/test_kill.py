@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 from kedge.machinery.clock import SystemClock
 from kedge.node.network.bridge import link_name
 from kedge.supervisor.kernel import processes

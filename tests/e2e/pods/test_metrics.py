@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Api

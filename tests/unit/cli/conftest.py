@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kedge.cli.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
@@ -22,9 +22,9 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 @pytest.fixture
-def there(server: LocalServer) -> Connection:
+def there(server: LocalServer) -> ApiSession:
     login = Login(context="here", file=Path("config"), server="https://here")
-    return Connection(login, server.client, Discovery(server.client))
+    return ApiSession(login, server.client, Discovery(server.client))
 
 
 class Usage:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kedge.__main__ import DEEDS
 from kedge.cli import main
 
 PLUGIN = """
@@ -28,7 +27,7 @@ def test_a_plugin_is_started_checked_and_killed(
     script, directory = tmp_path / "plugin.py", tmp_path / "plugins"
     script.write_text(PLUGIN)
     command = f"{sys.executable} {script} {directory}"
-    code = main.run(["device", "check", str(directory), f"--run={command}", "-o=json"], DEEDS)
+    code = main.run(["device", "check", str(directory), f"--run={command}", "-o=json"])
     report = json.loads(capfd.readouterr().out)
     assert (code, report["summary"]["fail"], report["summary"]["warn"]) == (0, 0, 0)
     last = report["findings"][-1]
@@ -40,7 +39,7 @@ def test_progress_is_shown_and_a_failure_is_the_exit_code(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["device", "check", str(tmp_path), "--run=false", "--wait=10s"]
-    assert main.run(words, DEEDS) == 1
+    assert main.run(words) == 1
     said = capfd.readouterr().out
     assert said.startswith("fail registration  registers: no registration")
     assert "1 fail" in said.splitlines()[-1]
@@ -48,5 +47,5 @@ def test_progress_is_shown_and_a_failure_is_the_exit_code(
 
 def test_a_command_must_make_sense(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main.run(["device", "check", str(tmp_path), "--run='"], DEEDS)
+        main.run(["device", "check", str(tmp_path), "--run='"])
     assert "is no command" in capfd.readouterr().err

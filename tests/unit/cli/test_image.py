@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli import image, state
+from kedge.cli import image
+from kedge.cli.cluster import state
+from kedge.cli.cluster.registry import ClusterLocation
 from kedge.cli.failure import Failure
-from kedge.cli.registry import Where
 from kedge.machinery.clock import SystemClock
 from kedge.node.images.reference import ImageReference
 from kedge.node.images.store import ImageStore
@@ -20,12 +21,12 @@ APP = build({"app": b"x" * 2048}, config={"Cmd": ["/app"]})
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Where:
+def where(tmp_path: Path) -> ClusterLocation:
     state.prepare(tmp_path / "default", "default")
-    return Where(tmp_path, "default", None)
+    return ClusterLocation(tmp_path, "default", None)
 
 
-def store(where: Where) -> ImageStore:
+def store(where: ClusterLocation) -> ImageStore:
     return ImageStore(where.root / "default" / "images", SystemClock())
 
 
@@ -35,19 +36,19 @@ def parsed(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def load(where: Where, *arguments: str) -> None:
+def load(where: ClusterLocation, *arguments: str) -> None:
     flags = parsed("load", *arguments)
     image.load(where, flags.paths, flags.names)
 
 
-def shown(where: Where, capsys: pytest.CaptureFixture[str]) -> str:
+def shown(where: ClusterLocation, capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     image.list_images(where, None)
     return capsys.readouterr().out
 
 
 def test_what_was_loaded_is_listed(
-    where: Where, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    where: ClusterLocation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = docker_archive(tmp_path / "app.tar", APP, "app:1", "quay.io/me/app:latest")
     load(where, str(path), "--as", "further")
@@ -67,7 +68,7 @@ def test_what_was_loaded_is_listed(
 
 
 def test_programs_get_the_list_as_json(
-    where: Where, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    where: ClusterLocation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load(where, str(oci_archive(tmp_path / "app.tar", APP, "app:1")))
     store(where).hold(APP.id, "c1")
@@ -82,7 +83,7 @@ def test_programs_get_the_list_as_json(
 
 
 def test_a_root_file_system_needs_a_name(
-    where: Where, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    where: ClusterLocation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = write_files(tmp_path / "root", {"bin/sh": b"#!"})
     with pytest.raises(Failure, match="name it with --as"):
@@ -92,7 +93,7 @@ def test_a_root_file_system_needs_a_name(
 
 
 def test_an_archive_may_come_from_standard_input(
-    where: Where, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    where: ClusterLocation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tar = layer(saved_files((APP, ["app:1"])))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(tar)))
@@ -102,7 +103,7 @@ def test_an_archive_may_come_from_standard_input(
 
 
 def test_an_image_loses_its_names_one_by_one_and_then_itself(
-    where: Where, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    where: ClusterLocation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load(where, str(docker_archive(tmp_path / "app.tar", APP, "app:1", "app:2")))
     capsys.readouterr()
@@ -113,13 +114,13 @@ def test_an_image_loses_its_names_one_by_one_and_then_itself(
     assert store(where).listed() == []
 
 
-def test_by_its_id_an_image_goes_with_all_its_names(where: Where, tmp_path: Path) -> None:
+def test_by_its_id_an_image_goes_with_all_its_names(where: ClusterLocation, tmp_path: Path) -> None:
     load(where, str(docker_archive(tmp_path / "app.tar", APP, "app:1", "app:2")))
     image.remove(where, [APP.id[7:19]], force=False)
     assert store(where).listed() == []
 
 
-def test_what_is_in_use_is_removed_by_force_only(where: Where, tmp_path: Path) -> None:
+def test_what_is_in_use_is_removed_by_force_only(where: ClusterLocation, tmp_path: Path) -> None:
     load(where, str(docker_archive(tmp_path / "app.tar", APP, "app:1")))
     store(where).hold(APP.id, "c1")
     with pytest.raises(Failure, match=r"used by containers \(c1\): delete their pods, or"):
@@ -136,24 +137,24 @@ def test_what_is_in_use_is_removed_by_force_only(where: Where, tmp_path: Path) -
     ],
 )
 def test_what_cannot_be_loaded_is_said(
-    where: Where, arguments: tuple[str, ...], complaint: str
+    where: ClusterLocation, arguments: tuple[str, ...], complaint: str
 ) -> None:
     with pytest.raises(Failure) as failed:
         load(where, *arguments)
     assert str(failed.value) == complaint
 
 
-def test_what_is_no_archive_is_said(where: Where, tmp_path: Path) -> None:
+def test_what_is_no_archive_is_said(where: ClusterLocation, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not an image " * 100)
     with pytest.raises(Failure, match=r"notes\.txt cannot be loaded: it is not a tar file"):
         load(where, str(path))
 
 
-def test_several_images_cannot_share_one_name(where: Where, tmp_path: Path) -> None:
+def test_several_images_cannot_share_one_name(where: ClusterLocation, tmp_path: Path) -> None:
     path = tmp_path / "two.tar"
     path.write_bytes(layer(saved_files((APP, ["app:1"]), (build({"b": b""}), ["b:1"]))))
-    with pytest.raises(Failure, match="it holds 2 images, of which --as can name only one"):
+    with pytest.raises(Failure, match="it holds 2 images, and --as can name only one"):
         load(where, str(path), "--as", "x")
 
 
@@ -173,7 +174,7 @@ def test_names_that_cannot_be_given_are_refused(
     assert complaint in capsys.readouterr().err
 
 
-def test_what_is_not_there_cannot_be_removed(where: Where) -> None:
+def test_what_is_not_there_cannot_be_removed(where: ClusterLocation) -> None:
     with pytest.raises(Failure, match=r'there is no image "app:1": .kedge image list. shows'):
         image.remove(where, ["app:1"], force=False)
     with pytest.raises(Failure, match="the machine itself"):
@@ -182,4 +183,4 @@ def test_what_is_not_there_cannot_be_removed(where: Where) -> None:
 
 def test_a_cluster_that_is_not_here_has_no_images(tmp_path: Path) -> None:
     with pytest.raises(Failure, match='there is no cluster "default" on this machine'):
-        image.list_images(Where(tmp_path, "default", None), None)
+        image.list_images(ClusterLocation(tmp_path, "default", None), None)

@@ -2,20 +2,50 @@
 
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 
 import pytest
 
-from kedge.__main__ import DEEDS
-from kedge.cli.failure import Failure, Refusal
-from kedge.cli.main import COMMANDS, parser, run
+from kedge.cli.failure import Failure, ServerRefusal
+from kedge.cli.main import COMMANDS, parser, report, run
 
 
-def test_every_command_has_a_deed_help_and_examples() -> None:
-    assert [command.NAME for command in COMMANDS] == list(DEEDS)
+class Stub:
+    """A command that does what it is given."""
+
+    DESCRIPTION = EXAMPLES = ""
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        self._work = work
+
+    def add_flags(self, parser: ArgumentParser) -> None: ...
+
+    def run(self, flags: Namespace) -> int:
+        return self._work()
+
+
+def failing(error: BaseException) -> Stub:
+    def fail() -> int:
+        raise error
+
+    return Stub(fail)
+
+
+def test_every_command_can_be_loaded_and_has_examples() -> None:
     for command in COMMANDS:
-        assert f"kedge {command.NAME}" in command.EXAMPLES
-        assert not command.HELP.endswith(".")
+        module = command.load()
+        assert f"kedge {command.name}" in module.EXAMPLES
+        assert callable(module.run)
+        assert not command.help.endswith(".")
+
+
+def test_only_the_named_command_is_imported() -> None:
+    script = (
+        "import sys, kedge.cli.main as main; main.parser([]);"
+        "sys.exit('kedge.cli.version' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -38,7 +68,7 @@ def test_what_is_not_understood_is_said_in_kubectls_manner(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     with pytest.raises(SystemExit) as exit:
-        run(arguments, DEEDS)
+        run(arguments)
     said = capsys.readouterr()
     assert exit.value.code == 1
     assert said.out == ""
@@ -54,31 +84,27 @@ def test_flags_and_words_come_in_any_order() -> None:
 
 
 def test_what_the_server_refuses_is_said_in_its_words(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(flags: Namespace) -> int:
-        raise Refusal('Error from server (NotFound): pods "x" not found')
-
-    assert run(["up"], {"up": refuse}) == 1
+    assert (
+        report(
+            failing(ServerRefusal('Error from server (NotFound): pods "x" not found')), Namespace()
+        )
+        == 1
+    )
     assert capsys.readouterr().err == 'Error from server (NotFound): pods "x" not found\n'
 
 
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([], DEEDS) == 0
+    assert run([]) == 0
     assert "usage: kedge" in capsys.readouterr().out
 
 
 def test_a_failure_is_one_line_and_exit_code_one(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(flags: Namespace) -> int:
-        raise Failure("the sky has fallen: wear a hat")
-
-    assert run(["up"], {"up": fail}) == 1
+    assert report(failing(Failure("the sky has fallen: wear a hat")), Namespace()) == 1
     assert capsys.readouterr().err == "error: the sky has fallen: wear a hat\n"
 
 
 def test_an_interrupted_command_ends_as_the_shell_expects() -> None:
-    def interrupted(flags: Namespace) -> int:
-        raise KeyboardInterrupt
-
-    assert run(["up"], {"up": interrupted}) == 130
+    assert report(failing(KeyboardInterrupt()), Namespace()) == 130
 
 
 @pytest.mark.parametrize("heavy", ["msgspec", "yaml", "ssl", "asyncio", "cryptography", "uvloop"])

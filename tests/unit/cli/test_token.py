@@ -15,10 +15,11 @@ import pytest
 
 from kedge.api.core_v1.secret import RESOURCE
 from kedge.apiserver import pki
-from kedge.cli import process, state, token
+from kedge.cli import token
+from kedge.cli.cluster import process, state
+from kedge.cli.cluster.registry import ClusterLocation
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
-from kedge.cli.registry import Where
 from kedge.machinery.certificates import key_hash
 from kedge.testing.server import local_client, memory_server
 
@@ -71,7 +72,7 @@ def test_to_delete_a_token_its_id_is_enough() -> None:
 
 
 def test_a_list_shows_what_a_token_is_good_for() -> None:
-    new = token.New(90.0, ("signing", "authentication"), ("system:bootstrappers:a",), "rack 7")
+    new = token.NewToken(90.0, ("signing", "authentication"), ("system:bootstrappers:a",), "rack 7")
     kept = token.secret_of("abcdef", "0123456789abcdef", new, NOW)
     assert token.facts(kept, NOW) == {
         "token": "abcdef.0123456789abcdef",
@@ -98,23 +99,23 @@ def test_the_time_that_is_left_is_shown_as_ages_are(expires: str, left: str) -> 
 
 def test_without_a_cluster_there_are_no_tokens(tmp_path: Path) -> None:
     with pytest.raises(Failure, match='there is no cluster "default" here'):
-        token.list_tokens(Where(tmp_path, "default", None), None)
+        token.list_tokens(ClusterLocation(tmp_path, "default", None), None)
 
 
 def test_a_cluster_that_is_down_must_be_started_first(tmp_path: Path) -> None:
     state.prepare(tmp_path / "default", "default")
     with pytest.raises(Failure, match="is not running: start it with 'kedge up'"):
-        token.list_tokens(Where(tmp_path, "default", None), None)
+        token.list_tokens(ClusterLocation(tmp_path, "default", None), None)
 
 
 @pytest.fixture
-async def where(tmp_path: Path) -> AsyncIterator[tuple[Where, Any]]:
+async def where(tmp_path: Path) -> AsyncIterator[tuple[ClusterLocation, Any]]:
     """A running cluster."""
     directory = tmp_path / "default"
     state.prepare(directory, "default")
     process.claim(directory)
     async with memory_server(directory) as running:
-        told = state.Server(
+        told = state.ServerRecord(
             pid=os.getpid(),
             url=running.url,
             version="0",
@@ -124,14 +125,14 @@ async def where(tmp_path: Path) -> AsyncIterator[tuple[Where, Any]]:
             upstream_only=False,
         )
         state.write_server(directory, told)
-        yield Where(tmp_path, "default", None), local_client(running)
+        yield ClusterLocation(tmp_path, "default", None), local_client(running)
 
 
 async def test_a_token_is_made_listed_and_deleted(
-    where: tuple[Where, Any], capsys: pytest.CaptureFixture[str]
+    where: tuple[ClusterLocation, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster, client = where
-    new = token.New(0.0, ("authentication",), (), "rack 7")
+    new = token.NewToken(0.0, ("authentication",), (), "rack 7")
     await asyncio.to_thread(token.list_tokens, cluster, None)
     assert "There are no tokens" in capsys.readouterr().out
     await asyncio.to_thread(token.create, cluster, new)
@@ -152,10 +153,10 @@ async def test_a_token_is_made_listed_and_deleted(
 
 
 async def test_the_join_command_is_whole(
-    where: tuple[Where, Any], capsys: pytest.CaptureFixture[str]
+    where: tuple[ClusterLocation, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster, _ = where
-    new = token.New(0.0, ("authentication",), (), "")
+    new = token.NewToken(0.0, ("authentication",), (), "")
     await asyncio.to_thread(token.create, cluster, new, join_command=True)
     told = capsys.readouterr()
     asked = parser().parse_args(shlex.split(told.out)[1:])

@@ -7,7 +7,7 @@ from kedge.controllers.controllers import Controllers
 from kedge.controllers.names import UnknownController, disabled, enabled
 from kedge.testing.local_server import LocalServer
 
-DOCS = Path(__file__).parents[3] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "controllers.md"
 
 
 def test_a_star_means_all_and_a_minus_leaves_one_out() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kedge import config
 from kedge.apiserver import pki
 from kedge.apiserver.config import KubeletTrust
+from kedge.cli.config.server import metrics_server_config
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
 from kedge.client.kubeconfig import Unusable
@@ -69,7 +70,7 @@ def test_kubelets_are_believed_as_told_and_not_as_the_api_server_is(
 
 def configured(*flags: str, **environment: str) -> MetricsServerConfig:
     read = parser().parse_args(["metrics-server", *flags])
-    return config.metrics_server(config.Source(read, {"XDG_STATE_HOME": "/x", **environment}))
+    return metrics_server_config(Settings(read, {"XDG_STATE_HOME": "/x", **environment}))
 
 
 def test_flags_and_environment_are_read() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli import process, restarts
-from kedge.cli.children import ProgramSpec, launching
+from kedge.cli.cluster import process, restarts
+from kedge.cli.cluster.children import ProgramSpec, launching
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.restarter import restarter
 from kedge.restarter.program import Program, make_room, tail

@@ -8,6 +8,8 @@ from kedge.apiserver.authorization.authorizer import Authorizer
 
 
 class CertificateApproval:
+    """Lets only users with the verb `approve` for the signer decide about a signing request."""
+
     name = "CertificateApproval"
 
     def __init__(self, authorizer: Authorizer) -> None:

@@ -8,6 +8,8 @@ from kedge.apiserver.authorization.authorizer import Authorizer
 
 
 class CertificateSigning:
+    """Lets only users with the verb `sign` for the signer add a certificate to a request."""
+
     name = "CertificateSigning"
 
     def __init__(self, authorizer: Authorizer) -> None:

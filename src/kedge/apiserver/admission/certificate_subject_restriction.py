@@ -13,6 +13,8 @@ SIGNER = "kubernetes.io/kube-apiserver-client"
 
 
 class CertificateSubjectRestriction:
+    """Refuses requests for client certificates of the group `system:masters`."""
+
     name = "CertificateSubjectRestriction"
 
     async def mutate(self, attempt: Attempt) -> Object | None:

@@ -15,6 +15,8 @@ DEFAULTS = tuple(
 
 
 class DefaultTolerationSeconds:
+    """Lets a pod tolerate a node that is not ready or unreachable for 300 s by default."""
+
     name = "DefaultTolerationSeconds"
 
     async def mutate(self, attempt: Attempt) -> Object | None:

@@ -20,6 +20,9 @@ _WRITES = ("CREATE", "UPDATE")
 
 
 class LimitRanger:
+    """Gives pods the defaults of the LimitRanges of their namespace and enforces their bounds on
+    pods and claims; warns about workloads whose pods would be refused."""
+
     name = "LimitRanger"
 
     def __init__(self, ranges: ResourceCache) -> None:

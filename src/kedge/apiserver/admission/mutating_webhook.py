@@ -24,7 +24,12 @@ _MUTATION = "mutation.webhook.admission.k8s.io/"
 
 
 class MutatingAdmissionWebhook:
-    """The last plugin that changes objects: those before it run again after a webhook's change."""
+    """Calls the webhooks of MutatingWebhookConfigurations one after another; each may change the
+    object.
+
+    It is the last plugin that changes objects: those before it run again after a webhook's
+    change.
+    """
 
     name = "MutatingAdmissionWebhook"
 

@@ -12,6 +12,9 @@ IMMORTAL = ("default", "kube-system", "kube-public")
 
 
 class NamespaceLifecycle:
+    """Refuses objects in namespaces that do not exist or are being deleted, and the deletion of
+    `default`, `kube-system` and `kube-public`."""
+
     name = "NamespaceLifecycle"
 
     def __init__(self, find: Callable[[str], Item | None]) -> None:

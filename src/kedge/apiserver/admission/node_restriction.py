@@ -51,6 +51,8 @@ Check = Callable[["NodeRestriction", str, Attempt], str]
 
 
 class NodeRestriction:
+    """Lets a node write only its own objects and the pods that are bound to it."""
+
     name = "NodeRestriction"
 
     def __init__(

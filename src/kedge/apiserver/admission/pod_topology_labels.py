@@ -29,6 +29,8 @@ _DECODER: Final = msgspec.json.Decoder(_Labelled)
 
 
 class PodTopologyLabels:
+    """Copies the zone and region labels of a node to the pods that are bound to it."""
+
     name = "PodTopologyLabels"
 
     def __init__(self, nodes: ResourceCache) -> None:

@@ -15,6 +15,9 @@ _NO_CLASS = PriorityClass(value=0, preemptionPolicy=PREEMPT)
 
 
 class Priority:
+    """Sets the priority and the preemption policy of a pod from its PriorityClass, or the default
+    class."""
+
     name = "Priority"
 
     def __init__(self, classes: ResourceCache) -> None:

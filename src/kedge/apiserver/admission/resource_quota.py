@@ -19,6 +19,8 @@ _GROWING = frozenset(
 
 
 class ResourceQuota:
+    """Keeps the objects of a namespace within its ResourceQuotas, also under concurrent writes."""
+
     name = "ResourceQuota"
 
     def __init__(self, ledger: Ledger) -> None:

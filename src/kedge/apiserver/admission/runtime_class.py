@@ -45,6 +45,9 @@ _NO_CLASS: Final = _Class()
 
 
 class RuntimeClass:
+    """Requires that the RuntimeClass of a pod exists, and adds its overhead, node selector and
+    tolerations."""
+
     name = "RuntimeClass"
 
     def __init__(self, classes: ResourceCache) -> None:

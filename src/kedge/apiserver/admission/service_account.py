@@ -82,6 +82,9 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class ServiceAccount:
+    """Makes a pod run as an existing ServiceAccount, `default` if it names none, and mounts a token
+    of it unless that is turned off."""
+
     name = "ServiceAccount"
 
     def __init__(self, accounts: ResourceCache, clock: Clock, random: Random) -> None:

@@ -13,6 +13,8 @@ _FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io/round_0_index_"
 
 
 class ValidatingAdmissionWebhook:
+    """Calls the webhooks of ValidatingWebhookConfigurations, all at once; each may refuse."""
+
     name = "ValidatingAdmissionWebhook"
 
     def __init__(self, webhooks: Webhooks) -> None:

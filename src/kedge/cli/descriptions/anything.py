@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kedge.cli.descriptions import parts
-from kedge.cli.descriptions.parts import About, Fields, fact
+from kedge.cli.descriptions.parts import Fields, RelatedObjects, fact
 
 _TOLD_ALREADY: Final = ("name", "namespace", "labels", "annotations", "managedFields")
 _SELECTOR: Final = {"matchLabels", "matchExpressions"}
@@ -39,11 +39,11 @@ _WORD: Final = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 _ABBREVIATIONS: Final = frozenset(("api", "dns", "http", "id", "ip", "tcp", "tls", "uid", "url"))
 
 
-def describe(document: Fields, about: About) -> str:
+def describe(document: Fields, about: RelatedObjects) -> str:
     return parts.text(_lines(document, about))
 
 
-def _lines(document: Fields, about: About) -> Iterator[str]:
+def _lines(document: Fields, about: RelatedObjects) -> Iterator[str]:
     metadata = document["metadata"]
     yield fact("Name", metadata["name"])
     if "namespace" in metadata:

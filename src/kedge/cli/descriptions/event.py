@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from kedge.cli.descriptions import parts
-from kedge.cli.descriptions.parts import About, Fields, fact
+from kedge.cli.descriptions.parts import Fields, RelatedObjects, fact
 
 
-def describe(event: Fields, about: About) -> str:
+def describe(event: Fields, about: RelatedObjects) -> str:
     return parts.text(_lines(event, about))
 
 
-def _lines(event: Fields, about: About) -> Iterator[str]:
+def _lines(event: Fields, about: RelatedObjects) -> Iterator[str]:
     metadata = event["metadata"]
     # In events.k8s.io/v1 some fields have other names.
     told_of = event.get("involvedObject") or event.get("regarding") or {}

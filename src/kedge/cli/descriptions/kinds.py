@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kedge.cli.descriptions import anything, event, limit_range, node, pod, secret
-from kedge.cli.descriptions.parts import About, Fields
+from kedge.cli.descriptions.parts import Fields, RelatedObjects
 
-Describer = Callable[[Fields, About], str]
+Describer = Callable[[Fields, RelatedObjects], str]
 
 KINDS: Final[Mapping[tuple[str, str], Describer]] = {
     ("v1", "Pod"): pod.describe,
@@ -18,7 +18,7 @@ KINDS: Final[Mapping[tuple[str, str], Describer]] = {
 }
 
 
-def describe(document: Fields, about: About) -> str:
+def describe(document: Fields, about: RelatedObjects) -> str:
     """The object for people to read."""
     which = (document["apiVersion"], document["kind"])
     return KINDS.get(which, anything.describe)(document, about)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kedge.cli import tabstops
-from kedge.cli.descriptions.parts import About, Fields, fact, text
+from kedge.cli.descriptions.parts import Fields, RelatedObjects, fact, text
+from kedge.cli.output import tabstops
 
 BOUNDS: Final = {"Min": "min", "Max": "max"}
 ALL_BOUNDS: Final = {
@@ -16,7 +16,7 @@ ALL_BOUNDS: Final = {
 RESTRICTION: Final = "Only For"
 
 
-def describe(limits: Fields, about: About) -> str:
+def describe(limits: Fields, about: RelatedObjects) -> str:
     """Minimum and maximum; with `-o wide` all there is, in the columns of `kubectl describe`."""
     metadata = limits["metadata"]
     items = (limits.get("spec") or {}).get("limits") or ()

@@ -7,7 +7,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE as POD
 from kedge.api.core_v1.pod.resources import pod_level, pod_requests, total
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.cli.descriptions import parts
-from kedge.cli.descriptions.parts import NONE, About, Fields, fact
+from kedge.cli.descriptions.parts import NONE, Fields, RelatedObjects, fact
 from kedge.machinery.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
@@ -29,11 +29,11 @@ _SYSTEM: Final = {
 _ADDRESSING: Final = {"PodCIDR": "podCIDR", "ProviderID": "providerID"}
 
 
-def describe(node: Fields, about: About) -> str:
+def describe(node: Fields, about: RelatedObjects) -> str:
     return parts.text(_lines(node, about))
 
 
-def _lines(node: Fields, about: About) -> Iterator[str]:
+def _lines(node: Fields, about: RelatedObjects) -> Iterator[str]:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     yield fact("Name", metadata["name"])
     yield fact("Roles", ",".join(roles(metadata.get("labels") or {})) or NONE)
@@ -95,7 +95,7 @@ def _conditions(conditions: Sequence[Fields]) -> Iterator[str]:
         yield "  " + " \t".join([*cells, parts.shown(each.get("message", ""))])
 
 
-def _pods(status: Fields, about: About) -> Iterator[str]:
+def _pods(status: Fields, about: RelatedObjects) -> Iterator[str]:
     if about.pods is None:
         yield "Pods:\tnot authorized"
         return

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kedge.cli import tabstops
-from kedge.cli.tables import harmless
+from kedge.cli.output import tabstops
+from kedge.cli.output.tables import harmless
 from kedge.machinery.durations import human_age, parse_time
 
 Fields = Mapping[str, Any]
@@ -17,7 +17,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class RelatedObjects:
     """What a description can draw on beside the object itself."""
 
     now: datetime
@@ -31,7 +31,7 @@ class About:
     """Whether more columns are wanted than usual."""
 
 
-def text(lines: Iterable[str], layout: tabstops.Layout = tabstops.DESCRIPTION) -> str:
+def text(lines: Iterable[str], layout: tabstops.TabLayout = tabstops.DESCRIPTION) -> str:
     """The description, aligned."""
     return "\n".join(tabstops.align(map(harmless, lines), layout))
 
@@ -100,14 +100,14 @@ def amounts(values: Fields | None) -> Iterator[str]:
 
 
 def controller(metadata: Fields) -> str:
-    """`ReplicaSet/web-1`, or nothing if nobody controls the object."""
+    """`ReplicaSet/web-1`, or nothing if the object has no controller."""
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             return f"{owner['kind']}/{owner['name']}"
     return ""
 
 
-def events(about: About) -> Iterator[str]:
+def events(about: RelatedObjects) -> Iterator[str]:
     """What happened to the object, the latest last."""
     if about.events is None:
         return

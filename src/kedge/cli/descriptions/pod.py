@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 from kedge.cli.descriptions import parts
 from kedge.cli.descriptions.anything import outline
 from kedge.cli.descriptions.container import bounds, containers
-from kedge.cli.descriptions.parts import NONE, About, Fields, fact
+from kedge.cli.descriptions.parts import NONE, Fields, RelatedObjects, fact
 
 _ENDED = ("Failed", "Succeeded")
 
 
-def describe(pod: Fields, about: About) -> str:
+def describe(pod: Fields, about: RelatedObjects) -> str:
     return parts.text(_lines(pod, about))
 
 
-def _lines(pod: Fields, about: About) -> Iterator[str]:
+def _lines(pod: Fields, about: RelatedObjects) -> Iterator[str]:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     yield from _identity(pod["metadata"], spec, status)
     yield from _state(pod["metadata"], status, about)
@@ -60,7 +60,7 @@ def _identity(metadata: Fields, spec: Fields, status: Fields) -> Iterator[str]:
     yield from parts.annotations(metadata.get("annotations"))
 
 
-def _state(metadata: Fields, status: Fields, about: About) -> Iterator[str]:
+def _state(metadata: Fields, status: Fields, about: RelatedObjects) -> Iterator[str]:
     phase = status.get("phase", "")
     doomed = metadata.get("deletionTimestamp")
     if doomed and phase not in _ENDED:

@@ -4,10 +4,10 @@ import base64
 import binascii
 
 from kedge.cli.descriptions import anything
-from kedge.cli.descriptions.parts import LAST_APPLIED, About, Fields
+from kedge.cli.descriptions.parts import LAST_APPLIED, Fields, RelatedObjects
 
 
-def describe(secret: Fields, about: About) -> str:
+def describe(secret: Fields, about: RelatedObjects) -> str:
     metadata = dict(secret["metadata"])
     # An annotation of `kubectl apply` repeats the data; it is shown in no description anyway.
     metadata["annotations"] = {

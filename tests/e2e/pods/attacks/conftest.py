@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 
 
 class Agent:

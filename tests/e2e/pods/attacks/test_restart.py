@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kedge.cli import process
+from kedge.cli.cluster import process
 from kedge.machinery.clock import SystemClock
 
 if TYPE_CHECKING:

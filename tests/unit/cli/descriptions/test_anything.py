@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from kedge.cli.descriptions.anything import describe, label
-from kedge.cli.descriptions.parts import About
+from kedge.cli.descriptions.parts import RelatedObjects
 
-ABOUT = About(now=datetime(2030, 1, 1, tzinfo=UTC), events=[])
+ABOUT = RelatedObjects(now=datetime(2030, 1, 1, tzinfo=UTC), events=[])
 
 
 def test_all_fields_are_told_as_an_outline_with_the_spec_first() -> None:

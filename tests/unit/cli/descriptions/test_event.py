@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from kedge.cli.descriptions.event import describe
-from kedge.cli.descriptions.parts import About
+from kedge.cli.descriptions.parts import RelatedObjects
 
-ABOUT = About(now=datetime(2030, 1, 1, 0, 1, tzinfo=UTC))
+ABOUT = RelatedObjects(now=datetime(2030, 1, 1, 0, 1, tzinfo=UTC))
 
 
 def test_an_event_tells_what_happened_to_what_and_who_says_so() -> None:

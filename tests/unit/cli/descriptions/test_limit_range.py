@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kedge.cli.descriptions.limit_range import describe, restriction
-from kedge.cli.descriptions.parts import About
+from kedge.cli.descriptions.parts import RelatedObjects
 
-ABOUT = About(now=datetime(2030, 1, 1, tzinfo=UTC))
-WIDE = About(now=ABOUT.now, wide=True)
+ABOUT = RelatedObjects(now=datetime(2030, 1, 1, tzinfo=UTC))
+WIDE = RelatedObjects(now=ABOUT.now, wide=True)
 
 BOUNDS = {"max": {"cpu": "2", "memory": "1Gi"}, "min": {"cpu": "250m", "memory": "1Mi"}}
 LIMITS: dict[str, Any] = {

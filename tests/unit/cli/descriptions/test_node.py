@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kedge.cli.descriptions.node import describe, roles, taint
-from kedge.cli.descriptions.parts import About
+from kedge.cli.descriptions.parts import RelatedObjects
 
 NODE: dict[str, Any] = {
     "metadata": {"name": "one", "creationTimestamp": "2030-01-01T00:00:00Z"},
@@ -27,7 +27,7 @@ def pod(name: str, **resources: Any) -> dict[str, Any]:
 
 def told(**about: Any) -> list[str]:
     now = datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
-    text = describe(NODE, About(now=now, events=[], **about))
+    text = describe(NODE, RelatedObjects(now=now, events=[], **about))
     return [" ".join(line.split()) for line in text.splitlines()]
 
 

@@ -3,7 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from kedge.cli.descriptions.parts import About, annotations, controller, events, labels, text
+from kedge.cli.descriptions.parts import (
+    RelatedObjects,
+    annotations,
+    controller,
+    events,
+    labels,
+    text,
+)
 
 NOW = datetime(2030, 1, 1, 0, 10, tzinfo=UTC)
 
@@ -49,7 +56,7 @@ def test_events_are_told_the_latest_last_with_how_often() -> None:
             involvedObject={"fieldPath": "spec.containers{c}"},
         ),
     ]
-    about = About(now=NOW, events=told)
+    about = RelatedObjects(now=NOW, events=told)
     assert text(events(about)).splitlines() == [
         "Events:",
         "  Type    Reason  Age               From  Message",
@@ -60,8 +67,8 @@ def test_events_are_told_the_latest_last_with_how_often() -> None:
 
 
 def test_no_events_and_events_that_may_not_be_read_differ() -> None:
-    assert list(events(About(now=NOW, events=[]))) == ["Events:\t<none>"]
-    assert list(events(About(now=NOW))) == []
+    assert list(events(RelatedObjects(now=NOW, events=[]))) == ["Events:\t<none>"]
+    assert list(events(RelatedObjects(now=NOW))) == []
 
 
 def test_nothing_in_an_object_commands_the_terminal() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from kedge.cli.descriptions.container import probe
-from kedge.cli.descriptions.parts import About
+from kedge.cli.descriptions.parts import RelatedObjects
 from kedge.cli.descriptions.pod import describe, toleration
 
-ABOUT = About(now=datetime(2030, 1, 1, 0, 1, tzinfo=UTC), events=[])
+ABOUT = RelatedObjects(now=datetime(2030, 1, 1, 0, 1, tzinfo=UTC), events=[])
 
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "n", "labels": {"app": "web"}},

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from kedge.cli.descriptions.kinds import describe
-from kedge.cli.descriptions.parts import LAST_APPLIED, About
+from kedge.cli.descriptions.parts import LAST_APPLIED, RelatedObjects
 
 
 def test_a_secret_is_told_by_its_size() -> None:
@@ -14,7 +14,7 @@ def test_a_secret_is_told_by_its_size() -> None:
         "data": {"password": "aHVudGVyMg==", "broken": "x"},
         "type": "Opaque",
     }
-    told = describe(secret, About(now=datetime(2030, 1, 1, tzinfo=UTC)))
+    told = describe(secret, RelatedObjects(now=datetime(2030, 1, 1, tzinfo=UTC)))
     assert "password:  7 bytes" in told
     assert "broken:    <not base64>" in told
     assert "hunter2" not in told

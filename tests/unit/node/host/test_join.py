@@ -22,7 +22,7 @@ from kedge.api.rbac_v1.role_binding import RESOURCE as BINDINGS
 from kedge.apiserver import pki
 from kedge.apiserver.joining import kubeconfig
 from kedge.apiserver.server import ApiServer
-from kedge.cli.token import New, secret_of
+from kedge.cli.token import NewToken, secret_of
 from kedge.controllers.access.certificate_signing import CertificateSigningController
 from kedge.controllers.access.cluster_info import binding
 from kedge.machinery.certificates import key_hash
@@ -42,7 +42,7 @@ async def running(tmp_path: Path) -> AsyncIterator[ApiServer]:
     """A server that knows the token, with a controller that signs."""
     async with memory_server(tmp_path / "server") as server:
         client = local_client(server)
-        new = New(3600.0, ("authentication",), (), "")
+        new = NewToken(3600.0, ("authentication",), (), "")
         await client.create(SECRETS, secret_of(ID, CODE, new, CLOCK.now()))
         # As a controller does that sees the token.
         await client.create(BINDINGS, binding())

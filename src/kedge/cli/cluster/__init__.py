@@ -1,0 +1,1 @@
+"""Commands about the clusters of this machine, and the processes that they consist of."""

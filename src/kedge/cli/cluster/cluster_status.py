@@ -1,0 +1,178 @@
+"""What can be said of a cluster from outside: from its directory, and by asking its server."""
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kedge.cli.cluster import process, restarts, state
+from kedge.cli.cluster.registry import RegisteredCluster, node_directories
+from kedge.cli.cluster.up.command import context
+from kedge.machinery.durations import human_age
+from kedge.restarter.restarter import SERVER
+
+_PATIENCE: Final = 2.0
+
+
+class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What can be said of one node of this machine."""
+
+    name: str
+    status: str
+    """Running or Stopped."""
+    level: str = ""
+    """How much of a container the machine allows it: full, userns or plain."""
+    pid: int = 0
+
+
+class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The restarts of one process that died or is missing."""
+
+    name: str
+    """server, or the name of a node."""
+    state: str
+    """running, starting, waiting (for its next start) or stopped (given up)."""
+    restarts: int
+    """How often it was restarted."""
+    reason: str
+    """How it last ended."""
+    ended: str
+    """How long ago."""
+    next_start: str = ""
+    """Time until the next start."""
+    given_up: str = ""
+    """Why it is not restarted."""
+    log: str = ""
+    last_lines: tuple[str, ...] = ()
+    """The end of the log when it ended."""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What can be said of one cluster."""
+
+    name: str
+    status: str
+    """Ready, NotReady, Running (readiness was not checked), Starting, Restarting (it died and
+    will be restarted) or Stopped."""
+    state: str
+    context: str
+    pid: int = 0
+    address: str = ""
+    version: str = ""
+    uptime: str = ""
+    store: str = ""
+    store_bytes: int = 0
+    admission: tuple[str, ...] = ()
+    upstream_only: bool = False
+    disabled_controllers: tuple[str, ...] = ()
+    nodes: tuple[NodeProcess, ...] = ()
+    restart: str = ""
+    """The restart policy, always or never; empty if nothing runs."""
+    parent: int = 0
+    """The pid of the parent; 0 if it is gone ('kedge up' starts another one)."""
+    restarts: tuple[RestartStatus, ...] = ()
+    """The processes that have died."""
+
+
+def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
+    """What the cluster's directory tells, without asking its server."""
+    known = ClusterStatus(
+        name=found.cluster.name,
+        status="Stopped",
+        state=str(found.directory),
+        context=context(found.cluster.name),
+        store_bytes=store_bytes(found.directory),
+        nodes=tuple(_nodes(found.directory)),
+    )
+    known = _with_restarts(known, found.directory, now)
+    running = process.running(found.directory)
+    if running is None:
+        back = known.parent and any(
+            each.name == SERVER and each.state in ("waiting", "starting") for each in known.restarts
+        )
+        return msgspec.structs.replace(known, status="Restarting") if back else known
+    server = state.read_server(found.directory)
+    if server is None or server.pid != running.pid:
+        return msgspec.structs.replace(known, status="Starting", pid=running.pid)
+    return msgspec.structs.replace(
+        known,
+        status="Running",
+        pid=server.pid,
+        address=server.url,
+        version=server.version,
+        uptime=human_age(int((now - server.started).total_seconds())),
+        store=server.store,
+        admission=server.admission,
+        upstream_only=server.upstream_only,
+        disabled_controllers=server.disabled_controllers,
+    )
+
+
+def _with_restarts(status: ClusterStatus, directory: Path, now: datetime) -> ClusterStatus:
+    recorded = restarts.read(directory)
+    if recorded is None:
+        return status
+    parent = restarts.running(directory)
+    return msgspec.structs.replace(
+        status,
+        restart=recorded.policy,
+        parent=parent.pid if parent else 0,
+        restarts=tuple(_seen(each, now) for each in recorded.parts if each.reason),
+    )
+
+
+def _seen(part: restarts.ProgramStatus, now: datetime) -> RestartStatus:
+    waits = max(0, round(part.next - now.timestamp())) if part.state == "waiting" else None
+    return RestartStatus(
+        name=part.name,
+        state=part.state,
+        restarts=part.restarts,
+        reason=part.reason,
+        ended=human_age(max(0, int(now.timestamp() - part.ended))),
+        next_start="" if waits is None else human_age(waits),
+        given_up=part.why,
+        log=part.log,
+        last_lines=part.last_lines,
+    )
+
+
+def _nodes(directory: Path) -> Iterator[NodeProcess]:
+    from kedge.node.host import node_record
+
+    for place in node_directories(directory):
+        known = node_record.read(place)
+        agent = process.running(place, "node")
+        yield NodeProcess(
+            name=place.name,
+            status="Running" if agent else "Stopped",
+            level=known.level if known else "",
+            pid=agent.pid if agent else 0,
+        )
+
+
+def store_bytes(directory: Path) -> int:
+    """What the store takes on disk, its journal included."""
+    return sum(file.stat().st_size for file in directory.glob("store.db*"))
+
+
+def answers(directory: Path, url: str) -> bool:
+    """Whether the server says that it is ready."""
+    where = urlsplit(url)
+    try:
+        trusting = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))
+        token = (directory / "token").read_text().strip()
+        connection = http.client.HTTPSConnection(
+            where.hostname or "", where.port, timeout=_PATIENCE, context=trusting
+        )
+        try:
+            connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {token}"})
+            return connection.getresponse().status == 200
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException):
+        return False

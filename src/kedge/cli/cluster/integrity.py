@@ -1,0 +1,85 @@
+"""Checks that a cluster which has run still has its files, before a start replaces them."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kedge.cli.cluster import state
+from kedge.cli.failure import Failure
+
+DATABASE: Final = "store.db"
+_KEYS: Final = ("pki/ca.crt", "pki/ca.key")
+_TOKEN: Final = "token"
+
+
+def check(directory: Path, cluster: state.ClusterRecord, *, database: bool) -> list[str]:
+    """Fail if a start would create an empty store or new keys in place of lost ones.
+
+    Returns messages about files that will be recreated. `database` says whether one is expected.
+    """
+    if not cluster.has_run:
+        return []
+    notes: list[str] = []
+    if _is_lost(directory, _KEYS[1]):
+        raise _lost_authority(directory)
+    if _is_lost(directory, _KEYS[0]):
+        notes.append(f"{directory}/{_KEYS[0]} was lost: it is made again from its key")
+    if _is_lost(directory, "pki/sa.key") and not _is_lost(directory, "pki/sa.pub"):
+        raise Failure(
+            f"{directory}/pki/sa.key, which signs the tokens of service accounts, is missing or"
+            " empty: put it back from a copy of the directory. To have a new one made, which voids"
+            " every such token, remove sa.key and sa.pub"
+        )
+    if database and _expects_database(directory, cluster) and _is_lost(directory, DATABASE):
+        raise _lost_database(directory)
+    if _is_lost(directory, _TOKEN):
+        notes.append(
+            f"{directory}/{_TOKEN} was lost: a new administrator's token is made, and kubeconfig"
+            " files with the old one no longer work"
+        )
+    return notes
+
+
+def record_files(directory: Path, *, database: bool) -> None:
+    """Record which files a ready server has made, for the next `check`."""
+    cluster = state.read(directory)
+    if cluster is None:
+        return
+    made = (*_KEYS, _TOKEN, *((DATABASE,) if database else ()))
+    kept = tuple(sorted({*cluster.kept, *made}))
+    state.write(directory, msgspec.structs.replace(cluster, kept=kept))
+
+
+def _is_lost(directory: Path, file: str) -> bool:
+    try:
+        return (directory / file).stat().st_size == 0
+    except FileNotFoundError:
+        return True
+
+
+def _expects_database(directory: Path, cluster: state.ClusterRecord) -> bool:
+    if cluster.kept:
+        return DATABASE in cluster.kept
+    # An older kedge recorded nothing, but such a file exists only beside a database.
+    return (directory / f"{DATABASE}.lock").exists()
+
+
+def _lost_database(directory: Path) -> Failure:
+    return Failure(
+        f"{directory}/{DATABASE}, which holds all objects of the cluster, is missing or empty,"
+        " although the cluster has run: nothing was changed. Put the file back from a copy of the"
+        f" directory, or begin anew with 'kedge down --state {directory} --purge', then 'kedge up'"
+    )
+
+
+def _lost_authority(directory: Path) -> Failure:
+    return Failure(
+        f"{directory}/pki/ca.key, the key of the cluster's certificate authority, is missing or"
+        " empty, although the cluster has run: with another one no client and no node would trust"
+        " the cluster. Nothing was changed. Put ca.key and ca.crt back from a copy of the"
+        " directory. To keep the objects under a new authority, move the directory away, start the"
+        f" cluster anew, stop it, and put the old {DATABASE} (and {DATABASE}-wal, if there is one)"
+        " into its directory. To begin anew"
+        f" without them: 'kedge down --state {directory} --purge', then 'kedge up'"
+    )

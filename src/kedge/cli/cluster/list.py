@@ -1,0 +1,36 @@
+"""`kedge list`: all clusters of this user on this machine."""
+
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+from kedge.cli.cluster import registry
+from kedge.cli.cluster.cluster_status import look
+from kedge.cli.config.settings import Settings
+from kedge.cli.flags import add_output
+from kedge.cli.output.printers import document, table
+from kedge.machinery.clock import SystemClock
+
+DESCRIPTION: Final = "List the clusters that this user has on this machine, running or not."
+EXAMPLES: Final = """\
+  kedge list
+  kedge list -o json"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add_output(parser)
+
+
+def run(flags: Namespace) -> int:
+    now = SystemClock().now()
+    clusters = [look(found, now) for found in registry.every(Settings(flags).root())]
+    if flags.output:
+        print(document({"items": clusters}, flags.output))
+    elif clusters:
+        rows = [
+            (one.name, one.status, one.address or "-", one.uptime or "-", one.state)
+            for one in clusters
+        ]
+        print(table([("NAME", "STATUS", "ADDRESS", "UPTIME", "STATE"), *rows]))
+    else:
+        print("There are no clusters here. Start one with: kedge up")
+    return 0

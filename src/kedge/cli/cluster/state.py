@@ -1,0 +1,340 @@
+"""The directory of one cluster, and what it remembers from one start to the next."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kedge.cli.failure import Failure
+from kedge.machinery import atomic, ownership, reserve_files
+
+LAYOUT: Final = 1
+"""How the directory is arranged; a kedge that arranges it otherwise counts on."""
+
+_LOCK: Final = "change.lock"
+_NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
+
+
+class ClusterGone(Failure):
+    """The cluster was deleted while it was waited for."""
+
+
+class RecordDamaged(Failure):
+    """`cluster.json` is missing or unreadable, but the directory holds a cluster."""
+
+    def __init__(self, state: Path, what: str) -> None:
+        super().__init__(
+            f"{what}, but {state} holds a cluster: give its name, as in 'kedge up --state {state}"
+            " --name NAME', and the file is made again; 'kedge down' with the same flags and"
+            " --purge deletes the cluster"
+        )
+        self.what = what
+
+
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a cluster remembers while it is down: `cluster.json`."""
+
+    layout: int = LAYOUT
+    name: str
+    port: int = 0
+    """Where its server last listened, so that it is found there again; 0 before the first start."""
+    kubeconfig: str = ""
+    """The file that holds the cluster's context; empty if none does."""
+    previous_context: str = ""
+    """What was current in that file before."""
+    kubeconfig_existed: bool = True
+    """Whether that file was there before."""
+    kept: tuple[str, ...] = ()
+    """Files that a server of this cluster has made and that must not be replaced."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a server has been ready here; releases without `kept` recorded only their
+        port."""
+        return bool(self.kept or self.port)
+
+
+class ServerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a server says of itself once it is ready: `server.json`."""
+
+    pid: int
+    url: str
+    version: str
+    started: datetime
+    store: str
+    admission: tuple[str, ...]
+    upstream_only: bool
+    disabled_controllers: tuple[str, ...] = ()
+
+
+def prepare(state: Path, name: str) -> ClusterRecord:
+    """Make the directory a cluster's, or see that it is this cluster's already."""
+    check_owner(state)
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Checked again: in a directory like /tmp another user may have created it first.
+        check_owner(state)
+        cluster = _known(state, name)
+        if cluster is None:
+            _check_empty(state)
+            check_outside(state)
+            _hide(state)
+            cluster = ClusterRecord(name=name)
+            write(state, cluster)
+        _hide(state)
+    except OSError as error:
+        raise unwritable(state, error) from error
+    if not os.access(state, os.W_OK | os.X_OK):
+        raise unwritable(state, PermissionError(0, "Permission denied"))
+    if cluster.name != name:
+        raise Failure(
+            f'{state} holds the cluster "{cluster.name}", not "{name}": use --name {cluster.name},'
+            " or choose another directory with --state"
+        )
+    return cluster
+
+
+def check_owner(state: Path) -> None:
+    """Fail if other users can change the directory, if it exists, or a directory above it.
+
+    The owner of a cluster's directory can read the administrator's token, and decides which
+    processes and control groups `kedge down` kills.
+    """
+    try:
+        ownership.check_directory(state)
+    except ownership.UntrustedPath as error:
+        raise Failure(
+            f"{state} is not used, because {error}, who would then control the cluster: run kedge"
+            " as the user whose directory it is, take it away from others with chown and chmod, or"
+            " choose another directory with --state"
+        ) from error
+    except OSError as error:
+        raise _unreadable(state, error) from error
+
+
+def _hide(state: Path) -> None:
+    """Remove the access of other users to a directory that kedge did not create."""
+    mode = stat.S_IMODE(state.stat().st_mode)
+    if mode & 0o077:
+        state.chmod(mode & 0o700)
+        _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others had access")
+
+
+def _known(state: Path, name: str) -> ClusterRecord | None:
+    """Return the cluster in the directory; a lost or damaged `cluster.json` is recreated."""
+    try:
+        return read(state)
+    except RecordDamaged as damage:
+        # Only the port and the earlier current context of the kubeconfig are lost.
+        made = ("store.db", "pki/ca.crt", "pki/ca.key", "token")
+        cluster = ClusterRecord(
+            name=name, kept=tuple(file for file in made if (state / file).exists())
+        )
+        with contextlib.suppress(FileNotFoundError):
+            (state / "cluster.json").replace(state / "cluster.json.damaged")
+        write(state, cluster)
+        _warn(
+            f'{damage.what}: made again for the cluster "{name}"; its port may be another one now'
+        )
+        return cluster
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}.", file=sys.stderr, flush=True)
+
+
+def unwritable(state: Path, error: OSError) -> Failure:
+    """The failure to report when the directory does not take our files."""
+    return Failure(
+        f"cannot keep the cluster in {state}: {error.strerror}. Make the directory writable, or"
+        " choose another with --state"
+    )
+
+
+def _check_empty(state: Path) -> None:
+    strange = [
+        entry.name
+        for entry in state.iterdir()
+        if entry.name not in _NOT_OURS_TO_MIND and not entry.name.startswith(".cluster.json.")
+    ]
+    if strange:
+        raise Failure(
+            f"{state} is no kedge cluster and is not empty (it holds {sorted(strange)[0]}): choose"
+            " a new or an empty directory with --state"
+        )
+
+
+def check_outside(state: Path) -> None:
+    """See that the directory is not inside of another cluster's, with which it would be deleted."""
+    for above in state.resolve().parents:
+        if (above / "cluster.json").exists():
+            raise Failure(
+                f"{state} is inside of {above}, which is the directory of another cluster: choose"
+                " another one with --state"
+            )
+
+
+def read(state: Path) -> ClusterRecord | None:
+    """The cluster that the directory holds, if any."""
+    check_owner(state)
+    path = state / "cluster.json"
+    try:
+        content = ownership.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if _is_store(state / "store.db") and (state / "pki" / "ca.crt").exists():
+            raise RecordDamaged(state, f"{path} is missing") from None
+        return None
+    except ownership.UntrustedPath as error:
+        raise Failure(f"{state} is not used, because {error}") from error
+    except OSError as error:
+        raise _unreadable(state, error) from error
+    try:
+        document = msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise RecordDamaged(state, f"{path} is damaged ({error})") from error
+    layout = (
+        document.get("layout", "the layout is missing") if isinstance(document, dict) else "unknown"
+    )
+    if layout != LAYOUT:
+        raise _unknown_layout(state, str(layout))
+    try:
+        return msgspec.convert(document, ClusterRecord)
+    except msgspec.ValidationError as error:
+        raise RecordDamaged(state, f"{path} is damaged ({error})") from error
+
+
+def _is_store(path: Path) -> bool:
+    """Return whether the file is a kedge store, by SQLite's application id at byte 68."""
+    with contextlib.suppress(OSError, ownership.UntrustedPath):
+        return ownership.read(path, 72)[68:] == b"kedg"
+    return False
+
+
+def _unreadable(state: Path, error: OSError) -> Failure:
+    return Failure(
+        f"{state} cannot be read: {error.strerror}. Run kedge as the user whose cluster it is,"
+        " or choose another directory with --state"
+    )
+
+
+def _unknown_layout(state: Path, found: str) -> Failure:
+    return Failure(
+        f"{state} was arranged by another version of kedge (layout {found}, this one knows layout"
+        f" {LAYOUT}): nothing was changed. Use that version, or choose another directory with"
+        " --state"
+    )
+
+
+def write(state: Path, cluster: ClusterRecord) -> None:
+    """Remember this of the cluster."""
+    path = state / "cluster.json"
+    _write(path, _encoded(cluster), needed=not path.exists())
+
+
+def read_server(state: Path) -> ServerRecord | None:
+    """What the server said when it was last ready."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((state / "server.json").read_bytes(), type=ServerRecord)
+    return None
+
+
+def write_server(state: Path, server: ServerRecord) -> None:
+    """Say that the server is ready, and where."""
+    _write(state / "server.json", _encoded(server), needed=False)
+
+
+def _write(path: Path, content: bytes, *, needed: bool) -> None:
+    """Replace the file if its content differs. A full disk is only a warning, unless the file is
+    needed."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return
+    try:
+        reserve_files.with_room(path.parent, lambda: atomic.write(path, content))
+    except OSError as error:
+        if needed or not reserve_files.is_full(error):
+            raise
+        _warn(f"{path} is not up to date: {error.strerror}")
+
+
+def _encoded(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def authority(state: Path) -> bytes:
+    """The certificate that the cluster's server is known by; empty before its first start."""
+    with contextlib.suppress(OSError):
+        return (state / "pki" / "ca.crt").read_bytes()
+    return b""
+
+
+@contextlib.contextmanager
+def changing(state: Path) -> Iterator[None]:
+    """Have the cluster to oneself: two commands that start or stop it go one after the other.
+    Raises Gone if the one before has deleted it."""
+    lock = state / _LOCK
+    try:
+        held = _open_lock(lock)
+    except FileNotFoundError as error:
+        raise _gone(state) from error
+    except OSError as error:
+        raise unwritable(state, error) from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not _is_still(lock, held):
+            raise _gone(state)
+        yield
+    finally:
+        os.close(held)
+
+
+def _open_lock(lock: Path) -> int:
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # As the kernel makes it after an error of the disk. To lock takes no right to write, and
+        # what runs on such a disk is to be stopped all the same.
+        return os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _gone(state: Path) -> ClusterGone:
+    return ClusterGone(f"{state} was deleted by another command at the same moment")
+
+
+def delete(state: Path) -> None:
+    """Delete the directory with all it holds; for who is `changing` it."""
+    for entry in list(os.scandir(state)):
+        if entry.name not in ("cluster.json", _LOCK):
+            _delete_entry(entry)
+    # Last, and in this order: until then a command that starts the cluster sees it, and waits.
+    (state / "cluster.json").unlink(missing_ok=True)
+    (state / _LOCK).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        state.rmdir()
+
+
+def _delete_entry(entry: os.DirEntry[str]) -> None:
+    # Not above: what starts clusters need not wait for what deletes them.
+    import shutil
+
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path)
+    else:
+        os.unlink(entry.path)

@@ -1,0 +1,1 @@
+"""`kedge up`: start a cluster."""

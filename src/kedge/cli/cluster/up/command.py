@@ -1,0 +1,164 @@
+"""`kedge up`: its flags, its configuration and its messages."""
+
+import gc
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from kedge.cli import flags
+from kedge.cli.cluster import node, server
+from kedge.settings import parse, values
+from kedge.settings.setting import Setting
+
+if TYPE_CHECKING:
+    from kedge.apiserver.config import ServerConfig
+    from kedge.node.config import NodeConfig
+
+DESCRIPTION: Final = """\
+Start a cluster in the background and return when it is ready.
+
+The context kedge-NAME is put into your kubeconfig and made the current one; 'kedge down' takes it
+out again. What is in the cluster outlives 'kedge down' and a restart of the machine: the next
+'kedge up' finds it as it was, on the same port. If the cluster is running, nothing happens.
+
+A small process keeps running. It restarts the server and the node agents when they die, on the same
+port: immediately, then after 1, 2, 4 ... 60 seconds. 'kedge status' shows the reason. It gives up a
+program that failed to start 8 times in a row. If it is gone, 'kedge up' starts another one."""
+EXAMPLES: Final = """\
+  # Start a cluster, use it, stop it
+  kedge up
+  kubectl run hello --image host -- echo hello
+  kubectl logs -f hello
+  kedge down
+
+  # A second one beside it
+  kedge up --name other
+  kubectl --context kedge-other get namespaces
+
+  # One to throw away, in a test
+  kedge up --name test --store memory --kubeconfig ./kubeconfig
+  kedge down --name test --purge
+
+  # Three nodes, and a manifest whose image cannot be had
+  kedge up --nodes 3 --image-map 'busybox:*=host'
+
+  # In the foreground, until Ctrl-C
+  kedge up --foreground"""
+
+
+RestartPolicy = Literal["always", "never"]
+
+NODES: Final = Setting(
+    "nodes",
+    values.COUNT._replace(metavar="K"),
+    "how many nodes to run, 0 for an API server alone",
+    default="1",
+)
+RESTART: Final = Setting(
+    "restart",
+    values.RESTART_POLICY,
+    "whether the server and the node agents are restarted when they die",
+    default="always",
+)
+RESOLUTION_SECONDS: Final = 10
+"""On one machine reports cost next to nothing, and users look at a cluster that they try out."""
+_OF_A_SERVER_ALONE: Final = ("scrape_seconds", "local_nodes")
+"""Fields that `kedge up` sets itself, or for which the flag of the nodes counts too."""
+
+
+class UpConfig(NamedTuple):
+    """What `kedge up` is to do."""
+
+    server: "ServerConfig"
+    """The server to start; its port counts only if `port_given`."""
+    nodes: "tuple[NodeConfig, ...]"
+    """The nodes to start."""
+    port_given: bool
+    root: Path
+    """Where clusters are listed."""
+    kubeconfig: Path
+    wait: float
+    """Seconds until a server that is not ready is given up."""
+    restart: "RestartPolicy" = "always"
+    """Whether programs that die are restarted: always or never."""
+
+
+class UpResult(NamedTuple):
+    """What `kedge up` has done."""
+
+    url: str
+    kubeconfig: str
+    previous_context: str
+    was_running: bool
+
+
+Say = Callable[[str], None]
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    flags.add_which(parser)
+    flags.add_settings(
+        parser,
+        [each for each in server.settings() if each.field not in _OF_A_SERVER_ALONE],
+        {
+            "port": "the one it had before, else any free one",
+            "admission-control": "those of Kubernetes",
+        },
+        {"controllers": server.CONTROLLERS},
+    )
+    flags.add_setting(parser, NODES, NODES.default)
+    flags.add_settings(
+        parser, node.settings(), {"metrics-resolution": values.RESOLUTION.text(RESOLUTION_SECONDS)}
+    )
+    flags.add_kubeconfig(parser)
+    parser.add_argument(
+        "--wait",
+        type=parse.seconds,
+        default=30.0,
+        metavar="DURATION",
+        help="how long to wait until the cluster is ready, such as 10s or 1m (default: 30s)",
+    )
+    flags.add_setting(parser, RESTART, RESTART.default)
+    parser.add_argument(
+        "--foreground",
+        action="store_true",
+        help="stay in the foreground; on Ctrl-C stop the cluster as 'kedge down' does",
+    )
+
+
+def run(flags: Namespace) -> int:
+    # The command ends before there is garbage worth collecting; a server enables this again.
+    gc.disable()
+    from kedge.cli.cluster.up.foreground import foreground
+    from kedge.cli.cluster.up.start import background
+    from kedge.cli.config.settings import Settings
+    from kedge.cli.config.up import up_config
+
+    config = up_config(Settings(flags))
+    begin = foreground if flags.foreground else background
+    if done := begin(config, lambda text: print(text, flush=True)):
+        print(report(config, done))
+    return 0
+
+
+def context(name: str) -> str:
+    """What the cluster is called in a kubeconfig."""
+    return f"kedge-{name}"
+
+
+def report(config: UpConfig, done: UpResult) -> str:
+    """What happened, and what to do next."""
+    name = config.server.name
+    named = "" if name == "default" else f" --name {name}"
+    if done.was_running:
+        return (
+            f'Cluster "{name}" is already running at {done.url}.\n'
+            f"Use it with:  kubectl --context {context(name)} get nodes"
+        )
+    before = f' (it was "{done.previous_context}")' if done.previous_context else ""
+    return (
+        f'Context "{context(name)}" is now the current one in {done.kubeconfig}{before}.\n\n'
+        "Use it with:   kubectl get nodes\n"
+        f"Stop it with:  kedge down{named}"
+    )

@@ -1,0 +1,128 @@
+"""Checks before a start, the port of the server, and the context in the kubeconfig."""
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from kedge.cli.cluster import integrity, process, registry, state
+from kedge.cli.cluster.announcement import Announcement
+from kedge.cli.cluster.down import withdraw_context
+from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
+from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from kedge.apiserver.config import ServerConfig
+
+
+def prepare(config: UpConfig, say: Say) -> state.ClusterRecord:
+    """See that nothing will be in the way, then make the cluster's directory."""
+    name, directory = config.server.name, config.server.state
+    if config.kubeconfig.exists():
+        check(config.kubeconfig, context(name), state.authority(directory))
+    registry.check_free(config.root, name, directory)
+    cluster = state.prepare(directory, name)
+    if process.running(directory) is None:
+        # Before anything is started: containers must not end because of an error that the server
+        # would report.
+        for note in integrity.check(directory, cluster, database=config.server.store == "sqlite"):
+            say(f"warning: {note}.")
+    try:
+        registry.register(config.root, name, directory)
+    except OSError as error:
+        say(
+            f"warning: 'kedge list' will not show this cluster: cannot write to {config.root}:"
+            f" {error.strerror}. Stop it with 'kedge down --state {directory}'."
+        )
+    return cluster
+
+
+def check(path: Path, name: str, ours: bytes) -> None:
+    """See that the kubeconfig is one, and that no other cluster is in use under our name."""
+    # Not above: nothing is to wait for a YAML library that there is nothing to read with.
+    from kedge.client import kubeconfig
+
+    try:
+        known = kubeconfig.find(path, name)
+    except kubeconfig.Unusable as error:
+        raise Failure(str(error)) from error
+    if known and known.ca_pem not in (b"", ours) and answers(known.server):
+        raise Failure(
+            f'the context "{name}" in {path} is that of another cluster, at {known.server}: choose'
+            " another --name, or another file with --kubeconfig"
+        )
+
+
+def answers(url: str) -> bool:
+    """Return whether a server listens there."""
+    where = urlsplit(url)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 443), 1).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def settle_port(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> "ServerConfig":
+    """The server's configuration with the port it is to have: as asked, as before, or any."""
+    asked = config.server
+    if config.port_given or not cluster.port:
+        return asked
+    if port_is_free(asked.host, cluster.port):
+        return msgspec.structs.replace(asked, port=cluster.port)
+    say(f"Port {cluster.port}, which the cluster had before, is in use: taking another one.")
+    return asked
+
+
+def port_is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def adopt(config: UpConfig, announced: Announcement) -> UpResult:
+    """Point kubectl at the cluster, and remember how things were before."""
+    from kedge.client import kubeconfig
+
+    directory = config.server.state
+    cluster = recorded_cluster(directory)
+    if cluster.kubeconfig not in ("", str(config.kubeconfig)):
+        # A server that was killed has left its context in another file.
+        withdraw_context(directory, config.root)
+        cluster = recorded_cluster(directory)
+    access = kubeconfig.Access(
+        context(cluster.name), announced.url, announced.ca_pem, announced.token
+    )
+    try:
+        before = kubeconfig.merge(config.kubeconfig, access)
+    except kubeconfig.Unusable as error:
+        raise Failure(str(error)) from error
+    cluster = msgspec.structs.replace(
+        cluster,
+        port=urlsplit(announced.url).port or 0,
+        kubeconfig=str(config.kubeconfig),
+        previous_context=before.context or cluster.previous_context,
+        kubeconfig_existed=before.existed and cluster.kubeconfig_existed,
+    )
+    state.write(directory, cluster)
+    return UpResult(announced.url, cluster.kubeconfig, before.context, was_running=False)
+
+
+def recorded_cluster(directory: Path) -> state.ClusterRecord:
+    cluster = state.read(directory)
+    if cluster is None:
+        raise Failure(f"{directory} was removed while the cluster was being started")
+    return cluster
+
+
+def running_cluster(directory: Path) -> UpResult:
+    known = state.read_server(directory)
+    url = known.url if known else "an address that is not known yet"
+    return UpResult(url, recorded_cluster(directory).kubeconfig, "", was_running=True)

@@ -1,0 +1,143 @@
+"""Start a cluster in the background, or the missing parts of it."""
+
+import contextlib
+import time
+from typing import Final
+
+from kedge.cli.cluster import process, restarts, state
+from kedge.cli.cluster.announcement import decode
+from kedge.cli.cluster.children import launching
+from kedge.cli.cluster.down import changing, end_nodes
+from kedge.cli.cluster.up.command import Say, UpConfig, UpResult
+from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, settle_port
+from kedge.cli.cluster.up.programs import (
+    node_programs,
+    pid_file_of,
+    prepare_nodes,
+    program_specs,
+    recorded_programs,
+    runs,
+    server_program,
+    tell,
+    wait_for,
+)
+from kedge.cli.failure import AlreadyRunning, Failure
+from kedge.machinery.clock import SystemClock
+from kedge.restarter.restarter import SERVER
+
+_ATTEMPTS: Final = 3
+_PAUSE: Final = 0.02
+
+
+def background(config: UpConfig, say: Say) -> UpResult:
+    """Start the cluster in the background, or what of it does not run."""
+    attempts = _ATTEMPTS
+    while True:
+        # Begin again if another command has deleted the cluster meanwhile, or if the ending
+        # parent has started a server.
+        with contextlib.suppress(state.ClusterGone):
+            try:
+                return _start(config, say)
+            except AlreadyRunning as error:
+                attempts -= 1
+                if not attempts:
+                    # The exit codes that tell failures apart are for what starts servers again.
+                    raise Failure(str(error)) from error
+
+
+def _start(config: UpConfig, say: Say) -> UpResult:
+    directory = config.server.state
+    cluster = prepare(config, say)
+    with changing(directory):
+        if is_whole(config):
+            return running_cluster(directory)
+        # From here on nothing is restarted, and half-started programs have ended.
+        restarts.stop(directory)
+        if process.running(directory):
+            return _complete(config, say)
+        return _start_all(config, cluster, say)
+
+
+def is_whole(config: UpConfig) -> bool:
+    """Return whether the whole cluster runs, and its parent too unless the policy is never."""
+    directory = config.server.state
+    if process.running(directory) is None:
+        return False
+    known = restarts.read(directory)
+    if known is None or not all(each.state == "running" for each in known.parts):
+        return False
+    if not all(runs(one) for one in config.nodes if one.pki.exists()):
+        return False
+    return known.policy == "never" or restarts.running(directory) is not None
+
+
+def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpResult:
+    started = SystemClock().monotonic()
+    directory = config.server.state
+    settings = settle_port(config, cluster, say)
+    say(f'Starting cluster "{cluster.name}" in {directory} ...')
+    prepare_nodes(config.nodes)
+    # All start at once: an agent has much to do before it needs a server.
+    programs = {SERVER: server_program(settings)} | node_programs(config.nodes, directory)
+    try:
+        with launching(directory, programs) as launch:
+            nodes = [each for name, each in launch.children.items() if name != SERVER]
+            announced = decode(launch.children[SERVER].line(config.wait))
+            took = SystemClock().monotonic() - started
+            tell(nodes, announced.url)
+            done = adopt(config, announced)
+            say(f"API server ready at {done.url} ({took:.2f} s).")
+            wait_for(nodes, config.wait)
+            launch.keep(program_specs(programs, announced.url, None), config.restart)
+    except BaseException:
+        # Containers that the agents have started do not end with them. If ending them fails, the
+        # next command tries again: the user needs the reason of the failed start.
+        with contextlib.suppress(Failure):
+            end_nodes(directory)
+        raise
+    if nodes:
+        took = SystemClock().monotonic() - started
+        say(f"{_nodes(len(nodes))} ready ({took:.2f} s).")
+    return done
+
+
+def _complete(config: UpConfig, say: Say) -> UpResult:
+    """Start missing agents and a missing parent; the server runs."""
+    directory = config.server.state
+    known = _ready_server(config)
+    recorded = restarts.read(directory)
+    programs = recorded_programs(config, recorded)
+    pids = {name: process.running(*pid_file_of(directory, name)) for name in programs}
+    lost = {name: each for name, each in programs.items() if pids[name] is None}
+    found = {name: each for name, each in pids.items() if each is not None}
+    policy = recorded.policy if recorded else config.restart
+    with launching(directory, lost, found) as launch:
+        tell([*launch.children.values()], known.url)
+        wait_for([*launch.children.values()], config.wait)
+        launch.keep(program_specs(programs, known.url, recorded), policy)
+    for name in lost:
+        say(f'The agent of node "{name}" was not running and was restarted.')
+    if policy == "always" and not lost:
+        say("The process that restarts the others was not running and was restarted.")
+    return running_cluster(directory)
+
+
+def _ready_server(config: UpConfig) -> state.ServerRecord:
+    """Wait for the running server's record, and return it."""
+    directory, clock = config.server.state, SystemClock()
+    deadline = clock.monotonic() + config.wait
+    while clock.monotonic() < deadline:
+        running, known = process.running(directory), state.read_server(directory)
+        if running is None:
+            raise AlreadyRunning(f"the server in {directory} has just ended")
+        if known is not None and known.pid == running.pid:
+            return known
+        time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
+    raise Failure(
+        f"the server in {directory} was not ready within {config.wait:g} s: allow more time with"
+        " --wait, or stop it with 'kedge down'"
+    )
+
+
+def _nodes(number: int) -> str:
+    return "Node" if number == 1 else f"{number} nodes"

@@ -1,0 +1,1 @@
+"""Make configurations from settings: flags, then environment variables, then kedge.toml."""

@@ -1,0 +1,81 @@
+"""Make the configurations of `kedge server` and `kedge metrics-server`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kedge.apiserver.config import ADMISSION_PLUGINS, SERVER_ADMISSION, ServerConfig
+from kedge.cli.config.cluster import place
+from kedge.cli.config.settings import Settings
+from kedge.cli.failure import Failure
+from kedge.controllers import names as controllers
+from kedge.metrics_server.config import MetricsServerConfig
+from kedge.restarter.program import REASON_VARIABLE
+from kedge.settings.setting import Setting, bound_settings, declared
+
+
+def server_config(
+    source: Settings,
+    *,
+    admission: tuple[str, ...] = SERVER_ADMISSION,
+    defaults: Mapping[str, Any] | None = None,
+) -> ServerConfig:
+    """Return the configuration of a server; `admission` are the default plugins."""
+    name, state = place(source)
+    return source.fill(
+        ServerConfig,
+        defaults,
+        name=name,
+        state=state,
+        admission=_admission(source, admission),
+        controllers=_controllers(source),
+        restart_reason=source.environment.get(REASON_VARIABLE, ""),
+    )
+
+
+def metrics_server_config(source: Settings) -> MetricsServerConfig:
+    """Return the configuration of a metrics server."""
+    default = {"state": source.root().with_name("kedge-metrics")}
+    config = source.fill(MetricsServerConfig, default)
+    if (config.certificate is None) != (config.key is None):
+        raise Failure("--tls-cert-file and --tls-private-key-file belong together")
+    return config
+
+
+def _admission(source: Settings, default: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the plugins to enforce, in the order in which they run."""
+    settings = [each.setting for each in bound_settings(ServerConfig) if each.field == "admission"]
+    # The three belong together: a weaker source must not change what a stronger one says.
+    source = source.without_weaker(settings)
+    exact, more, fewer = (_plugins(source, each) for each in settings)
+    if exact is not None and (more is not None or fewer is not None):
+        raise Failure(
+            f"{settings[0].flag} names every plugin to enforce, which leaves nothing for"
+            f" {settings[1 if fewer is None else 2].flag} to change: give one of them"
+        )
+    if both := {*(more or ())} & {*(fewer or ())}:
+        raise Failure(f'admission plugin "{min(both)}" is both enabled and disabled')
+    chosen = {*default, *(more or ())} - {*(fewer or ())} if exact is None else {*exact}
+    return tuple(name for name in ADMISSION_PLUGINS if name in chosen)
+
+
+def _plugins(source: Settings, setting: Setting[tuple[str, ...]]) -> tuple[str, ...] | None:
+    asked = source.get(setting)
+    if unknown := [name for name in asked or () if name not in ADMISSION_PLUGINS]:
+        raise Failure(
+            f'there is no admission plugin "{unknown[0]}": {setting.flag} takes a list of'
+            f" {', '.join(ADMISSION_PLUGINS)}"
+        )
+    return asked
+
+
+def _controllers(source: Settings) -> tuple[str, ...]:
+    """Return the controllers to run: all of them, unless a list says otherwise."""
+    setting = declared(ServerConfig, "controllers")
+    asked = source.get(setting)
+    try:
+        return controllers.ALL if asked is None else controllers.enabled(asked)
+    except controllers.UnknownController as error:
+        raise Failure(
+            f'there is no controller "{error}": {setting.flag} takes a list of * for all,'
+            f" NAME and -NAME, with the names {', '.join(controllers.ALL)}"
+        ) from None

@@ -1,0 +1,35 @@
+"""Make the configuration of `kedge up`."""
+
+import msgspec
+
+from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
+from kedge.cli.cluster.up.command import NODES, RESOLUTION_SECONDS, RESTART, UpConfig
+from kedge.cli.config.kubeconfig import kubeconfig
+from kedge.cli.config.node import configured_node, node_name
+from kedge.cli.config.server import server_config
+from kedge.cli.config.settings import Settings
+from kedge.node.config import NodeConfig
+
+
+def up_config(source: Settings) -> UpConfig:
+    """Return the configuration of a cluster on this machine."""
+    nodes = _nodes(source)
+    server = server_config(source, admission=UPSTREAM_ADMISSION, defaults={"port": 0})
+    return UpConfig(
+        server=msgspec.structs.replace(
+            server, local_nodes={each.name: each.address for each in nodes}
+        ),
+        nodes=nodes,
+        port_given=source.field(ServerConfig, "port") is not None,
+        root=source.root(),
+        kubeconfig=kubeconfig(source),
+        wait=source.flags.wait,
+        restart=source.value(RESTART),
+    )
+
+
+def _nodes(source: Settings) -> tuple[NodeConfig, ...]:
+    return tuple(
+        configured_node(source, node_name(i + 1), is_first=not i, resolution=RESOLUTION_SECONDS)
+        for i in range(source.value(NODES))
+    )

@@ -1,0 +1,1 @@
+"""`kedge explain`: where limits and variables come from."""

@@ -1,0 +1,67 @@
+"""`kedge explain`: where the limits of a manifest's pods and the variables of a pod come from."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.explain import env, limits
+from kedge.cli.failure import Failure
+from kedge.cli.objects import client_flags, manifests
+from kedge.cli.objects.connection import visit
+
+DESCRIPTION: Final = """\
+'kedge explain limits -f FILE': print where each request and limit of each container would come
+from (the manifest, its limit, or a LimitRange of the namespace), what the pod asks for in all, and
+every constraint of a LimitRange that it violates. Files may hold pods, claims, and workloads, whose
+pods are explained; other kinds are passed over. The exit code is 1 if anything would be refused.
+
+Nothing is created. With --dry-run=server the server is asked too, and its word counts: it may run
+without LimitRanger, and it knows more reasons to refuse a pod.
+
+'kedge explain env POD': print every variable that a container of the pod would have if it started
+now, and where each comes from. What secrets hold is not printed. The exit code is 1 if the
+container could not start for want of something."""
+EXAMPLES: Final = """\
+  kedge explain limits -f pod.yaml
+  kedge explain limits -n team-a -f deployment.yaml --dry-run=server
+  kedge explain env web-0 -c main"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "topic", choices=("limits", "env"), metavar="limits|env", help="what to explain"
+    )
+    parser.add_argument("pod", nargs="?", default="", metavar="POD", help="for env: the pod")
+    parser.add_argument(
+        "-c",
+        "--container",
+        default="",
+        metavar="NAME",
+        help="for env: the container (default: the first)",
+    )
+    client_flags.add_files(parser, required=False)
+    client_flags.add_cluster(parser)
+    client_flags.add_dry_run(parser)
+
+
+def run(flags: Namespace) -> int:
+    return _env(flags) if flags.topic == "env" else _limits(flags)
+
+
+def _env(flags: Namespace) -> int:
+    if not flags.pod or flags.filename:
+        raise Failure("'kedge explain env' is about a pod that is there: kedge explain env POD")
+    return visit(
+        client_config(Settings(flags)),
+        lambda there: env.explain(there, flags.pod, flags.container),
+    )
+
+
+def _limits(flags: Namespace) -> int:
+    if not flags.filename or flags.pod or flags.container:
+        raise Failure("'kedge explain limits' is about manifests: kedge explain limits -f FILE")
+    read = manifests.read(flags.filename, sys.stdin, recursive=flags.recursive)
+    ask = flags.dry_run == "server"
+    return visit(client_config(Settings(flags)), lambda there: limits.explain(there, read, ask=ask))

@@ -1,0 +1,132 @@
+"""Connection: the server that a kubeconfig leads to, and what the command line means there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kedge.api.resource import Resource
+from kedge.cli.failure import Failure, ServerRefusal
+from kedge.cli.objects.client_flags import ClientConfig
+from kedge.cli.objects.complaints import WarningTransport, complaint
+from kedge.cli.objects.manifests import Manifest
+from kedge.cli.objects.targets import ObjectTarget, parse
+from kedge.client import login
+from kedge.client.client import Client, path_of
+from kedge.client.discovery import Discovery
+from kedge.client.kubeconfig import Unusable
+from kedge.client.login import Login
+from kedge.client.transport import Unreachable
+from kedge.machinery.errors import StatusError
+
+USER_AGENT = "kedge"
+FIELD_MANAGER = "kedge"
+
+
+@dataclass(frozen=True)
+class ApiSession:
+    """One server, under one identity, seen from one namespace."""
+
+    login: Login
+    client: Client
+    discovery: Discovery
+    given_namespace: str = ""
+
+    @property
+    def namespace(self) -> str:
+        return self.given_namespace or self.login.namespace or "default"
+
+    def within(self, resource: Resource[Any]) -> str:
+        """The namespace in which objects of the resource are looked for."""
+        return self.namespace if resource.namespaced else ""
+
+    async def targets(self, words: Sequence[str]) -> list[ObjectTarget]:
+        """What the words mean to this server."""
+        return parse(words, (await self.discovery.served()).resources)
+
+    def nothing(self, found: Sequence[ObjectTarget], *, everywhere: bool) -> str:
+        """What is said when there is none of what was looked for."""
+        if everywhere or not any(target.resource.namespaced for target in found):
+            return "No resources found"
+        return f"No resources found in {self.namespace} namespace."
+
+    async def resource_of(self, manifest: Manifest) -> Resource[Any]:
+        """What a manifest describes one of; a kind defined a moment ago is found too."""
+        what = (manifest.api_version, manifest.kind)
+        resource = self.discovery.known.of_kind(*what)
+        if resource is None:
+            resource = (await self.discovery.served()).of_kind(*what)
+        if resource is None:
+            raise Failure(
+                f'resource mapping not found for name: "{manifest.name}" namespace:'
+                f' "{manifest.namespace}" from "{manifest.source}": no matches for kind'
+                f' "{manifest.kind}" in version "{manifest.api_version}"\n'
+                "ensure CRDs are installed first"
+            )
+        return resource
+
+    def namespace_of(self, manifest: Manifest, resource: Resource[Any]) -> str:
+        """Where the object of a manifest is or goes."""
+        if not resource.namespaced:
+            return ""
+        given, own = self.given_namespace, manifest.namespace
+        if given and own and given != own:
+            raise Failure(
+                f'the namespace from the provided object "{own}" does not match the namespace'
+                f" \"{given}\". You must pass '--namespace={own}' to perform this operation."
+            )
+        return own or self.namespace
+
+    async def get(self, resource: Resource[Any], name: str, namespace: str) -> dict[str, Any]:
+        """One object, as it stands."""
+        reply = await self.client.send("GET", path_of(resource, namespace, name))
+        return document_in(reply.body)
+
+    async def list(
+        self, resource: Resource[Any], namespace: str, query: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """All objects selected; each says itself what it is."""
+        reply = await self.client.send("GET", path_of(resource, namespace), query)
+        return items_of(document_in(reply.body), resource)
+
+
+def document_in(body: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode(body)
+    return document
+
+
+def items_of(document: Mapping[str, Any], resource: Resource[Any]) -> list[dict[str, Any]]:
+    """The objects of a list, which on the wire do not say what they are."""
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**head, **item} for item in document.get("items") or ()]
+
+
+Deed = Callable[[ApiSession], Awaitable[int]]
+
+
+def visit(whereto: ClientConfig, deed: Deed) -> int:
+    """Do something at the server that the kubeconfig leads to; the exit code is the deed's."""
+    try:
+        found = login.read(whereto.files, whereto.context)
+    except Unusable as error:
+        raise Failure(
+            f"{error}\n'kedge up' starts a cluster and makes its context the current one"
+        ) from error
+    return asyncio.run(_visit(found, whereto.namespace, deed))
+
+
+async def _visit(found: Login, namespace: str, deed: Deed) -> int:
+    try:
+        client = Client(WarningTransport(found.transport()), user_agent=USER_AGENT)
+    except Unusable as error:
+        raise Failure(str(error)) from error
+    try:
+        return await deed(ApiSession(found, client, Discovery(client), namespace))
+    except Unreachable as error:
+        raise ServerRefusal(f"Unable to connect to the server {found.server}: {error}") from error
+    except StatusError as error:
+        raise ServerRefusal(complaint(error)) from error
+    finally:
+        await client.close()

@@ -1,0 +1,40 @@
+"""`kedge create`: new objects, from manifests."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.objects import client_flags, manifests
+from kedge.cli.objects import write as writing
+from kedge.cli.objects.connection import visit
+
+DESCRIPTION: Final = """\
+Create the objects that files describe, in YAML or JSON, in the cluster that the kubeconfig leads
+to. What exists already is an error: 'kedge apply' changes it instead."""
+EXAMPLES: Final = """\
+  kedge create -f limit-range.json
+
+  # All manifests of a directory; from standard input
+  kedge create -f manifests/
+  generate | kedge create -f -
+
+  # Only see whether the server would take it, and what it would make of it
+  kedge create -f pod.yaml --dry-run=server -o yaml"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    client_flags.add_files(parser, required=True)
+    client_flags.add_cluster(parser)
+    client_flags.add_dry_run(parser)
+    client_flags.add_written(parser)
+
+
+def run(flags: Namespace) -> int:
+    asked = writing.WriteOptions(
+        manifests=manifests.read(flags.filename, sys.stdin, recursive=flags.recursive),
+        dry_run=flags.dry_run == "server",
+        output=flags.output,
+    )
+    return visit(client_config(Settings(flags)), lambda there: writing.create(there, asked))

@@ -1,0 +1,279 @@
+"""`kedge delete`: objects that are to go, and a command that stays until they have."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kedge.api.resource import Resource
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.failure import Failure
+from kedge.cli.objects import client_flags, manifests
+from kedge.cli.objects.complaints import complaint
+from kedge.cli.objects.connection import ApiSession, document_in, visit
+from kedge.cli.objects.manifests import Manifest
+from kedge.cli.objects.targets import kind_of
+from kedge.client.client import DeleteOptions, path_of
+from kedge.client.view import outlines
+from kedge.machinery.errors import StatusError
+from kedge.settings import parse
+
+DESCRIPTION: Final = """\
+Delete objects, named by type and name, by a selector, or by the files that describe them. The
+command returns when they are gone; an object can take its time, for its grace period or because
+a finalizer holds it."""
+EXAMPLES: Final = """\
+  kedge delete pod web
+  kedge delete deployment/web service/web
+  kedge delete -f web.yaml
+
+  # Some, or all
+  kedge delete pods -l app=web
+  kedge delete configmaps --all -n scratch
+
+  # At once, and whether it is there or not
+  kedge delete pod web --force --ignore-not-found"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    client_flags.add_words(parser, required=False)
+    client_flags.add_files(parser, required=False)
+    client_flags.add_cluster(parser)
+    client_flags.add_everywhere(parser)
+    client_flags.add_selectors(parser)
+    parser.add_argument("--all", action="store_true", help="all objects of the type")
+    parser.add_argument(
+        "--grace-period",
+        type=parse.count,
+        metavar="SECONDS",
+        help="how long the object may take to end (default: what it says itself)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="take it out of the cluster at once, come what may"
+    )
+    parser.add_argument(
+        "--cascade",
+        choices=("background", "foreground", "orphan"),
+        default="background",
+        help="what belongs to the object goes after it, goes before it, or stays"
+        " (default: background)",
+    )
+    parser.add_argument(
+        "--wait",
+        choices=("true", "false"),
+        default="true",
+        help="whether to return only when it is gone (default: true)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=parse.seconds,
+        metavar="DURATION",
+        help="how long to wait for that, such as 10s (default: as long as it takes)",
+    )
+    client_flags.add_ignore_not_found(parser)
+    client_flags.add_dry_run(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=client_flags.output("name"),
+        default="",
+        metavar="name",
+        help="name: print TYPE/NAME only",
+    )
+
+
+def run(flags: Namespace) -> int:
+    files = flags.filename
+    asked = DeleteRequest(
+        words=flags.words,
+        manifests=manifests.read(files, sys.stdin, recursive=flags.recursive) if files else (),
+        labels=flags.selector,
+        fields=flags.field_selector,
+        all=flags.all,
+        everywhere=flags.all_namespaces,
+        grace=flags.grace_period,
+        force=flags.force,
+        cascade=flags.cascade,
+        wait=flags.wait == "true",
+        timeout=flags.timeout,
+        ignore_missing=flags.ignore_not_found,
+        dry_run=flags.dry_run == "server",
+        output=flags.output,
+    )
+    check(asked)
+    return visit(client_config(Settings(flags)), lambda there: delete(there, asked))
+
+
+FORCED = (
+    "Immediate deletion does not wait for confirmation that the running resource has been"
+    " terminated. The resource may continue to run on the cluster indefinitely."
+)
+
+
+class DeleteRequest(NamedTuple):
+    """What is to be deleted, and how."""
+
+    words: Sequence[str] = ()
+    manifests: Sequence[Manifest] = ()
+    labels: str = ""
+    fields: str = ""
+    all: bool = False
+    everywhere: bool = False
+    grace: int | None = None
+    """Seconds to end in; None leaves it to the object."""
+    force: bool = False
+    cascade: str = "background"
+    wait: bool = True
+    timeout: float | None = None
+    """Seconds to wait; None for as long as it takes."""
+    ignore_missing: bool = False
+    dry_run: bool = False
+    output: str = ""
+
+    @property
+    def selects(self) -> bool:
+        return bool(self.labels or self.fields)
+
+    @property
+    def patient(self) -> bool:
+        return self.wait and not self.dry_run
+
+    def options(self) -> DeleteOptions:
+        # Only --force skips the confirmation of the node; kubectl too sends 1 for 0 without it.
+        grace = 0 if self.force else 1 if self.grace == 0 else self.grace
+        return DeleteOptions(
+            propagation_policy=self.cascade.capitalize(),
+            grace_period_seconds=grace,
+            dry_run=("All",) if self.dry_run else (),
+        )
+
+
+class DeletionTarget(NamedTuple):
+    """One object that is to go."""
+
+    resource: Resource[Any]
+    name: str
+    namespace: str
+    source: str = ""
+    """The file that names it, if one does."""
+
+
+def check(asked: DeleteRequest) -> None:
+    """Fail if it is not clear what is to be deleted."""
+    if asked.all and asked.selects:
+        raise Failure("cannot set --all and a selector at the same time")
+    if asked.manifests and (asked.words or asked.all or asked.selects):
+        raise Failure("when files name what is to be deleted, nothing else can")
+    if not asked.manifests and not asked.words:
+        raise Failure("you must say what is to be deleted: TYPE NAME, TYPE/NAME, or a file by -f")
+    if asked.force and asked.grace:
+        raise Failure("--force and --grace-period greater than 0 cannot be specified together")
+
+
+async def delete(connection: ApiSession, asked: DeleteRequest) -> int:
+    """Delete what was asked for; 1 if some of it could not be deleted."""
+    if asked.force:
+        print(f"Warning: {FORCED}", file=sys.stderr)
+    going: list[tuple[DeletionTarget, str]] = []
+    count, failed = 0, False
+    async for doomed in _doomed(connection, asked):
+        count += 1
+        try:
+            uid = await _delete(connection, asked, doomed)
+        except StatusError as error:
+            if error.code != 404 or not (asked.ignore_missing or asked.all or asked.selects):
+                failed = True
+                deed = f'deleting "{doomed.source}"' if doomed.source else ""
+                print(complaint(error, deed), file=sys.stderr)
+            continue
+        print(said(doomed, asked), flush=True)
+        going.append((doomed, uid))
+    if not count:
+        print("No resources found", file=sys.stderr)
+    if asked.patient and going:
+        await _outlive(connection, going, asked.timeout)
+    return 1 if failed else 0
+
+
+async def _doomed(connection: ApiSession, asked: DeleteRequest) -> AsyncIterator[DeletionTarget]:
+    for manifest in asked.manifests:
+        resource = await connection.resource_of(manifest)
+        namespace = connection.namespace_of(manifest, resource)
+        yield DeletionTarget(resource, manifest.name, namespace, manifest.source)
+    for target in await connection.targets(asked.words) if asked.words else ():
+        if target.name:
+            if asked.selects or asked.all or asked.everywhere:
+                raise Failure("name cannot be provided when a selector or --all is specified")
+            yield DeletionTarget(target.resource, target.name, connection.within(target.resource))
+        elif not (asked.all or asked.selects):
+            raise Failure("resource(s) were provided, but no name was specified")
+        else:
+            for doomed in await _selected(connection, asked, target.resource):
+                yield doomed
+
+
+async def _selected(
+    connection: ApiSession, asked: DeleteRequest, resource: Resource[Any]
+) -> list[DeletionTarget]:
+    namespace = "" if asked.everywhere else connection.within(resource)
+    listing = await connection.client.list_as(
+        outlines(resource), namespace, labels=asked.labels, fields=asked.fields
+    )
+    return [
+        DeletionTarget(resource, one.metadata.name, one.metadata.namespace) for one in listing.items
+    ]
+
+
+async def _delete(connection: ApiSession, asked: DeleteRequest, doomed: DeletionTarget) -> str:
+    """Delete an object; returns its uid, which tells it from a later object of the same name."""
+    reply = await connection.client.send(
+        "DELETE",
+        path_of(doomed.resource, doomed.namespace, doomed.name),
+        body=asked.options().encoded(),
+    )
+    answer = document_in(reply.body)
+    if answer.get("kind") == "Status":
+        return str((answer.get("details") or {}).get("uid") or "")
+    return str(answer["metadata"].get("uid") or "")
+
+
+def said(doomed: DeletionTarget, asked: DeleteRequest) -> str:
+    kind = kind_of(doomed.resource)
+    if asked.output == "name":
+        return f"{kind}/{doomed.name}"
+    deed = "force deleted" if asked.options().grace_period_seconds == 0 else "deleted"
+    where = f" from {doomed.namespace} namespace" if doomed.namespace else ""
+    dry = " (server dry run)" if asked.dry_run else ""
+    return f'{kind} "{doomed.name}" {deed}{where}{dry}'
+
+
+async def _outlive(
+    connection: ApiSession, going: Sequence[tuple[DeletionTarget, str]], seconds: float | None
+) -> None:
+    """Return when all of them are gone."""
+    left = [doomed for doomed, _ in going]
+    try:
+        async with asyncio.timeout(seconds):
+            for doomed, uid in going:
+                await _gone(connection, doomed, uid)
+                left.remove(doomed)
+    except TimeoutError:
+        names = ", ".join(f"{kind_of(each.resource)}/{each.name}" for each in left)
+        raise Failure(f"timed out waiting for the deletion of {names}") from None
+
+
+async def _gone(connection: ApiSession, doomed: DeletionTarget, uid: str) -> None:
+    view = outlines(doomed.resource)
+    fields = f"metadata.name={doomed.name}"
+    while True:
+        listing = await connection.client.list_as(view, doomed.namespace, fields=fields)
+        if not any(uid in ("", one.metadata.uid) for one in listing.items):
+            return
+        async with connection.client.watch_as(
+            view, doomed.namespace, version=listing.version, fields=fields
+        ) as events:
+            async for event in events:
+                if event.type == "DELETED":
+                    return

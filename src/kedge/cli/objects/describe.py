@@ -1,0 +1,174 @@
+"""`kedge describe`: details of objects for people to read."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from kedge.api.coordination_v1.lease import RESOURCE as LEASE
+from kedge.api.core_v1.event import RESOURCE as EVENT
+from kedge.api.core_v1.pod.pod import RESOURCE as POD
+from kedge.api.resource import Resource
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.descriptions.kinds import describe
+from kedge.cli.descriptions.parts import RelatedObjects
+from kedge.cli.objects import client_flags
+from kedge.cli.objects.complaints import complaint
+from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.objects.targets import ObjectTarget
+from kedge.machinery.clock import SystemClock
+from kedge.machinery.errors import StatusError
+
+DESCRIPTION: Final = """\
+Describe objects of the cluster that the kubeconfig leads to, with what happened to them lately.
+A name stands also for all names that begin with it, if nothing is called just that."""
+EXAMPLES: Final = """\
+  # The minima and maxima of a namespace, then all that a LimitRange says
+  kedge describe limits limits
+  kedge describe limits limits -o wide
+
+  # A pod, a node, all services
+  kedge describe pod web
+  kedge describe node/worker
+  kedge describe services"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    client_flags.add_words(parser, required=True)
+    client_flags.add_cluster(parser)
+    client_flags.add_everywhere(parser)
+    client_flags.add_label_selector(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=client_flags.output("wide"),
+        default="",
+        metavar="wide",
+        help="wide: all columns of a LimitRange, not only minimum and maximum",
+    )
+    parser.add_argument(
+        "--show-events", choices=("true", "false"), default="true", help="default: true"
+    )
+
+
+def run(flags: Namespace) -> int:
+    asked = DescribeOptions(
+        words=flags.words,
+        everywhere=flags.all_namespaces,
+        labels=flags.selector,
+        wide=flags.output == "wide",
+        events=flags.show_events == "true",
+    )
+    now = SystemClock().now()
+    return visit(client_config(Settings(flags)), lambda there: show(there, asked, now))
+
+
+_LEASES = "kube-node-lease"
+
+
+class DescribeOptions(NamedTuple):
+    """What is to be described, and how."""
+
+    words: Sequence[str]
+    everywhere: bool = False
+    labels: str = ""
+    wide: bool = False
+    events: bool = True
+
+
+async def show(connection: ApiSession, asked: DescribeOptions, now: datetime) -> int:
+    """Print the descriptions; 1 if something that was named is not there."""
+    texts: list[str] = []
+    complaints: list[str] = []
+    found = await connection.targets(asked.words)
+    for target in found:
+        try:
+            for document in await _documents(connection, asked, target):
+                about = await _about(connection, asked, document, now)
+                texts.append(describe(document, about))
+        except StatusError as error:
+            complaints.append(complaint(error))
+    if texts:
+        print("\n\n\n".join(texts))
+    elif not complaints:
+        print(connection.nothing(found, everywhere=asked.everywhere), file=sys.stderr)
+    for said in complaints:
+        print(said, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+async def _documents(
+    connection: ApiSession, asked: DescribeOptions, target: ObjectTarget
+) -> list[dict[str, Any]]:
+    """The object of that name, else those whose names begin so; without a name, all."""
+    resource = target.resource
+    namespace = "" if asked.everywhere else connection.within(resource)
+    if not target.name:
+        return await connection.list(resource, namespace, {"labelSelector": asked.labels})
+    try:
+        return [await connection.get(resource, target.name, namespace)]
+    except StatusError as error:
+        if error.code != 404:
+            raise
+        listed = await connection.list(resource, namespace)
+        begun = [each for each in listed if each["metadata"]["name"].startswith(target.name)]
+        if not begun:
+            raise
+        return begun
+
+
+async def _about(
+    connection: ApiSession, asked: DescribeOptions, document: dict[str, Any], now: datetime
+) -> RelatedObjects:
+    metadata = document["metadata"]
+    about = RelatedObjects(
+        now=now,
+        wide=asked.wide,
+        events=await _events(connection, document) if asked.events else None,
+    )
+    if (document["apiVersion"], document["kind"]) != ("v1", "Node"):
+        return about
+    return RelatedObjects(
+        now=now,
+        wide=asked.wide,
+        events=about.events,
+        pods=await _pods(connection, metadata["name"]),
+        lease=await _or_none(connection, LEASE, metadata["name"], _LEASES),
+    )
+
+
+async def _events(connection: ApiSession, document: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """What happened to this very object; None if that may not be known."""
+    metadata = document["metadata"]
+    selected = {
+        "involvedObject.kind": document["kind"],
+        "involvedObject.name": metadata["name"],
+    }
+    query = {"fieldSelector": ",".join(f"{key}={value}" for key, value in selected.items())}
+    try:
+        events = await connection.list(EVENT, metadata.get("namespace", ""), query)
+    except StatusError:
+        return None
+    # Nodes tell of themselves under their names, before they know their uids.
+    own = ("", metadata.get("uid", ""), metadata["name"])
+    return [each for each in events if each["involvedObject"].get("uid", "") in own]
+
+
+async def _pods(connection: ApiSession, node: str) -> list[dict[str, Any]] | None:
+    """Those that the node runs or is about to run; None if they may not be seen."""
+    selected = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
+    try:
+        return await connection.list(POD, "", {"fieldSelector": selected})
+    except StatusError:
+        return None
+
+
+async def _or_none(
+    connection: ApiSession, resource: Resource[Any], name: str, namespace: str
+) -> dict[str, Any] | None:
+    try:
+        return await connection.get(resource, name, namespace)
+    except StatusError:
+        return None

@@ -1,0 +1,1 @@
+"""Tables, documents and templates that commands print."""

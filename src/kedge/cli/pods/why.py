@@ -1,0 +1,136 @@
+"""`kedge why`: why a pod is on its node, or on none."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from kedge.api.decision import PATH, REFUSED, Decision, NodeVerdict
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.failure import Failure
+from kedge.cli.objects import client_flags
+from kedge.cli.objects.connection import ApiSession, document_in, visit
+from kedge.cli.output import outputs, tabstops
+
+DESCRIPTION: Final = """\
+Explain how the scheduler decided about a pod: which filter refused which node and why, how each
+score rated the others, and the usage of each node at that moment.
+
+The scheduler keeps its last thousand decisions in memory. If it no longer has the decision, the
+command shows how it would decide now, and says so. The caller needs the right to get the path
+/kedge/scheduling/v1/decisions/NAMESPACE/POD."""
+EXAMPLES: Final = """\
+  # A pod that is pending, or one that runs
+  kedge why web-0
+
+  # For a program
+  kedge why web-0 -n shop -o json"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("pod", metavar="POD", help="the pod, with or without pod/ before its name")
+    client_flags.add_cluster(parser)
+    parser.add_argument(
+        "-o", "--output", choices=("json",), default="", help="print JSON, for programs"
+    )
+
+
+def run(flags: Namespace) -> int:
+    as_json = flags.output == "json"
+    return visit(client_config(Settings(flags)), lambda there: show(there, flags.pod, as_json))
+
+
+async def show(connection: ApiSession, word: str, as_json: bool) -> int:
+    """Print the decision."""
+    kind, slash, name = word.rpartition("/")
+    if slash and kind not in ("pod", "pods", "po"):
+        raise Failure(f'"{word}" is no pod: nodes are chosen for pods, not for what makes them')
+    path = f"{PATH}/{quote(connection.namespace, safe='')}/{quote(name, safe='')}"
+    document = document_in((await connection.client.send("GET", path)).body)
+    if as_json:
+        print(outputs.json_text(document))
+    else:
+        print("\n".join(laid_out(msgspec.convert(document, Decision))))
+    return 0
+
+
+def laid_out(decision: Decision) -> Iterator[str]:
+    """All of it, for people."""
+    yield from tabstops.align(_head(decision), tabstops.DESCRIPTION)
+    if decision.nodes:
+        yield ""
+        yield from tabstops.align(_verdicts(decision), tabstops.TABLE)
+    if decision.notAsked:
+        yield f"({decision.notAsked} further nodes were not asked)"
+    if decision.same:
+        yield f"No difference by: {', '.join(decision.same)}"
+    measured = [each for each in decision.nodes if each.usage is not None]
+    if measured:
+        yield ""
+        yield from tabstops.align(_usages(measured), tabstops.TABLE)
+
+
+def _head(decision: Decision) -> Iterator[str]:
+    yield f"Pod:\t{decision.namespace}/{decision.pod}"
+    yield f"Scheduler:\t{decision.scheduler}"
+    if decision.decidedAt:
+        yield f"Decided:\t{decision.decidedAt}"
+    else:
+        yield f"Evaluated:\t{decision.evaluatedAt}"
+    if decision.note:
+        yield f"Note:\t{decision.note}"
+    yield f"Node:\t{decision.node or '<none>'}"
+    if decision.boundTo and decision.boundTo != decision.node:
+        yield f"Runs on:\t{decision.boundTo}"
+    if decision.message:
+        yield f"Message:\t{decision.message}"
+    if decision.expected is not None:
+        amounts = decision.expected.amounts
+        source = {"siblings": "as its siblings do", "requests": "as it asks for"}.get(
+            decision.expected.source, "by default"
+        )
+        yield f"Expected:\tcpu {amounts.cpu}, memory {amounts.memory}, {source}"
+    if any(each.total is not None for each in decision.nodes) and not decision.usage:
+        yield "Usage:\tnot counted, nothing of it is known"
+
+
+def _verdicts(decision: Decision) -> Iterator[str]:
+    """A line for each node; weights stand with the names of scores, for all lines alike."""
+    scores = next((each.scores for each in decision.nodes if each.scores), ())
+    heads = [f"{each.name} x{each.weight}" for each in scores]
+    yield "\t".join(("NODE", "VERDICT", *(("TOTAL", *heads) if heads else ())))
+    for each in decision.nodes:
+        if each.verdict == REFUSED:
+            yield f"{each.name}\trefused by {each.filter}: {', '.join(each.reasons)}"
+        elif each.total is None:
+            yield f"{each.name}\t{each.verdict}: the only one that passed"
+        else:
+            points = (f"{part.weight * part.value} ({part.value})" for part in each.scores)
+            yield "\t".join((each.name, each.verdict, str(each.total), *points))
+
+
+def _usages(nodes: list[NodeVerdict]) -> Iterator[str]:
+    yield "\t".join(
+        ("NODE", "WINDOW", "CPU", "+NEW", "OF", "MEMORY", "+NEW", "OF", "PODS", "MEASURED")
+    )
+    for each in nodes:
+        usage = each.usage
+        assert usage is not None
+        window = usage.window if usage.measured else f"{usage.window}, of its pods only"
+        yield "\t".join(
+            (
+                each.name,
+                window,
+                usage.used.cpu,
+                usage.expected.cpu,
+                usage.allocatable.cpu,
+                usage.used.memory,
+                usage.expected.memory,
+                usage.allocatable.memory,
+                str(usage.pods),
+                str(usage.measuredPods),
+            )
+        )

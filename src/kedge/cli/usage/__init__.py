@@ -1,0 +1,1 @@
+"""Commands about the measured usage of nodes and pods."""

@@ -1,0 +1,296 @@
+"""`kedge recommend`: requests and limits that fit what a workload uses, as a patch."""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kedge.api.core_v1.pod import pod as core_pod
+from kedge.api.core_v1.pod.resources import qos_class
+from kedge.api.metrics_v1alpha1 import pod
+from kedge.api.metrics_v1alpha1.pod import Pod
+from kedge.api.metrics_v1alpha1.windows import Metrics
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.failure import Failure
+from kedge.cli.objects import client_flags
+from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.objects.targets import ObjectTarget, kind_of
+from kedge.cli.output import outputs
+from kedge.machinery.durations import human_age, parse_time
+from kedge.machinery.errors import StatusError
+from kedge.machinery.quantity import Format, Quantity
+from kedge.machinery.selectors import labels_from_map, labels_from_object
+from kedge.metrics.windows import DAY, HOUR
+
+DESCRIPTION: Final = """\
+Propose requests and limits for the containers of a workload or pod from what was used: requests
+are what 95 of 100 samples of the last day did not exceed (of the last hour, while there is no
+more), limits the most that was used and some room. What is printed is a patch that kubectl applies;
+the evidence stands in its comments."""
+EXAMPLES: Final = """\
+  # Look at it, then apply it
+  kedge recommend deploy/web
+  kedge recommend deploy/web > patch.yaml
+  kubectl patch deploy/web --patch-file patch.yaml
+
+  # A pod is resized where it runs
+  kedge recommend pod/web > patch.yaml
+  kubectl patch pod/web --subresource resize --patch-file patch.yaml"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "target", metavar="TYPE/NAME", help="a workload such as deploy/web, or pod/x"
+    )
+    client_flags.add_cluster(parser)
+    parser.add_argument(
+        "--headroom",
+        type=percent,
+        default=20,
+        metavar="PERCENT",
+        help="how far limits lie above the most that was used (default: 20)",
+    )
+
+
+def percent(value: str) -> int:
+
+    digits = value.removesuffix("%")
+    if not digits.isascii() or not digits.isdigit():
+        raise argparse.ArgumentTypeError(f'"{value}" is not a percentage: give a number from 0 on')
+    return int(digits)
+
+
+def run(flags: Namespace) -> int:
+    return visit(
+        client_config(Settings(flags)), lambda there: show(there, flags.target, flags.headroom)
+    )
+
+
+_HOUR: Final = 3600
+_DAY: Final = 86400
+_LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20}
+"""The steps in which amounts are proposed: a thousandth of a core (in nanos), a mebibyte."""
+_SMALLEST: Final = {"cpu": 10, "memory": 16}
+"""The least that is proposed, in steps."""
+RESOURCES: Final = ("cpu", "memory")
+
+
+class UsageEvidence(NamedTuple):
+    """What the pods used of one resource in one container."""
+
+    window: str
+    seconds: int
+    """How much time has been seen."""
+    pods: int
+    usual: Quantity
+    """The greatest of the 95th percentiles."""
+    most: Quantity
+
+
+async def show(connection: ApiSession, word: str, headroom: int) -> int:
+    """Print the patch."""
+    (target,) = await connection.targets([word])
+    if not target.name:
+        raise Failure("name a workload or pod, such as deploy/web")
+    namespace = connection.within(target.resource)
+    document = await connection.get(target.resource, target.name, namespace)
+    measured = await _measured(connection, target, document, namespace)
+    declared = _containers(target, document)
+    found = {name: evidence(measured, name) for name in declared}
+    if not any(found.values()):
+        raise Failure(
+            f"nothing has been reported lately of {word}: a pod is measured from ten seconds after"
+            " its start on"
+        )
+    class_ = _kept_class(target, document)
+    sizes = sized(found, headroom, class_)
+    print("\n".join(_comments(target, class_, declared, found, sizes, headroom)))
+    print(outputs.yaml_text(patch(target, namespace, declared, sizes)))
+    return 0
+
+
+async def _measured(
+    connection: ApiSession, target: ObjectTarget, document: Mapping[str, Any], namespace: str
+) -> list[Pod]:
+    if target.resource.kind == "Pod":
+        return await _of_pod(connection, target.name, namespace)
+    selector = (document.get("spec") or {}).get("selector")
+    if not selector or "template" not in document["spec"]:
+        raise Failure(f"{kind_of(target.resource)} has no pods of its own: name a workload or pod")
+    plain = target.resource.kind == "ReplicationController"
+    labels = str(labels_from_map(selector) if plain else labels_from_object(selector))
+    return (await connection.client.list(pod.RESOURCE, namespace, labels=labels)).items
+
+
+async def _of_pod(connection: ApiSession, name: str, namespace: str) -> list[Pod]:
+    """What a pod used, though it may have ended."""
+    try:
+        return [await connection.client.get(pod.RESOURCE, name, namespace)]
+    except StatusError as error:
+        if error.code == 404:
+            return []
+        raise
+
+
+class DeclaredSizes(NamedTuple):
+    """A container as it is declared now."""
+
+    among: str
+    """In which list of the pod: containers, or initContainers for one that stays beside them."""
+    resources: Mapping[str, Any]
+
+
+def _containers(target: ObjectTarget, document: Mapping[str, Any]) -> dict[str, DeclaredSizes]:
+    """The containers by name; those that only prepare the others are over before they count."""
+    spec = document["spec"]
+    inner = spec if target.resource.kind == "Pod" else spec["template"]["spec"]
+    return {
+        each["name"]: DeclaredSizes(among, each.get("resources") or {})
+        for among in ("containers", "initContainers")
+        for each in inner.get(among) or ()
+        if among == "containers" or each.get("restartPolicy") == "Always"
+    }
+
+
+def _kept_class(target: ObjectTarget, document: Mapping[str, Any]) -> str:
+    """The class of service that a pod has, since none can be resized into another."""
+    if target.resource.kind != "Pod":
+        return ""
+    return qos_class(core_pod.RESOURCE.from_document(dict(document)))
+
+
+def evidence(pods: Sequence[Pod], container: str) -> dict[str, UsageEvidence]:
+    """What is known of a container, by resource."""
+    seen = [
+        each.metrics for pod in pods for each in pod.containers if each.metadata.name == container
+    ]
+    spans = [_span(windows["1d"]) for windows in seen if "1d" in windows]
+    length = "1d" if spans and max(spans) > HOUR else "1h"
+    chosen = [windows[length] for windows in seen if length in windows]
+    found = {}
+    for resource in RESOURCES:
+        usual = [each.ninety_fifth[resource] for each in chosen if resource in each.ninety_fifth]
+        most = [each.max[resource] for each in chosen if resource in each.max]
+        if usual and most:
+            seconds = min(max(spans), HOUR if length == "1h" else DAY)
+            found[resource] = UsageEvidence(length, seconds, len(usual), max(usual), max(most))
+    return found
+
+
+def _span(window: Metrics) -> int:
+    if not window.starttime:
+        return DAY
+    return int((parse_time(window.endtime) - parse_time(window.starttime)).total_seconds())
+
+
+Size = tuple[Quantity, Quantity]
+"""A request and a limit."""
+Sizes = Mapping[str, Mapping[str, Size]]
+"""By container, by resource."""
+
+
+def sized(
+    found: Mapping[str, Mapping[str, UsageEvidence]], headroom: int, class_: str = ""
+) -> dict[str, dict[str, Size]]:
+    """What is proposed; for a pod, such that it stays in its class of service."""
+    sizes = {
+        name: {each: proposed(each, what, headroom) for each, what in known.items()}
+        for name, known in found.items()
+        if known
+    }
+    if class_ == "Guaranteed":
+        return {
+            name: {each: (limit, limit) for each, (_, limit) in known.items()}
+            for name, known in sizes.items()
+        }
+    pairs = [pair for known in sizes.values() for pair in known.values()]
+    if class_ == "Burstable" and all(request == limit for request, limit in pairs):
+        # The least room between the two is what tells the classes apart.
+        for known in sizes.values():
+            if "cpu" in known:
+                request, limit = known["cpu"]
+                known["cpu"] = request, limit + Quantity.from_milli(1)
+    return sizes
+
+
+def proposed(resource: str, found: UsageEvidence, headroom: int) -> Size:
+    """The request and the limit."""
+    request = _rounded(resource, found.usual.nanos)
+    limit = _rounded(resource, found.most.nanos * (100 + headroom) // 100)
+    return request, max(request, limit)
+
+
+def _rounded(resource: str, nanos: int) -> Quantity:
+    if resource == "cpu":
+        steps = max(-(-nanos // _LEAST["cpu"]), _SMALLEST["cpu"])
+        return Quantity.from_milli(steps)
+    size = -(-nanos // 1_000_000_000)
+    steps = max(-(-size // _LEAST["memory"]), _SMALLEST["memory"])
+    return Quantity.from_value(steps * _LEAST["memory"], Format.BINARY_SI)
+
+
+def patch(
+    target: ObjectTarget, namespace: str, declared: Mapping[str, DeclaredSizes], sizes: Sizes
+) -> dict[str, Any]:
+    """What kubectl is to apply."""
+    inner: dict[str, list[Any]] = {}
+    for name, known in sizes.items():
+        resources = {
+            "requests": {each: str(request) for each, (request, _) in known.items()},
+            "limits": {each: str(limit) for each, (_, limit) in known.items()},
+        }
+        among = inner.setdefault(declared[name].among, [])
+        among.append({"name": name, "resources": resources})
+    spec = inner if target.resource.kind == "Pod" else {"template": {"spec": inner}}
+    return {
+        "apiVersion": target.resource.api_version,
+        "kind": target.resource.kind,
+        "metadata": {"name": target.name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def _comments(
+    target: ObjectTarget,
+    class_: str,
+    declared: Mapping[str, DeclaredSizes],
+    found: Mapping[str, Mapping[str, UsageEvidence]],
+    sizes: Sizes,
+    headroom: int,
+) -> Iterator[str]:
+    yield f"# {_how(target, class_)}"
+    for name, known in found.items():
+        if not known:
+            yield f"# {name}: nothing has been reported of it"
+        for resource, seen in known.items():
+            request, limit = sizes[name][resource]
+            now = declared[name].resources
+            yield (
+                f"# {name} {resource}: 95th {seen.usual}, max {seen.most} in the {seen.window}"
+                f" window ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); request"
+                f" {_declared(now, 'requests', resource)} -> {request}, limit"
+                f" {_declared(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
+            )
+
+
+def _how(target: ObjectTarget, class_: str) -> str:
+    """What to do with the patch."""
+    if target.resource.kind == "Job":
+        return "The pods of a Job cannot be changed: have this in the manifest of the next one"
+    if class_ == "BestEffort":
+        return (
+            "A pod that has asked for nothing cannot be resized: have this in the manifest of the"
+            " next one, or of what makes it"
+        )
+    resize = " --subresource resize" if class_ else ""
+    what = f"{target.resource.singular}/{target.name}"
+    return f"Apply with: kubectl patch {what}{resize} --patch-file FILE"
+
+
+def _declared(resources: Mapping[str, Any], sort: str, resource: str) -> str:
+    return str((resources.get(sort) or {}).get(resource, "none"))
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number} pods"

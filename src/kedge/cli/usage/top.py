@@ -1,0 +1,326 @@
+"""`kedge top`: what nodes, pods and containers use, live."""
+
+import asyncio
+import os
+import shutil
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kedge.api.core_v1 import node as core_node
+from kedge.api.core_v1.pod import pod as core_pod
+from kedge.api.metrics_v1alpha1 import node, pod
+from kedge.api.metrics_v1alpha1.windows import Windows
+from kedge.api.resource import Resource
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.objects import client_flags
+from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.output import outputs
+from kedge.cli.usage import lines as usage
+from kedge.cli.usage.lines import NOTHING, TopOptions, UsageLine
+from kedge.client.transport import Unreachable
+from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.errors import StatusError, not_found
+from kedge.machinery.quantity import Quantity
+from kedge.metrics.windows import SHORTEST
+
+DESCRIPTION: Final = """\
+Show what nodes, pods and containers use, over the last ten seconds, minute, hour or day. At a
+terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed once.
+CPU/REQ and the like say how much of what was requested, or of the limit, is used."""
+EXAMPLES: Final = """\
+  # The nodes; the pods of the current namespace, and of all
+  kedge top
+  kedge top pods
+  kedge top pods -A --sort-by memory
+
+  # The pods of one node
+  kedge top node-1
+
+  # What each container used at most during the last day, for a script
+  kedge top pods --containers --window 1d --statistic max --once
+  kedge top pods -o json"""
+
+WINDOWS: Final = ("10s", "1m", "1h", "1d")
+STATISTICS: Final = ("mean", "max", "95th")
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="nodes",
+        metavar="nodes|pods|NODE",
+        help="nodes (default), pods, or a node whose pods are to be shown",
+    )
+    client_flags.add_cluster(parser)
+    client_flags.add_everywhere(parser)
+    client_flags.add_label_selector(parser)
+    parser.add_argument(
+        "--window", choices=WINDOWS, default="1m", help="how far to look back (default: 1m)"
+    )
+    parser.add_argument(
+        "--statistic", choices=STATISTICS, default="mean", help="what to show (default: mean)"
+    )
+    parser.add_argument(
+        "--sort-by", choices=("cpu", "memory", "name"), default="cpu", help="default: cpu"
+    )
+    parser.add_argument("--containers", action="store_true", help="each container by itself")
+    parser.add_argument("--once", action="store_true", help="print once, and end")
+    parser.add_argument(
+        "-o", "--output", choices=("wide", "json"), default="", help="more columns, or JSON"
+    )
+    parser.add_argument("--no-headers", action="store_true", help="leave out the headings")
+
+
+def run(flags: Namespace) -> int:
+    look = TopOptions(
+        what=flags.what,
+        everywhere=flags.all_namespaces,
+        labels=flags.selector,
+        window=flags.window,
+        statistic=flags.statistic,
+        sort_by=flags.sort_by,
+        containers=flags.containers,
+        wide=flags.output == "wide",
+        headings=not flags.no_headers,
+    )
+    live = not flags.once and flags.output != "json"
+    as_json = flags.output == "json"
+    return visit(
+        client_config(Settings(flags)), lambda there: show(there, look, live=live, as_json=as_json)
+    )
+
+
+_PAUSE: Final = 0.25
+"""Seconds between two paintings at least."""
+_HISTORY: Final = 20
+_RELOOK: Final = 10.0
+_REVIEW: Final = 60.0
+"""Seconds between two looks at what pods ask for: at least, if one is new; and at most, since they
+may be resized."""
+_AGAIN: Final = 1.0
+"""Seconds before a server that does not answer is asked again."""
+_HOME: Final = "\x1b[H"
+_CLEAR: Final = "\x1b[2J"
+_REST_OF_LINE: Final = "\x1b[K"
+_REST: Final = "\x1b[J"
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+async def show(connection: ApiSession, look: TopOptions, *, live: bool, as_json: bool) -> int:
+    """Print the current usage; at a terminal repeat it until Ctrl-C."""
+    scene = TopView(connection, look)
+    await scene.fetch()
+    if as_json:
+        print(outputs.json_text(usage.documents(scene.lines(), look)))
+        return 0
+    lines = scene.lines()
+    if live and _can_repaint():
+        await _repaint(scene)
+    elif lines:
+        print("\n".join(usage.table(lines, look, None)))
+    else:
+        print(scene.nothing(), file=sys.stderr)
+    return 0
+
+
+class TopView:
+    """What is known of usage, and how it came about."""
+
+    def __init__(self, connection: ApiSession, look: TopOptions) -> None:
+        self._connection = connection
+        self._look = look
+        self._resource: Resource[Any] = node.RESOURCE if look.of_nodes else pod.RESOURCE
+        self._core: Resource[Any] = core_node.RESOURCE if look.of_nodes else core_pod.RESOURCE
+        self._namespace = _namespace(connection, look)
+        self._fields = f"spec.nodeName={look.node}" if look.node else ""
+        self._measured: dict[str, Any] = {}
+        self._known: dict[str, Any] = {}
+        self._version = ""
+        """Up to where it is known what was reported; nothing if everything is to be asked for."""
+        self._trouble = ""
+        """Why nothing new can be known."""
+        self._looked = 0.0
+        self._histories: dict[str, deque[Quantity]] = {}
+        self.clock: Clock = SystemClock()
+        self.changed = asyncio.Event()
+
+    async def fetch(self) -> None:
+        """All that is reported now."""
+        if self._look.node:
+            await self._check_node()
+        found = await self._connection.client.list(
+            self._resource, self._namespace, labels=self._look.labels, fields=self._fields
+        )
+        self._version = found.version
+        self._measured = {_key(each): each for each in found.items}
+        await self._fetch_known()
+        for each in found.items:
+            self._remember(each)
+
+    async def _check_node(self) -> None:
+        try:
+            await self._connection.client.get(node.RESOURCE, self._look.node)
+        except StatusError as error:
+            if error.code != 404:
+                return
+            # Rather what is wrong with the name than what a node has not reported yet.
+            try:
+                await self._connection.client.get(core_node.RESOURCE, self._look.node)
+            except StatusError as inner:
+                if inner.code == 404:
+                    raise not_found("", "nodes", self._look.node) from None
+
+    async def _fetch_known(self) -> None:
+        """What the objects ask for, if we may see that."""
+        self._looked = self.clock.monotonic()
+        try:
+            found = await self._connection.client.list(
+                self._core, self._namespace, labels=self._look.labels, fields=self._fields
+            )
+        except StatusError:
+            return
+        self._known = {_key(each): each for each in found.items}
+
+    async def follow(self) -> None:
+        """Take in what is reported, for ever; a server that has gone is waited for."""
+        while True:
+            try:
+                await self._follow_once()
+            except Unreachable as error:
+                await self._wait(str(error))
+            except StatusError as error:
+                if error.code == 410:
+                    self._version = ""
+                elif error.code == 429 or error.code >= 500:
+                    await self._wait(error.message)
+                else:
+                    raise
+
+    async def _wait(self, trouble: str) -> None:
+        self._trouble = trouble
+        self.changed.set()
+        await self.clock.sleep(_AGAIN)
+
+    async def _follow_once(self) -> None:
+        if not self._version:
+            await self.fetch()
+        async with self._connection.client.watch(
+            self._resource,
+            self._namespace,
+            version=self._version,
+            labels=self._look.labels,
+            fields=self._fields,
+        ) as events:
+            self._trouble = ""
+            self.changed.set()
+            async for event in events:
+                self._version = event.version or self._version
+                if event.type == "BOOKMARK":
+                    continue
+                key = _key(event.object)
+                if event.type == "DELETED":
+                    self._measured.pop(key, None)
+                else:
+                    self._measured[key] = event.object
+                    self._remember(event.object)
+                    await self._look_again(key)
+                self.changed.set()
+
+    async def _look_again(self, key: str) -> None:
+        age = self.clock.monotonic() - self._looked
+        if age > (_REVIEW if key in self._known else _RELOOK):
+            await self._fetch_known()
+
+    def _remember(self, measured: Any) -> None:
+        for key, windows in _histories(measured):
+            amount = windows[SHORTEST].mean.get("cpu", NOTHING) if SHORTEST in windows else NOTHING
+            self._histories.setdefault(key, deque(maxlen=_HISTORY)).append(amount)
+
+    def lines(self) -> list[UsageLine]:
+        make: Callable[..., list[UsageLine]] = (
+            usage.node_lines if self._look.of_nodes else usage.pod_lines
+        )
+        return make(self._measured.values(), self._known, self._look)
+
+    def table(self, *, trends: bool) -> list[str]:
+        """The lines; if it is not up to date, the first says why."""
+        return [*([f"({self._trouble})"] if self._trouble else []), *self._table(trends)]
+
+    def _table(self, trends: bool) -> list[str]:
+        lines = self.lines()
+        if not lines:
+            return [self.nothing()]
+        if not trends or self._look.plain:
+            return usage.table(lines, self._look, None)
+        drawn = {key: usage.sparkline(list(past)) for key, past in self._histories.items()}
+        return usage.table(lines, self._look, drawn)
+
+    def nothing(self) -> str:
+        where = f" in {self._namespace} namespace" if self._namespace else ""
+        return f"Nothing has been reported lately{where}."
+
+
+def _namespace(connection: ApiSession, look: TopOptions) -> str:
+    """Where pods are looked for; a node has pods of all namespaces, unless one is named."""
+    if look.of_nodes or look.everywhere:
+        return ""
+    return connection.given_namespace if look.node else connection.namespace
+
+
+def _key(obj: Any) -> str:
+    namespace = obj.metadata.namespace
+    return f"{namespace}/{obj.metadata.name}" if namespace else str(obj.metadata.name)
+
+
+def _histories(measured: Any) -> list[tuple[str, Windows]]:
+    """What is drawn of an object, by the keys of lines."""
+    place = f"{measured.metadata.namespace}/{measured.metadata.name}"
+    if isinstance(measured, node.Node):
+        inner, whole = measured.systemContainers, measured.machine
+    else:
+        inner, whole = measured.containers, pod.windows_of(measured)
+    found = [(f"{place}/{each.metadata.name}", each.metrics) for each in inner]
+    return [(f"{place}/", whole), *found]
+
+
+def _can_repaint() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+async def _repaint(scene: TopView) -> None:
+    trends = "utf" in (sys.stdout.encoding or "").lower()
+    try:
+        async with _screen(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(scene.follow())
+            while True:
+                _paint(scene.table(trends=trends))
+                await scene.clock.sleep(_PAUSE)
+                await scene.changed.wait()
+                scene.changed.clear()
+    except BaseExceptionGroup as group:
+        # What ended it is said like every other failure of a command.
+        raise group.exceptions[0] from None
+
+
+@asynccontextmanager
+async def _screen() -> AsyncIterator[None]:
+    sys.stdout.write(_HIDE + _HOME + _CLEAR)
+    try:
+        yield
+    finally:
+        sys.stdout.write(f"{_SHOW}\n")
+        sys.stdout.flush()
+
+
+def _paint(lines: Sequence[str]) -> None:
+    """The lines from the top of the screen on, as many and as much of them as there is room for."""
+    width, height = shutil.get_terminal_size()
+    shown = [line[:width] + _REST_OF_LINE for line in lines[: height - 1]]
+    sys.stdout.write(_HOME + "\n".join(shown) + "\n" + _REST)
+    sys.stdout.flush()

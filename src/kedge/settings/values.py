@@ -1,0 +1,88 @@
+"""The types of the values of settings."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from kedge.settings import parse
+from kedge.settings.setting import ValueType
+
+USAGE_WINDOWS: Final = ("10s", "1m", "1h", "1d")
+STORES: Final = ("sqlite", "memory")
+RESTART_POLICIES: Final = ("always", "never")
+
+T = TypeVar("T")
+
+
+def _joined(values: Sequence[str]) -> str:
+    return ",".join(values)
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration in the largest unit that divides it."""
+    for unit, size in (("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds:.9f}s"
+
+
+def _path_or_none(path: Path | None) -> str:
+    return str(path or "")
+
+
+def _union(values: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    return {name: value for each in values for name, value in each.items()}
+
+
+def _pieces(values: Mapping[str, T]) -> list[dict[str, T]]:
+    """Split a mapping into one for each flag: none at all if it is empty."""
+    return [dict(values)] if values else []
+
+
+def _choice(choices: tuple[str, ...], complaint: str) -> ValueType[Any]:
+    return ValueType(parse.one_of(choices, complaint), choices=choices)
+
+
+TEXT: Final[ValueType[str]] = ValueType(str)
+ADDRESS: Final[ValueType[str]] = ValueType(str, "ADDRESS")
+PORT: Final[ValueType[int]] = ValueType(parse.port_number, "PORT")
+COUNT: Final[ValueType[int]] = ValueType(parse.count, "N")
+NUMBER: Final[ValueType[int]] = ValueType(parse.whole_number, "N")
+LIST: Final[ValueType[tuple[str, ...]]] = ValueType(parse.items, "LIST", _joined)
+LABEL_PATTERNS: Final = LIST._replace(parse=parse.label_patterns, metavar="KEY,...")
+SWITCH: Final[ValueType[bool]] = ValueType(parse.truth, is_switch=True)
+ON_OR_OFF: Final[ValueType[bool]] = ValueType(
+    parse.on_or_off, "on|off", lambda value: "on" if value else "off"
+)
+SECONDS: Final[ValueType[float]] = ValueType(parse.seconds, "DURATION", _duration)
+RESOLUTION: Final[ValueType[int]] = ValueType(parse.resolution_seconds, "DURATION", _duration)
+DIRECTORY: Final[ValueType[Path]] = ValueType(parse.directory, "DIR", is_path=True)
+FILE: Final[ValueType[Path | str]] = ValueType(parse.file, "FILE", _path_or_none, is_path=True)
+PATHS: Final[ValueType[tuple[Path, ...]]] = ValueType(
+    lambda text: Path(text).absolute(), "PATH", merge=tuple, is_path=True
+)
+CLUSTER_NAME: Final[ValueType[str]] = ValueType(parse.cluster_name, "NAME")
+NODE_NAME: Final[ValueType[str]] = ValueType(parse.node_name, "NAME")
+NODE_ADDRESSES: Final[ValueType[Mapping[str, str]]] = ValueType(
+    parse.nodes, "NAME=ADDRESS,...", _pairs
+)
+LABELS: Final[ValueType[Mapping[str, str]]] = ValueType(parse.labels, "KEY=VALUE,...", _pairs)
+AMOUNTS: Final[ValueType[Mapping[str, Any]]] = ValueType(parse.amounts, "NAME=AMOUNT,...", _pairs)
+IMAGE_RULES: Final[ValueType[tuple[str, ...]]] = ValueType(
+    parse.image_rule, "PATTERN=IMAGE", merge=tuple
+)
+DEVICES: Final[ValueType[Mapping[str, int]]] = ValueType(
+    parse.device_count, "NAME=N", _pairs, merge=_union, split=_pieces
+)
+URL: Final[ValueType[str]] = ValueType(parse.server_url, "URL")
+TOKEN: Final[ValueType[str]] = ValueType(parse.bootstrap_token, "ID.SECRET")
+DIGEST: Final[ValueType[str]] = ValueType(parse.key_digest, "sha256:HEX")
+STORE: Final = _choice(STORES, f"not a store: choose {' or '.join(STORES)}")
+RESTART_POLICY: Final = _choice(
+    RESTART_POLICIES, f"not a policy: choose {' or '.join(RESTART_POLICIES)}"
+)
+USAGE_WINDOW: Final = _choice(USAGE_WINDOWS, f"none of {', '.join(USAGE_WINDOWS)}")

@@ -1,0 +1,75 @@
+"""Which clusters are here."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.cluster import registry, state
+from kedge.cli.cluster.registry import ClusterLocation
+from kedge.cli.failure import Failure
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+def make(directory: Path, root: Path, name: str) -> None:
+    registry.check_free(root, name, directory)
+    state.prepare(directory, name)
+    registry.register(root, name, directory)
+
+
+def names(root: Path) -> list[str]:
+    return [found.cluster.name for found in registry.every(root)]
+
+
+def test_clusters_are_found_wherever_they_are(root: Path, tmp_path: Path) -> None:
+    make(root / "blue", root, "blue")
+    make(tmp_path / "elsewhere", root, "amber")
+    assert names(root) == ["amber", "blue"]
+    amber = registry.find(ClusterLocation(root, "amber", None))
+    assert amber is not None
+    assert amber.directory == tmp_path / "elsewhere"
+
+
+def test_a_cluster_whose_directory_is_gone_is_gone(root: Path, tmp_path: Path) -> None:
+    make(tmp_path / "elsewhere", root, "amber")
+    shutil.rmtree(tmp_path / "elsewhere")
+    assert names(root) == []
+    assert registry.find(ClusterLocation(root, "amber", None)) is None
+    make(tmp_path / "again", root, "amber")
+    assert names(root) == ["amber"]
+
+
+def test_things_that_are_no_clusters_are_passed_over(root: Path) -> None:
+    make(root / "blue", root, "blue")
+    (root / "notes.txt").touch()
+    (root / "broken").mkdir()
+    (root / "broken" / "cluster.json").write_text("{")
+    assert names(root) == ["blue"]
+
+
+def test_a_cluster_in_its_usual_place_is_not_hidden_by_one_elsewhere(
+    root: Path, tmp_path: Path
+) -> None:
+    make(root / "blue", root, "blue")
+    with pytest.raises(Failure, match='there is a cluster "blue" in'):
+        make(tmp_path / "elsewhere", root, "blue")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_stopped_cluster_elsewhere_gives_its_name_away(root: Path, tmp_path: Path) -> None:
+    make(tmp_path / "first", root, "amber")
+    make(tmp_path / "second", root, "amber")
+    assert [found.directory for found in registry.every(root)] == [tmp_path / "second"]
+
+
+def test_forgetting_removes_the_entry_and_nothing_else(root: Path, tmp_path: Path) -> None:
+    make(tmp_path / "elsewhere", root, "amber")
+    registry.forget(root, "amber", tmp_path / "other")
+    assert names(root) == ["amber"]
+    registry.forget(root, "amber", tmp_path / "elsewhere")
+    assert names(root) == []
+    assert state.read(tmp_path / "elsewhere") is not None

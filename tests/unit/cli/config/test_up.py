@@ -1,0 +1,58 @@
+"""The configuration of a cluster on this machine."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.config.settings import Settings
+from kedge.cli.config.up import up_config
+from kedge.cli.failure import Failure
+from kedge.cli.main import parser
+
+
+def flags(*arguments: str) -> Namespace:
+    return parser().parse_args(arguments)
+
+
+def test_a_plugin_is_not_both_enabled_and_disabled(environment: dict[str, str]) -> None:
+    environment["KEDGE_ENABLE_ADMISSION_PLUGINS"] = "NamespaceLifecycle"
+    environment["KEDGE_DISABLE_ADMISSION_PLUGINS"] = "NamespaceLifecycle"
+    with pytest.raises(Failure, match='"NamespaceLifecycle" is both enabled and disabled'):
+        up_config(Settings(flags("up"), environment))
+
+
+def test_the_server_knows_the_nodes_that_start_with_it(environment: dict[str, str]) -> None:
+    asked = flags("up", "--nodes=2", "--node-address=192.0.2.7")
+    server = up_config(Settings(asked, environment)).server
+    assert server.local_nodes == {"node-1": "192.0.2.7", "node-2": "192.0.2.7"}
+    assert server.node_pki("node-2") == server.state / "nodes" / "node-2" / "pki"
+
+
+def test_labels_of_nodes_that_pods_may_know_are_listed(
+    environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = flags("up", "--expose-node-labels=example.com/rack, example.org/*")
+    (node,) = up_config(Settings(asked, environment)).nodes
+    assert node.exposed_labels == ("example.com/rack", "example.org/*")
+    with pytest.raises(SystemExit):
+        flags("up", "--expose-node-labels=a b")
+    assert '"a b" is no label\'s key' in capsys.readouterr().err
+
+
+def test_the_first_node_has_the_directory_for_plugins_and_others_their_own(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    told = flags("up", "--nodes=2", f"--device-plugin-dir={tmp_path}/plugins")
+    one, two = up_config(Settings(told, environment)).nodes
+    assert one.plugins == tmp_path / "plugins"
+    assert two.plugins == two.own_plugins == two.state / "kubelet" / "device-plugins"
+
+
+def test_devices_to_simulate_are_counted(environment: dict[str, str]) -> None:
+    told = flags("up", "--devices=example.com/a=1,example.com/b=2", "--devices=example.com/c=3")
+    (node,) = up_config(Settings(told, environment)).nodes
+    assert node.devices == {"example.com/a": 1, "example.com/b": 2, "example.com/c": 3}
+    environment["KEDGE_DEVICES"] = "cpu=4"
+    with pytest.raises(Failure, match='"cpu" is no name for devices'):
+        up_config(Settings(flags("up"), environment))

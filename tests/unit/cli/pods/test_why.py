@@ -1,0 +1,130 @@
+"""Why a pod is where it is, laid out for people."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kedge.api.decision import (
+    Amounts,
+    Decision,
+    Decisions,
+    Expected,
+    NodeUsage,
+    NodeVerdict,
+    Points,
+)
+from kedge.cli.failure import Failure
+from kedge.cli.objects.connection import ApiSession
+from kedge.cli.pods import why as reasoning
+from kedge.testing.local_server import LocalServer
+
+PLACED = Decision(
+    namespace="shop",
+    pod="web-0",
+    scheduler="default-scheduler",
+    decidedAt="2030-01-01T00:00:00Z",
+    evaluatedAt="2030-01-01T00:00:00Z",
+    node="node-2",
+    boundTo="node-2",
+    usage=True,
+    expected=Expected(amounts=Amounts(cpu="120m", memory="80Mi"), source="siblings"),
+    same=("NodeAffinity",),
+    nodes=(
+        NodeVerdict(
+            name="node-2",
+            verdict="chosen",
+            total=377,
+            scores=(
+                Points(name="NodeResourcesFit", weight=1, value=95),
+                Points(name="NodeUsage", weight=3, value=94),
+            ),
+            usage=NodeUsage(
+                window="1m 95th",
+                used=Amounts(cpu="240m", memory="1Gi"),
+                expected=Amounts(cpu="100m", memory="200Mi"),
+                allocatable=Amounts(cpu="8", memory="32Gi"),
+                measured=True,
+                pods=7,
+                measuredPods=6,
+            ),
+        ),
+        NodeVerdict(
+            name="node-1",
+            verdict="refused",
+            filter="NodePorts",
+            reasons=("node(s) didn't have free ports for the requested pod ports",),
+        ),
+    ),
+    notAsked=3,
+)
+
+PENDING = Decision(
+    namespace="shop",
+    pod="web-1",
+    scheduler="default-scheduler",
+    evaluatedAt="2030-01-01T00:00:00Z",
+    message="0/1 nodes are available: 1 Insufficient cpu.",
+    note="nothing has been decided yet: this is what would be decided now",
+    nodes=(
+        NodeVerdict(
+            name="node-1",
+            verdict="refused",
+            filter="NodeResourcesFit",
+            reasons=("Insufficient cpu",),
+        ),
+    ),
+)
+
+
+def test_a_pod_that_has_a_node() -> None:
+    assert "\n".join(reasoning.laid_out(PLACED)) == (
+        """\
+Pod:        shop/web-0
+Scheduler:  default-scheduler
+Decided:    2030-01-01T00:00:00Z
+Node:       node-2
+Expected:   cpu 120m, memory 80Mi, as its siblings do
+
+NODE     VERDICT   TOTAL   NodeResourcesFit x1   NodeUsage x3
+node-2   chosen    377     95 (95)               282 (94)
+node-1   refused by NodePorts: node(s) didn't have free ports for the requested pod ports
+(3 further nodes were not asked)
+No difference by: NodeAffinity
+
+NODE     WINDOW    CPU    +NEW   OF    MEMORY   +NEW    OF     PODS   MEASURED
+node-2   1m 95th   240m   100m   8     1Gi      200Mi   32Gi   7      6"""
+    )
+
+
+def test_a_pod_that_has_none() -> None:
+    assert "\n".join(reasoning.laid_out(PENDING)) == (
+        """\
+Pod:        shop/web-1
+Scheduler:  default-scheduler
+Evaluated:  2030-01-01T00:00:00Z
+Note:       nothing has been decided yet: this is what would be decided now
+Node:       <none>
+Message:    0/1 nodes are available: 1 Insufficient cpu.
+
+NODE     VERDICT
+node-1   refused by NodeResourcesFit: Insufficient cpu"""
+    )
+
+
+class Known(Decisions):
+    def why(self, namespace: str, name: str) -> Decision | None:
+        return PENDING if (namespace, name) == ("default", "web-1") else None
+
+
+async def test_what_is_asked_and_printed(
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.components.set_scheduler(Known())
+    assert await reasoning.show(there, "pod/web-1", False) == 0
+    assert "refused by NodeResourcesFit" in capsys.readouterr().out
+    await reasoning.show(there, "web-1", True)
+    printed: Any = json.loads(capsys.readouterr().out)
+    assert printed["nodes"][0]["reasons"] == ["Insufficient cpu"]
+    with pytest.raises(Failure, match="nodes are chosen for pods"):
+        await reasoning.show(there, "deploy/web", False)

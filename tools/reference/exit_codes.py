@@ -1,0 +1,32 @@
+"""The exit codes of the commands."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from markdown import Page, summary, table
+
+from kedge.cli import failure, main
+
+INTRODUCTION: Final = """\
+All commands exit with these codes. `kedge server` and `kedge node` use 73, 75 and 78 for service
+managers: a systemd unit should have `RestartPreventExitStatus=78`. `kedge exec` exits with the
+code of the command that it ran, and `kedge status` with 1 if the cluster is not ready. [Exit
+codes of containers](../runtime.md#exit-codes-and-reasons) are others."""
+
+
+def page() -> Page:
+    rows = {
+        0: "Success; for `kedge server` and `kedge node` also the end after SIGTERM or SIGINT.",
+        main.INTERRUPTED: "Ctrl-C interrupted the command.",
+        main.BROKEN_PIPE: "The reader of the output, such as `head`, has ended.",
+    }
+    for each in failures(failure.Failure):
+        rows.setdefault(each.code, summary(each))
+    body = table(("code", "meaning"), ((str(code), text) for code, text in sorted(rows.items())))
+    return Page("exit-codes", "Exit codes", INTRODUCTION, body)
+
+
+def failures(base: type[failure.Failure]) -> Iterator[type[failure.Failure]]:
+    yield base
+    for each in base.__subclasses__():
+        yield from failures(each)
