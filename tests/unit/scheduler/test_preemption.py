@@ -156,6 +156,26 @@ def test_while_victims_leave_nobody_else_is_sent_away() -> None:
     assert found.keeps_nomination
 
 
+def test_a_nominated_node_that_refuses_for_good_is_not_waited_for() -> None:
+    asked, leaving = pod("new", 4, 5), pod("p", 4)
+    snapshot = filled(a=[leaving], b=[pod("q", 4, 1)])
+    snapshot.nominate(asked, "a")
+    snapshot.condemned.add(leaving.uid)
+    snapshot.put_node(new_node("a", unschedulable=True))
+    found = tried(asked, snapshot)
+    assert isinstance(found, Candidate)
+    assert (found.node, victims(found)) == ("b", ["q"])
+
+
+def test_only_lesser_pods_that_leave_are_waited_for() -> None:
+    asked, equal = pod("new", 2, 5), pod("p", 2, 5)
+    snapshot = filled(a=[equal, pod("q", 2, 1)])
+    snapshot.nominate(asked, "a")
+    assert victims(tried(asked, snapshot)) == ["q"]
+    snapshot.condemned.add(equal.uid)
+    assert victims(tried(asked, snapshot)) == ["q"]
+
+
 def test_victims_are_known_by_their_condition_after_a_restart() -> None:
     told = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     meta = {"deletionTimestamp": "2030-01-01T00:00:00Z"}

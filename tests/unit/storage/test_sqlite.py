@@ -6,13 +6,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kedge.storage import sqlite
 from kedge.storage.lockfile import InUse
 from kedge.storage.sqlite import SqliteStore, UnknownLayout
-from kedge.storage.store import DiskFull, StoreDamaged
+from kedge.storage.store import DiskFull, StoreDamaged, StoreError
 from kedge.testing.clock import FakeClock
 
 
@@ -157,6 +158,81 @@ async def test_a_full_disk_fails_the_writes_it_hits_and_no_others(
     await store.close()
     store = await SqliteStore.open(path, clock)
     assert (await store.list("")).entries == [after, *page.entries]
+    await store.close()
+
+
+class Faulty:
+    """A connection whose next insertion fails with an error code of SQLite."""
+
+    def __init__(self, real: sqlite3.Connection) -> None:
+        self._real = real
+        self.code = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def execute(self, statement: str, values: Any = ()) -> sqlite3.Cursor:
+        if self.code and statement.startswith("INSERT"):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode, self.code = self.code, 0
+            raise error
+        return self._real.execute(statement, values)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Faulty]:
+    """All connections of a store: those of its reader, its writer and its log."""
+    opened: list[Faulty] = []
+    connect = sqlite.connect
+
+    def faulty(path: Path) -> Faulty:
+        opened.append(Faulty(connect(path)))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite, "connect", faulty)
+    return opened
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        sqlite3.SQLITE_IOERR_FSYNC,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CORRUPT_INDEX,
+        sqlite3.SQLITE_NOTADB,
+    ],
+)
+async def test_after_a_failed_fsync_or_damage_no_write_is_taken_until_a_restart(
+    path: Path, clock: FakeClock, connections: list[Faulty], code: int
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    kept = await store.put("/kept", b"1", expect=0)
+    for each in connections:
+        each.code = code
+    why = r"kedge\.db: disk I/O error; no more writes are taken until kedge is restarted$"
+    with pytest.raises(StoreError, match=why):
+        await store.put("/lost", b"1", expect=0)
+    with pytest.raises(StoreError, match=why):
+        await store.delete("/kept", expect=kept.revision)
+    assert store.failure == "the file is in doubt"
+    assert (await store.list("")).entries == [kept]
+    await store.close()
+    store = await SqliteStore.open(path, clock)
+    assert store.failure == ""
+    assert (await store.put("/lost", b"1", expect=0)).revision == kept.revision + 1
+    await store.close()
+
+
+async def test_another_failure_fails_the_write_that_it_hits_alone(
+    path: Path, clock: FakeClock, connections: list[Faulty]
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    for each in connections:
+        each.code = sqlite3.SQLITE_IOERR_READ
+    with pytest.raises(StoreError, match=r"kedge\.db: disk I/O error$"):
+        await store.put("/lost", b"1", expect=0)
+    assert store.failure == ""
+    assert (await store.put("/lost", b"1", expect=0)).revision == 2
     await store.close()
 
 

@@ -56,16 +56,36 @@ def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:
     assert graph.sees("n2", SECRET)
 
 
-def test_a_volume_bound_to_another_claim_is_seen_by_that_claims_node() -> None:
+def two_claims() -> Graph:
+    """A graph with a pod on each of two nodes, each of which uses a claim."""
     graph = Graph()
     for number in (1, 2):
         claim = Reference("persistentvolumeclaims", "red", f"claim-{number}")
         graph.put(f"pod-{number}", f"n{number}", frozenset([claim]))
+    return graph
 
-    def bound(claim: str) -> Any:
-        csi = {"nodeStageSecretRef": {"namespace": "red", "name": "used"}}
-        return {"spec": {"claimRef": {"namespace": "red", "name": claim}, "csi": csi}}
 
+def bound(claim: str) -> Any:
+    """A volume that is bound to a claim and needs the secret."""
+    csi = {"nodeStageSecretRef": {"namespace": "red", "name": "used"}}
+    return {"spec": {"claimRef": {"namespace": "red", "name": claim}, "csi": csi}}
+
+
+def test_a_secret_of_two_volumes_is_seen_until_the_last_of_them_goes() -> None:
+    graph = two_claims()
+    graph.put_volume("disk-1", references.of_volume(bound("claim-1")))
+    graph.put_volume("disk-2", references.of_volume(bound("claim-2")))
+    assert graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+    graph.put_volume("disk-1", None)
+    assert not graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+    graph.put_volume("disk-2", None)
+    assert not graph.sees("n2", SECRET)
+
+
+def test_a_volume_bound_to_another_claim_is_seen_by_that_claims_node() -> None:
+    graph = two_claims()
     graph.put_volume("disk", references.of_volume(bound("claim-1")))
     assert graph.sees("n1", SECRET)
     graph.put_volume("disk", references.of_volume(bound("claim-2")))

@@ -56,6 +56,22 @@ def test_whatever_goes_takes_its_rights_along(question: Question) -> None:
     assert not policy.decide(asked).allowed
 
 
+def test_dropping_a_binding_leaves_grants_in_other_namespaces_and_of_other_bindings(
+    question: Question,
+) -> None:
+    policy, anna = Policy(), Subject(kind="User", name="anna")
+    for namespace in ("red", "blue"):
+        policy.put_role(RoleName(namespace, "reader"), READ)
+        bind(policy, anna, namespace=namespace)
+    policy.put_binding("red", "second", REF, [anna])
+    policy.drop_binding("red", "binding")
+    assert policy.decide(question(ANNA, "get pods web in red")).allowed
+    assert policy.decide(question(ANNA, "get pods web in blue")).allowed
+    policy.drop_binding("red", "second")
+    assert not policy.decide(question(ANNA, "get pods web in red")).allowed
+    assert policy.decide(question(ANNA, "get pods web in blue")).allowed
+
+
 def test_one_person_named_twice_is_unbound_once(question: Question) -> None:
     policy, asked = Policy(), question(User("system:serviceaccount:red:bot"), "get pods in red")
     policy.put_role(RoleName("red", "reader"), READ)

@@ -141,6 +141,27 @@ def test_a_missing_pod_below_the_partition_is_made_as_it_was() -> None:
     assert step == Create(1, NEW)
 
 
+def test_the_partition_counts_pods_from_the_first_ordinal() -> None:
+    owner = stateful_set(3, ordinals={"start": 5}, **rolling(partition=1))
+    assert [*next_steps(owner, [], OLD, NEW, NOW)] == [Create(5, OLD)]
+    assert [*next_steps(owner, [pod(5)], OLD, NEW, NOW)] == [Create(6, NEW)]
+    pods = [pod(5), pod(6), pod(7)]
+    assert steps(owner, *pods) == [("delete", 7)]
+    assert steps(owner, *pods[:2], pod(7, NEW)) == [("delete", 6)]
+    assert steps(owner, pod(5), pod(6, NEW), pod(7, NEW)) == []
+
+
+def test_without_a_pace_a_missing_pod_is_made_as_it_was_while_its_index_is_in_the_old_ones() -> (
+    None
+):
+    owner = stateful_set(3, ordinals={"start": 5})
+    strategy = replace(owner.spec.updateStrategy, rollingUpdate=None)
+    owner = replace(owner, spec=replace(owner.spec, updateStrategy=strategy))
+    during = replace(owner, status=replace(owner.status, currentReplicas=1))
+    assert [*next_steps(during, [], OLD, NEW, NOW)] == [Create(5, OLD)]
+    assert [*next_steps(during, [pod(5)], OLD, NEW, NOW)] == [Create(6, NEW)]
+
+
 def test_a_set_that_is_leaving_does_nothing() -> None:
     owner = stateful_set()
     meta = replace(owner.metadata, deletionTimestamp="2026-01-01T00:00:00Z")
