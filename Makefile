@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 UPGRADE := --upgrade
 HOURS := 1
+MUTANTS := 60
+SEED := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken, and who was late is named.
@@ -12,7 +14,7 @@ ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
-.PHONY: help up down setup check test e2e soak fuzz bench docs lock audit clean
+.PHONY: help up down setup check test e2e soak fuzz mutate bench docs lock audit clean
 
 help: ## say what there is to make
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -49,6 +51,9 @@ soak: .venv/.dev ## kill -9 in a loop for minutes, and ten times a hundred pods
 fuzz: .venv/.dev ## attack every parser and a real server for hours: HOURS=0.5 for half of one
 	KEDGE_FUZZ_HOURS=$(HOURS) KEDGE_FUZZ_REQUESTS=1000000 KEDGE_FUZZ_SEED=$$RANDOM \
 		$(PYTEST) -s --timeout 0 -n auto --dist loadfile tests/fuzz
+
+mutate: .venv/.dev ## put faults into pure modules and see whether tests notice: MUTANTS=0 for all, ONLY=part
+	$(BIN)/python tools/mutate.py --sample $(MUTANTS) --seed $(SEED) $(ONLY)
 
 test: check docs e2e ## everything
 

@@ -2,12 +2,22 @@
 by its luck. `--hypothesis-profile=exploring` looks for new ones."""
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("exploring", deadline=None)
+# tools/mutate.py: a mutant need only be noticed, so no smaller example of the failure is searched.
+settings.register_profile(
+    "mutants",
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("steady")
 
 
