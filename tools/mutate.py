@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
@@ -78,9 +79,9 @@ MORE_TESTS: Final = {
     "storage/sqlite": ("contract/test_store.py", "unit/storage/test_compaction.py"),
 }
 """Test files besides the one that mirrors the module."""
-SECONDS_AT_LEAST: Final = 10.0
+SECONDS_MORE: Final = 4.0
 TIMES_AS_LONG: Final = 5
-"""A mutant that takes so much longer than the tests without one is noticed: it hangs."""
+"""A test that takes so much longer with a mutant than without has noticed it: the mutant hangs."""
 
 
 def main() -> int:
@@ -160,8 +161,9 @@ def _run_one(options: argparse.Namespace) -> int:
     """Collect the tests of a module, and run them on each mutant."""
     plugin = Experiment(SOURCE / f"{options.one}.py", options)
     tests = map(str, tests_of(options.one))
-    flags = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:rerunfailures")
-    return int(pytest.main([*flags, "--hypothesis-profile=mutants", *tests], plugins=[plugin]))
+    unused = (f"-pno:{each}" for each in ("cacheprovider", "xdist", "rerunfailures"))
+    flags = ("-q", "-s", "-otimeout=0", "--hypothesis-profile=mutants")
+    return int(pytest.main([*unused, *flags, *tests], plugins=[plugin]))
 
 
 Notes = dict[str, tuple[float, set[int]]]
@@ -202,10 +204,12 @@ class Experiment:
 
         def begin(mutant: Mutant) -> int:
             tests = _concerned(items, notes, mutant)
-            return self._fork(lambda: exchange(mutant, functions) and _all_pass(tests), silent=True)
+            limits = [SECONDS_MORE + TIMES_AS_LONG * notes[each.nodeid][0] for each in tests]
+            return self._fork(
+                lambda: exchange(mutant, functions) and _all_pass(tests, limits), silent=True
+            )
 
-        patience = max(SECONDS_AT_LEAST, TIMES_AS_LONG * sum(each for each, _ in notes.values()))
-        survivors = _survivors(found, begin, patience, self._options.jobs)
+        survivors = _survivors(found, begin, self._options.jobs)
         return {"mutants": len(found), "noticed": len(found) - len(survivors)} | {
             "survivors": [str(found[number]) for number in survivors]
         }
@@ -234,24 +238,17 @@ class Experiment:
             os._exit(code)
 
 
-def _survivors(
-    found: Sequence[Mutant], begin: Callable[[Mutant], int], patience: float, jobs: int
-) -> list[int]:
+def _survivors(found: Sequence[Mutant], begin: Callable[[Mutant], int], jobs: int) -> list[int]:
     """Run the mutants, some at a time; return the numbers of those that no test noticed."""
-    pending, running = [*enumerate(found)][::-1], dict[int, tuple[int, float]]()
+    pending, running = [*enumerate(found)][::-1], dict[int, int]()
     survivors: list[int] = []
     while pending or running:
         while pending and len(running) < jobs:
             number, mutant = pending.pop()
-            running[begin(mutant)] = number, time.perf_counter() + patience
-        for child, (number, deadline) in [*running.items()]:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                del running[child]
-                survivors += [number] if status == 0 else []
-            elif time.perf_counter() > deadline:
-                os.killpg(child, signal.SIGKILL)
-        time.sleep(0.005)
+            running[begin(mutant)] = number
+        child, status = os.wait()
+        number = running.pop(child)
+        survivors += [number] if status == 0 else []
     return sorted(survivors)
 
 
@@ -282,10 +279,11 @@ def _rehearsed(items: list[pytest.Item], path: Path, into: Path) -> bool:
     return True
 
 
-def _all_pass(items: list[pytest.Item]) -> bool:
-    """Run tests until one fails."""
+def _all_pass(items: list[pytest.Item], limits: Sequence[float] = ()) -> bool:
+    """Run tests until one fails; the process dies if one takes longer than its limit."""
     failed: list[str] = []
-    for item, following in zip(items, [*items[1:], None], strict=False):
+    for item, following, limit in zip_longest(items, items[1:], limits):
+        signal.setitimer(signal.ITIMER_REAL, limit or 0)
         with _failures_of(item.config, failed):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if failed:
