@@ -56,6 +56,26 @@ def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:
     assert graph.sees("n2", SECRET)
 
 
+def test_what_moves_to_another_node_is_seen_there_alone() -> None:
+    graph = Graph()
+    graph.put("a", "n1", frozenset([SECRET]))
+    graph.put("a", "n2", frozenset([SECRET]))
+    assert not graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+
+
+def test_nothing_is_left_of_pods_and_volumes_that_are_gone() -> None:
+    graph = two_claims()
+    graph.put_volume("disk", references.of_volume(bound("claim-1")))
+    graph.put_volume("disk", None)
+    for number in (1, 2):
+        assert f"pod-{number}" in graph
+        graph.drop(f"pod-{number}")
+        assert f"pod-{number}" not in graph
+    graph.drop("unknown")
+    assert vars(graph) == vars(Graph())
+
+
 def two_claims() -> Graph:
     """A graph with a pod on each of two nodes, each of which uses a claim."""
     graph = Graph()
@@ -144,4 +164,26 @@ async def test_attachments_and_volumes_are_followed(
     await server.post(attachments, {"metadata": {"name": "a"}, "spec": spec})
     assert nodes.decide(asked).allowed
     await server.delete(f"{attachments}/a")
+    assert not nodes.decide(asked).allowed
+
+
+async def test_a_persistent_volume_is_followed(server: LocalServer, question: Question) -> None:
+    api = server.app.api
+    nodes = NodeAuthorizer(followed(api.cache, api.catalog))
+    asked = question(NODE, "get persistentvolumes disk")
+    claimed = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
+    pods = using("web", "n1", "used")
+    pods["spec"]["volumes"] = [claimed]
+    await server.post("/api/v1/namespaces/default/pods", pods)
+    assert not nodes.decide(asked).allowed
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "claimRef": {"namespace": "default", "name": "claim"},
+        "hostPath": {"path": "/data"},
+    }
+    volumes = "/api/v1/persistentvolumes"
+    await server.post(volumes, {"metadata": {"name": "disk"}, "spec": spec})
+    assert nodes.decide(asked).allowed
+    await server.delete(f"{volumes}/disk")
     assert not nodes.decide(asked).allowed
