@@ -57,7 +57,6 @@ PURE: Final = (
     "machinery/fields",
     "machinery/jsonpath",
     "machinery/merge",
-    "machinery/ownership",
     "machinery/patch",
     "machinery/quantity",
     "machinery/selectors",
@@ -76,9 +75,14 @@ PURE: Final = (
 )
 """Modules, and packages with all of their modules, that decide and hardly act."""
 MORE_TESTS: Final = {
+    "api/limits": (
+        "unit/api/limits",
+        "unit/apiserver/admission/limit_ranger/test_cases.py",
+        "unit/apiserver/admission/limit_ranger/test_selectors.py",
+    ),
     "storage/sqlite": ("contract/test_store.py", "unit/storage/test_compaction.py"),
 }
-"""Test files besides the one that mirrors the module."""
+"""Tests of modules and packages besides those in the file that mirrors a module."""
 SECONDS_MORE: Final = 4.0
 TIMES_AS_LONG: Final = 5
 """A test that takes so much longer with a mutant than without has noticed it: the mutant hangs."""
@@ -120,7 +124,12 @@ def modules() -> Iterator[str]:
 def tests_of(module: str) -> list[Path]:
     path = UNIT / f"{module}.py"
     own = path.with_name(f"test_{path.name}")
-    more = (ROOT / "tests" / each for each in MORE_TESTS.get(module, ()))
+    more = [
+        ROOT / "tests" / test
+        for name, tests in MORE_TESTS.items()
+        if f"{module}/".startswith(f"{name}/")
+        for test in tests
+    ]
     return [each for each in (own, *more) if each.exists()]
 
 
