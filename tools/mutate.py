@@ -39,9 +39,10 @@ GOAL, GOAL_EACH = 95, 90
 
 PURE: Final = (
     "api/limits",
-    "api/quota",
-    "api/label_selector",
-    "apiserver/authorization",
+    "apiserver/authorization/authorizer",
+    "apiserver/authorization/node",
+    "apiserver/authorization/rbac",
+    "apiserver/authorization/rights",
     "apiserver/managed",
     "controllers/autoscaling/pace",
     "controllers/autoscaling/proposal",
