@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 UPGRADE := --upgrade
 HOURS := 1
+MUTANTS := 60
+SEED := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken, and who was late is named.
@@ -12,7 +14,7 @@ ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
-.PHONY: help up down setup check test e2e soak fuzz bench docs lock audit clean
+.PHONY: help up down setup check test e2e soak fuzz coverage mutate bench docs lock audit clean
 
 help: ## say what there is to make
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -52,6 +54,15 @@ fuzz: .venv/.dev ## attack every parser and a real server for hours: HOURS=0.5 f
 	KEDGE_FUZZ_HOURS=$(HOURS) KEDGE_FUZZ_REQUESTS=1000000 KEDGE_FUZZ_SEED=$$RANDOM \
 		$(PYTEST) -s --timeout 0 -n auto --dist loadfile tests/fuzz
 
+coverage: .venv/.dev ## how much of the code the unit tests run: all, and the modules with the least
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n auto --dist loadfile $(or $(ONLY),tests/unit)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report | sed -n '1,32p;/^TOTAL/p'
+
+mutate: .venv/.dev ## put faults into pure modules and see whether tests notice: MUTANTS=0 for all, ONLY=part
+	$(BIN)/python tools/mutate.py --sample $(MUTANTS) --seed $(SEED) $(ONLY)
+
 test: check e2e ## everything
 
 bench: .venv/.dev ## how fast it is
@@ -75,7 +86,7 @@ audit: .venv/.dev ## look for known vulnerabilities in what kedge is installed w
 	@tools/audit requirements/run.txt
 
 clean: ## remove all that was made here, but no cluster
-	rm -rf .venv build site .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv build site .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage*
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 

@@ -32,6 +32,11 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
         ("2us3µs4μs5ns", 9005),
         ("0", 0),
         ("0.3333333333333333333333h", 1199999999999),
+        ("-0", 0),
+        ("1.s", SECOND),
+        ("0.0000000009999999999s", 0),
+        ("9223372036854775807ns", 2**63 - 1),
+        ("-9223372036854775808ns", -(2**63)),
     ],
 )
 def test_go_durations_are_read_exactly(text: str, nanoseconds: int) -> None:
@@ -49,6 +54,11 @@ def test_go_durations_are_read_exactly(text: str, nanoseconds: int) -> None:
         ("1d", 'time: unknown unit "d" in duration "1d"'),
         ("1h 5m", 'time: unknown unit "h " in duration "1h 5m"'),
         ("3000000h", 'time: invalid duration "3000000h"'),
+        ("9223372036854775808ns", 'time: invalid duration "9223372036854775808ns"'),
+        ("-9223372036854775809ns", 'time: invalid duration "-9223372036854775809ns"'),
+        ("00000000000000000001ns", 'time: invalid duration "00000000000000000001ns"'),
+        ('1"', 'time: unknown unit "\\"" in duration "1\\""'),
+        ("1\\", 'time: unknown unit "\\\\" in duration "1\\\\"'),
     ],
 )
 def test_other_durations_are_refused_in_gos_words(text: str, complaint: str) -> None:
@@ -68,6 +78,11 @@ def test_other_durations_are_refused_in_gos_words(text: str, complaint: str) -> 
         (1, "1ns"),
         (-60 * SECOND, "-1m0s"),
         (SECOND + 1, "1.000000001s"),
+        (999, "999ns"),
+        (1000, "1µs"),
+        (10**6, "1ms"),
+        (SECOND, "1s"),
+        (-1, "-1ns"),
     ],
 )
 def test_durations_are_printed_as_go_does(nanoseconds: int, text: str) -> None:
@@ -101,6 +116,8 @@ def test_a_printed_duration_reads_back(nanoseconds: int) -> None:
         (2 * YEAR - 1, "729d"),
         (2 * YEAR, "2y"),
         (2 * YEAR + 5 * DAY, "2y5d"),
+        (8 * YEAR - DAY, "7y364d"),
+        (8 * YEAR, "8y"),
         (8 * YEAR + 5 * DAY, "8y"),
     ],
 )
@@ -137,6 +154,11 @@ def test_times_with_fractions_and_offsets_are_read(text: str, moment: datetime) 
         ("2026-13-30T12:30:45Z", "month out of range"),
         ("2026-02-30T12:30:45Z", "day out of range"),
         ("2026-07-30T24:30:45Z", "hour out of range"),
+        ("2026-07-30T12:60:45Z", "minute out of range"),
+        ("2026-07-30T12:30:60Z", "second out of range"),
+        ("2026-00-30T12:30:45Z", "month out of range"),
+        ("2026-01-32T00:00:00Z", "day out of range"),
+        ("2026-12-32T23:59:59Z", "day out of range"),
     ],
 )
 def test_other_times_are_refused_in_gos_words(text: str, complaint: str) -> None:
@@ -162,4 +184,6 @@ def test_a_moment_moved_too_far_is_the_last_or_first_there_is() -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
     assert moved(now, 60) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
     assert moved(now, 2**63 - 1) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    last, first = (moved(now, sign * 10**15) for sign in (1, -1))
+    assert (last, first) == (moved(now, 2**63 - 1), moved(now, -(2**63)))
     assert moved(now, -(2**63)) == datetime(1, 1, 1, tzinfo=UTC)

@@ -46,6 +46,15 @@ POD = {
         (".spec.containers[?(@.cpu<=1.0)].name", ["a"]),
         (".spec.containers[?(@.name==@.name)].name", ["a", "b", "c"]),
         (".status.reason", [None]),
+        (".spec.containers[-3].name", ["a"]),
+        (".spec.containers[0, 2].name", ["a", "c"]),
+        (".spec.containers.*.name", ["a", "b", "c"]),
+        (".status.conditions[?(@.ok!=false)].type", ["Initialized"]),
+        (".status.conditions[?('Ready'==@.type)].type", ["Ready"]),
+        (r".spec.containers[?(@.name=='\a')].name", ["a"]),
+        (".spec.containers[?(@.cpu==1)].name", ["a"]),
+        (".spec.containers[?(@.cpu>=+1)].name", ["a", "b"]),
+        (".spec.containers[?(@.cpu>.5)].name", ["a", "b"]),
     ],
 )
 def test_paths_lead_to_values(path: str, found: list[object]) -> None:
@@ -64,6 +73,15 @@ def test_paths_lead_to_values(path: str, found: list[object]) -> None:
         '.spec.containers[?(@.cpu=="1")].name',
         ".metadata.annotations['example.com/owner']",
         ".",
+        ".metadata['']",
+        ".metadata[*]",
+        ".spec.containers[-4].name",
+        ".spec.containers[3].name",
+        ".spec.containers[?(@.name=='')].name",
+        ".spec.containers[?(@.name==1)].name",
+        ".spec.containers[?(@.cpu==true)].name",
+        ".spec.containers[?(@.*==1)].cpu.deeper",
+        ".status.conditions[?(@.ok==1)].type",
     ],
 )
 def test_paths_that_lead_nowhere_find_nothing(path: str) -> None:
@@ -80,6 +98,10 @@ def test_paths_that_lead_nowhere_find_nothing(path: str) -> None:
         (".spec[?(@.a==1]", "unterminated filter"),
         (".spec[?(@.a===1)]", "unrecognized filter operator ==="),
         (".spec[0:1:0]", "step must be > 0"),
+        (".spec[']", "invalid array index '"),
+        (".spec[?(@.a=='b)]", "unterminated filter"),
+        (".spec[?(@.a==\"b')]", "unterminated filter"),
+        (".spec[?(@.a=='b'c)]", "unterminated quoted string"),
         ("..name", "recursive descent is not supported"),
         ("spec.replicas", "unrecognized character in action: U+0073 's'"),
         (".spec replicas", "unrecognized character in action: U+0020 ' '"),
@@ -88,6 +110,10 @@ def test_paths_that_lead_nowhere_find_nothing(path: str) -> None:
 def test_bad_paths_are_refused(path: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
         parse_path(path)
+
+
+def test_a_path_prints_as_it_was_written() -> None:
+    assert str(parse_path("{.spec.replicas}")) == "{.spec.replicas}"
 
 
 def test_a_filter_may_hold_brackets_in_quotes() -> None:

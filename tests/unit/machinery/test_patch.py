@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.machinery import patch
 from kedge.machinery.patch import (
     MAX_OPERATIONS,
     PatchFailed,
@@ -54,6 +55,14 @@ def pointer(*tokens: str) -> str:
             {"op": "copy", "from": "/a", "path": "/c"},
             {"a": {"b": 1}, "c": {"b": 1}},
         ),
+        (
+            {"a": [{"b": 1}]},
+            {"op": "copy", "from": "/a/0", "path": "/a/-"},
+            {"a": [{"b": 1}, {"b": 1}]},
+        ),
+        ({"a": [[1], [2]]}, {"op": "add", "path": "/a/1/0", "value": 3}, {"a": [[1], [3, 2]]}),
+        ({"a": [1]}, {"op": "test", "path": "/a/0", "value": 1}, {"a": [1]}),
+        ({"a": 1}, {"op": "test", "path": "", "value": {"a": 1}}, {"a": 1}),
         ({"a": None}, {"op": "test", "path": "/a", "value": None}, {"a": None}),
         ({"a": {"b": [1]}}, {"op": "test", "path": "/a", "value": {"b": [1]}}, {"a": {"b": [1]}}),
     ],
@@ -112,7 +121,78 @@ def test_a_test_for_null_accepts_a_missing_key() -> None:
             {"op": "copy", "from": "/spec/x", "path": "/y"},
             "copy operation does not apply: doc is missing from path: /spec/x: missing value",
         ),
+        (
+            {"op": "copy", "from": "/list/7", "path": "/y"},
+            "error in copy for from: '/list/7': "
+            "Unable to access invalid index: 7: invalid index referenced",
+        ),
+        (
+            {"op": "copy", "from": "/one", "path": "/spec/x"},
+            "copy operation does not apply: doc is missing destination path: /spec/x:"
+            " missing value",
+        ),
+        (
+            {"op": "copy", "from": "/one", "path": "/list/x"},
+            "error in copy for path: '/list/x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+        (
+            {"op": "move", "from": "/spec/x", "path": "/y"},
+            "move operation does not apply: doc is missing from path: /spec/x: missing value",
+        ),
+        (
+            {"op": "move", "from": "/metadata/x", "path": "/y"},
+            "error in move for path: '/metadata/x': "
+            "Unable to remove nonexistent key: x: missing value",
+        ),
+        (
+            {"op": "move", "from": "/one", "path": "/spec/x"},
+            "move operation does not apply: doc is missing destination path: /spec/x:"
+            " missing value",
+        ),
+        (
+            {"op": "replace", "path": "/spec/x", "value": 1},
+            "replace operation does not apply: doc is missing path: /spec/x: missing value",
+        ),
+        (
+            {"op": "replace", "path": "", "value": 1},
+            "replace operation value must be object or array",
+        ),
+        (
+            {"op": "add", "path": "/one/x", "value": 1},
+            'add operation does not apply: doc is missing path: "/one/x": missing value',
+        ),
+        (
+            {"op": "add", "path": "/list/9/x", "value": 1},
+            'add operation does not apply: doc is missing path: "/list/9/x": missing value',
+        ),
+        (
+            {"op": "add", "path": "one", "value": 1},
+            'add operation does not apply: doc is missing path: "one": missing value',
+        ),
+        (
+            {"op": "add", "path": "/list/1st", "value": 1},
+            "error in add for path: '/list/1st': strconv.Atoi: parsing \"1st\": invalid syntax",
+        ),
+        (
+            {"op": "test", "path": "/spec/x", "value": 1},
+            "test operation does not apply: is missing path: /spec/x: missing value",
+        ),
+        (
+            {"op": "test", "path": "/list/7", "value": 1},
+            "error in test for path: '/list/7': "
+            "Unable to access invalid index: 7: invalid index referenced",
+        ),
+        ({"op": "test", "path": "", "value": {}}, "testing value  failed: test failed"),
         ({"op": "merge", "path": "/one"}, "Unexpected kind: merge"),
+        ({"op": 7, "path": "/one"}, "Unexpected kind: unknown"),
+        ({"path": "/one"}, "Unexpected kind: unknown"),
+        ({"op": "remove"}, "remove operation failed to decode path: missing value"),
+        ({"op": "replace"}, "replace operation failed to decode path: missing value"),
+        ({"op": "test"}, "test operation failed to decode path: missing value"),
+        ({"op": "move", "path": "/a"}, "move operation failed to decode from: missing value"),
+        ({"op": "move", "from": "/one"}, "move operation failed to decode path: missing value"),
+        ({"op": "copy", "path": "/a"}, "copy operation failed to decode from: missing value"),
+        ({"op": "copy", "from": "/one"}, "copy operation failed to decode path: missing value"),
         ({"op": "add", "value": 1}, "add operation failed to decode path: missing value"),
     ],
 )
@@ -124,10 +204,22 @@ def test_an_operation_that_does_not_fit_fails(operation: dict[str, Any], message
     assert failure.value.code == 422
 
 
-def test_what_is_no_list_of_operations_is_malformed() -> None:
-    for operations in ({"op": "add"}, ["add"], None):
-        with pytest.raises(PatchMalformed):
-            apply_json({}, operations)
+@pytest.mark.parametrize(
+    ("operations", "message"),
+    [
+        ({"op": "add"}, "a JSON patch must be a list of operations"),
+        (None, "a JSON patch must be a list of operations"),
+        (["add"], "every operation of a JSON patch must be an object"),
+        (
+            [{"op": "test", "path": "", "value": {}}, "add"],
+            "every operation of a JSON patch must be an object",
+        ),
+    ],
+)
+def test_what_is_no_list_of_operations_is_malformed(operations: Any, message: str) -> None:
+    with pytest.raises(PatchMalformed) as refusal:
+        apply_json({}, operations)
+    assert refusal.value.message == message
 
 
 def test_too_many_operations_are_refused() -> None:
@@ -136,6 +228,40 @@ def test_too_many_operations_are_refused() -> None:
         PatchTooLong, match="maximum operations in a JSON patch is 10000, got 10001"
     ):
         apply_json({}, [add] * (MAX_OPERATIONS + 1))
+    assert apply_json({}, [add] * MAX_OPERATIONS) == {"a": 1}
+
+
+def test_copies_that_add_up_to_too_much_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patch, "MAX_COPIED", 12)
+    copies = [{"op": "copy", "from": "/a", "path": f"/{name}"} for name in "bcd"]
+    assert apply_json({"a": "xy"}, copies)["d"] == "xy"
+    with pytest.raises(
+        PatchTooLong, match=r"^the copies in a JSON patch add up to more than 12 by"
+    ):
+        apply_json({"a": "xyz"}, copies)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "add", "path": "/a/0", "value": 0},
+        {"op": "add", "path": "/a/1", "value": 0},
+        {"op": "remove", "path": "/a/0"},
+        {"op": "remove", "path": "/a/1"},
+    ],
+)
+def test_items_that_are_shifted_too_far_are_refused(
+    monkeypatch: pytest.MonkeyPatch, operation: dict[str, Any]
+) -> None:
+    growing = operation["op"] == "add"
+    document = {"a": [1, 2] if growing else [1, 2, 3]}
+    needed = sum(len(document["a"]) + (n if growing else -n) for n in range(2))
+    needed -= 2 * int(operation["path"][-1])
+    monkeypatch.setattr(patch, "MAX_SHIFTED", needed)
+    apply_json(document, [operation] * 2)
+    monkeypatch.setattr(patch, "MAX_SHIFTED", needed - 1)
+    with pytest.raises(PatchTooLong, match=r"^a JSON patch may not shift items by more than "):
+        apply_json(document, [operation] * 2)
 
 
 def test_later_operations_leave_the_input_and_the_values_of_earlier_ones_alone() -> None:
@@ -194,7 +320,7 @@ def test_merge_patch_follows_the_examples_of_the_rfc(
 
 
 def test_a_merge_patch_that_is_no_object_is_malformed() -> None:
-    with pytest.raises(PatchMalformed, match="Invalid JSON Patch"):
+    with pytest.raises(PatchMalformed, match=r"^Invalid JSON Patch$"):
         apply_merge({}, ["a"])
 
 
@@ -210,6 +336,26 @@ def test_equal_documents_differ_by_nothing(a: dict[str, Any]) -> None:
     assert diff_merge(a, copy.deepcopy(a)) == {}
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ({"x": 1}, {"x": 2}),
+        ({"x": 1}, {"y": 1}),
+        ({"x": 1}, {"x": 1, "y": 1}),
+        ([1], [2]),
+        ([1], [1, 2]),
+        (True, 1),
+        (1, 1.0),
+        (None, False),
+    ],
+)
+def test_values_that_json_tells_apart_are_not_the_same(a: Any, b: Any) -> None:
+    assert not same(a, b)
+    assert not same(b, a)
+    assert not same({"in": [a]}, {"in": [b]})
+    assert same(a, copy.deepcopy(a))
+
+
 def test_values_are_quoted_as_go_prints_them() -> None:
-    value = {"b": [1, True, None, "x y"], "a": {"c": 1.5, "d": 2.0}}
-    assert printed(value) == "map[a:map[c:1.5 d:2] b:[1 true <nil> x y]]"
+    value = {"b": [1, True, False, None, "x y"], "a": {"c": 1.5, "d": 2.0}}
+    assert printed(value) == "map[a:map[c:1.5 d:2] b:[1 true false <nil> x y]]"

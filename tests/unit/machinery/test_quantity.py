@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.machinery.quantity import Format, Quantity
+from kedge.machinery.quantity import Format, Quantity, times
 
+MOST_DIGITS = 1000
 CANONICAL = """
 0 0 0 0 | -0 0 0 0 | 0Ki 0 0 0 | . 0 0 0 | 1 1 1 1000 | 1000m 1 1 1000 | 1.5 1500m 2 1500
 0.5 500m 1 500 | .5 500m 1 500 | 0.1 100m 1 100 | 0.001 1m 1 1 | 0.0005 500u 1 1
@@ -79,6 +80,61 @@ def test_unknown_suffixes_are_refused(text: str) -> None:
 def test_amounts_nobody_could_print_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^unable to parse numeric part of quantity$"):
         Quantity.parse(text)
+
+
+def test_as_many_digits_as_can_be_printed_are_read() -> None:
+    whole = "1" * (MOST_DIGITS - 2)
+    assert Quantity.parse(f"{whole}.11").value() == int(whole) + 1
+    for text in ("1" * (MOST_DIGITS + 1), f"{'1' * MOST_DIGITS}.1"):
+        with pytest.raises(ValueError, match=r"^unable to parse numeric part of quantity$"):
+            Quantity.parse(text)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_truth_value_is_no_amount(value: bool) -> None:
+    with pytest.raises(ValueError, match=r"quantities must match the regular expression"):
+        Quantity.of(value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [("3", "2", "1.500000"), ("1", "3", "0.333333"), ("1e400", "2", f"5{'0' * 399}.000000")],
+)
+def test_ratios_are_printed_with_six_decimals(one: str, other: str, text: str) -> None:
+    assert times(Quantity.parse(one), Quantity.parse(other)) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("1023", "1023"),
+        ("0", "0"),
+        ("-1023", "-1023"),
+        ("1024", "1Ki"),
+        ("-1024", "-1Ki"),
+        ("1025", "1025"),
+    ],
+)
+def test_binary_amounts_below_1024_have_no_suffix(written: str, printed: str) -> None:
+    assert str(Quantity.from_value(int(written), Format.BINARY_SI)) == printed
+
+
+@pytest.mark.parametrize(
+    ("written", "printed"),
+    [
+        ("+123456789012345678", "+123456789012345678"),
+        ("+1234567890123456789", "1234567890123456789"),
+        ("+1n", "+1n"),
+        ("+1e-12", "1e-9"),
+        ("+99999999999999", "+99999999999999"),
+        ("+99999999999Ki", "+99999999999Ki"),
+        ("+999999999999Ki", "999999999999Ki"),
+        ("+99999999Mi", "+99999999Mi"),
+        ("+999999999Mi", "999999999Mi"),
+    ],
+)
+def test_a_long_spelling_is_replaced_where_upstream_does(written: str, printed: str) -> None:
+    assert str(Quantity.parse(written)) == printed
 
 
 def test_an_amount_too_small_to_represent_becomes_one_nano() -> None:

@@ -1,5 +1,7 @@
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -11,9 +13,19 @@ from kedge.api.policy_v1.pod_disruption_budget import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
+from kedge.scheduler import preemption
 from kedge.scheduler.cycle import CycleState, FitError, Placement, decide
 from kedge.scheduler.demand import PodDemand
-from kedge.scheduler.preemption import PreemptionCandidate, PreemptionImpossible, preempt
+from kedge.scheduler.preemption import (
+    NO_VICTIMS,
+    PreemptionCandidate,
+    PreemptionImpossible,
+    Search,
+    clear,
+    is_preempted,
+    preempt,
+    search_victims,
+)
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
 
@@ -156,6 +168,26 @@ def test_while_victims_leave_nobody_else_is_sent_away() -> None:
     assert found.keeps_nomination
 
 
+def test_a_nominated_node_that_refuses_for_good_is_not_waited_for() -> None:
+    asked, leaving = pod("new", 4, 5), pod("p", 4)
+    snapshot = filled(a=[leaving], b=[pod("q", 4, 1)])
+    snapshot.nominate(asked, "a")
+    snapshot.condemned.add(leaving.uid)
+    snapshot.put_node(new_node("a", unschedulable=True))
+    found = tried(asked, snapshot)
+    assert isinstance(found, PreemptionCandidate)
+    assert (found.node, victims(found)) == ("b", ["q"])
+
+
+def test_only_lesser_pods_that_leave_are_waited_for() -> None:
+    asked, equal = pod("new", 2, 5), pod("p", 2, 5)
+    snapshot = filled(a=[equal, pod("q", 2, 1)])
+    snapshot.nominate(asked, "a")
+    assert victims(tried(asked, snapshot)) == ["q"]
+    snapshot.condemned.add(equal.uid)
+    assert victims(tried(asked, snapshot)) == ["q"]
+
+
 def test_victims_are_known_by_their_condition_after_a_restart() -> None:
     told = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     meta = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
@@ -165,6 +197,143 @@ def test_victims_are_known_by_their_condition_after_a_restart() -> None:
     snapshot = filled(a=[leaving])
     snapshot.nominate(asked, "a")
     assert "terminating pod" in why_not(tried(asked, snapshot))
+
+
+def test_one_victim_that_leaves_is_enough_to_wait() -> None:
+    asked, leaving = pod("new", 4, 5), pod("p", 2)
+    snapshot = filled(a=[leaving, pod("q", 2)])
+    snapshot.nominate(asked, "a")
+    assert isinstance(tried(asked, snapshot), PreemptionCandidate)
+    snapshot.condemned.add(leaving.uid)
+    assert "terminating pod" in why_not(tried(asked, snapshot))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "preempted"),
+    [
+        (["DisruptionTarget True PreemptionByScheduler"], True),
+        (["Ready True ", "DisruptionTarget True PreemptionByScheduler"], True),
+        (["DisruptionTarget False PreemptionByScheduler"], False),
+        (["DisruptionTarget True EvictionByEvictionAPI"], False),
+        (["Ready True PreemptionByScheduler"], False),
+        ([], False),
+    ],
+)
+def test_a_pod_that_leaves_was_preempted_if_a_condition_says_so(
+    conditions: list[str], preempted: bool
+) -> None:
+    fields = ("type", "status", "reason")
+    told = [dict(zip(fields, each.split(" "), strict=True)) for each in conditions]
+    meta = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+    assert is_preempted(pod("p", 1, metadata=meta, status={"conditions": told}).pod) is preempted
+    assert not is_preempted(pod("p", 1, status={"conditions": told}).pod)
+
+
+def test_a_victim_that_is_spared_takes_the_place_of_none_that_goes() -> None:
+    found = tried(pod("new", 3, 5), filled(n=[pod("large", 2, 2), pod("small", 1, 1)]))
+    assert victims(found) == ["large"]
+
+
+def test_victims_are_listed_by_importance_whether_a_budget_protects_them_or_not() -> None:
+    kept, other = pod("kept", 2, 1, labels={"app": "x"}), pod("other", 2, 2)
+    found = tried(pod("new", 4, 5), filled(n=[kept, other]), [budget(0, "x")])
+    assert victims(found) == ["other", "kept"]
+
+
+@pytest.mark.parametrize("selector", [None, LabelSelector()])
+def test_a_budget_that_selects_nothing_does_not_hide_the_next(
+    selector: LabelSelector | None,
+) -> None:
+    nothing = replace(budget(0, "x"), spec=PodDisruptionBudgetSpec(selector=selector))
+    kept, other = pod("kept", 2, 1, labels={"app": "x"}), pod("other", 2, 2)
+    found = tried(pod("new", 2, 5), filled(n=[kept, other]), [nothing, budget(0, "x")])
+    assert victims(found) == ["other"]
+
+
+def test_of_equal_nodes_the_one_whose_oldest_important_victim_is_youngest_is_cleared() -> None:
+    def started(name: str, day: int, priority: int = 1) -> PodDemand:
+        return pod(name, 1, priority, status={"startTime": f"2030-01-0{day}T00:00:00Z"})
+
+    a = [started("a1", 1), started("a2", 4), started("a3", 9, 0), pod("a4", 1, 99)]
+    b = [started("b1", 2), started("b2", 3), started("b3", 1, 0), pod("b4", 1, 99)]
+    found = tried(pod("new", 3, 50), filled(a=a, b=b))
+    assert isinstance(found, PreemptionCandidate)
+    assert found.node == "b"
+
+
+def test_a_node_on_which_nobody_must_go_has_no_victims() -> None:
+    snapshot = filled(n=[pod("p", 1)])
+    assert clear(pod("new", 1, 5), snapshot.nodes["n"], snapshot, []) is NO_VICTIMS
+
+
+@pytest.mark.parametrize(("most", "cleared"), [(9, True), (8, False)])
+def test_a_node_is_not_cleared_if_that_takes_too_many_comparisons(
+    monkeypatch: pytest.MonkeyPatch, most: int, cleared: bool
+) -> None:
+    monkeypatch.setattr(preemption, "MOST_COMPARISONS", most)
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "loud"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    asked = pod("new", 4, 5, affinity={"podAntiAffinity": required})
+    snapshot = filled(n=[pod(f"p{i}", 1, labels={"app": str(i)}) for i in range(3)])
+    found = clear(asked, snapshot.nodes["n"], snapshot, [])
+    assert isinstance(found, PreemptionCandidate) is cleared
+
+
+def begun(snapshot: Snapshot, budgets: list[PodDisruptionBudget]) -> Search:
+    """The search for the victims of a pod that takes a whole node."""
+    asked = pod("new", 4, 5)
+    unfit = decide(asked, snapshot, CycleState())
+    assert isinstance(unfit, FitError)
+    return search_victims(asked, snapshot, unfit, budgets, CycleState())
+
+
+def looked_at(search: Search) -> tuple[int, PreemptionCandidate]:
+    """The number of nodes that the rest of a search looks at, and the one that is chosen."""
+    found: list[PreemptionCandidate | PreemptionImpossible] = []
+
+    def to_the_end() -> Iterator[None]:
+        found.append((yield from search))
+
+    count = sum(1 for _ in to_the_end())
+    assert isinstance(found[0], PreemptionCandidate)
+    return count, found[0]
+
+
+def many(count: int, protected: Callable[[int], bool] = lambda _: False) -> Snapshot:
+    """Nodes with one pod each, some of them in a disruption budget."""
+    return filled(
+        **{f"n{i}": [pod(f"p{i}", 4, labels={"app": f"x{protected(i)}"})] for i in range(count)}
+    )
+
+
+def test_not_all_nodes_of_a_large_cluster_are_compared() -> None:
+    count, found = looked_at(begun(many(100), []))
+    assert (count, found.node) == (100, "n0")
+    assert looked_at(begun(many(150), []))[0] == 100
+    half = many(150, lambda i: i % 2 == 0)
+    assert looked_at(begun(half, [budget(0, "xTrue")]))[0] == 100
+
+
+def test_one_node_in_ten_is_compared_if_that_is_more_than_a_hundred(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preemption, "LEAST_CANDIDATES", 5)
+    assert looked_at(begun(many(100), []))[0] == 10
+    assert looked_at(begun(many(40), []))[0] == 5
+
+
+def test_the_search_goes_on_until_a_node_needs_no_protected_pod() -> None:
+    count, found = looked_at(begun(many(130, lambda i: i != 77), [budget(0, "xTrue")]))
+    assert (found.node, found.violations) == ("n77", 0)
+    assert count >= 100
+
+
+def test_a_node_that_goes_during_the_search_is_passed_over() -> None:
+    snapshot = filled(a=[pod("p", 4)], b=[pod("q", 4, 1)])
+    search = begun(snapshot, [])
+    next(search)
+    snapshot.remove_node("a")
+    assert victims(looked_at(search)[1]) == ["q"]
 
 
 _PODS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), max_size=5)

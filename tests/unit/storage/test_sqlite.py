@@ -1,18 +1,21 @@
 import asyncio
+import errno
 import os
 import resource
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kedge.storage import sqlite
 from kedge.storage.lockfile import StoreInUse
-from kedge.storage.sqlite import SqliteStore, UnknownLayout
-from kedge.storage.store import DiskFull, StoreDamaged
+from kedge.storage.reserve import LAST_BYTES, Reserve
+from kedge.storage.sqlite import SLACK, SqliteStore, UnknownLayout
+from kedge.storage.store import DISK_FULL, DiskFull, RevisionCompacted, StoreDamaged, StoreError
 from kedge.testing.clock import FakeClock
 
 
@@ -123,7 +126,7 @@ async def test_a_file_that_is_no_store_is_refused_untouched(
     path: Path, clock: FakeClock, content: str
 ) -> None:
     before = make_file(path, content)
-    with pytest.raises(UnknownLayout, match="is not a kedge store"):
+    with pytest.raises(UnknownLayout, match="is not a kedge store, and"):
         await SqliteStore.open(path, clock)
     assert bytes_of(path) == before
 
@@ -160,6 +163,192 @@ async def test_a_full_disk_fails_the_writes_it_hits_and_no_others(
     store = await SqliteStore.open(path, clock)
     assert (await store.list("")).entries == [after, *page.entries]
     await store.close()
+
+
+class Faulty:
+    """A connection whose next insertion fails with an error code of SQLite."""
+
+    def __init__(self, real: sqlite3.Connection) -> None:
+        self._real = real
+        self.code = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def execute(self, statement: str, values: Any = ()) -> sqlite3.Cursor:
+        if self.code and statement.startswith("INSERT"):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode, self.code = self.code, 0
+            raise error
+        return self._real.execute(statement, values)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Faulty]:
+    """All connections of a store: those of its reader, its writer and its log."""
+    opened: list[Faulty] = []
+    connect = sqlite.connect
+
+    def faulty(path: Path) -> Faulty:
+        opened.append(Faulty(connect(path)))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite, "connect", faulty)
+    return opened
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        sqlite3.SQLITE_IOERR_FSYNC,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CORRUPT_INDEX,
+        sqlite3.SQLITE_NOTADB,
+    ],
+)
+async def test_after_a_failed_fsync_or_damage_no_write_is_taken_until_a_restart(
+    path: Path, clock: FakeClock, connections: list[Faulty], code: int
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    kept = await store.put("/kept", b"1", expect=0)
+    for each in connections:
+        each.code = code
+    why = r"kedge\.db: disk I/O error; no more writes are taken until kedge is restarted$"
+    with pytest.raises(StoreError, match=why):
+        await store.put("/lost", b"1", expect=0)
+    with pytest.raises(StoreError, match=why):
+        await store.delete("/kept", expect=kept.revision)
+    assert store.failure == "the file is in doubt"
+    assert (await store.list("")).entries == [kept]
+    await store.close()
+    store = await SqliteStore.open(path, clock)
+    assert store.failure == ""
+    assert (await store.put("/lost", b"1", expect=0)).revision == kept.revision + 1
+    await store.close()
+
+
+async def test_another_failure_fails_the_write_that_it_hits_alone(
+    path: Path, clock: FakeClock, connections: list[Faulty]
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    for each in connections:
+        each.code = sqlite3.SQLITE_IOERR_READ
+    with pytest.raises(StoreError, match=r"kedge\.db: disk I/O error$"):
+        await store.put("/lost", b"1", expect=0)
+    assert store.failure == ""
+    assert (await store.put("/lost", b"1", expect=0)).revision == 2
+    await store.close()
+
+
+class Disk:
+    """A disk that can be full: the file does not grow then, and few of its pages are free."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        self.free = LAST_BYTES
+        measure, grow, spend = Reserve.measure, Reserve.grow, Reserve.spend
+
+        def measured(reserve: Reserve) -> int:
+            found = measure(reserve)
+            if self.full:
+                found = reserve.free = self.free
+            return found
+
+        def grown(reserve: Reserve, size: int = 0) -> None:
+            self._check()
+            grow(reserve, size)
+
+        def spent(reserve: Reserve, size: int) -> None:
+            self._check()
+            spend(reserve, size)
+
+        monkeypatch.setattr(Reserve, "measure", measured)
+        monkeypatch.setattr(Reserve, "grow", grown)
+        monkeypatch.setattr(Reserve, "spend", spent)
+
+    def _check(self) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+
+async def test_on_a_full_disk_objects_are_deleted_and_hardly_grow(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    store = await SqliteStore.open(path, clock)
+    kept, gone = [await store.put(key, b"x" * 10, expect=0) for key in ("/kept", "/gone")]
+    disk.full, disk.free = True, LAST_BYTES + 100_000
+    with pytest.raises(DiskFull, match=r"kedge\.db is full: objects can still be deleted, and"):
+        await store.put("/new", b"x", expect=0)
+    assert store.failure == DISK_FULL
+    kept = await store.put("/kept", b"x" * (10 + SLACK), expect=kept.revision)
+    with pytest.raises(DiskFull):
+        await store.put("/kept", b"x" * (11 + 2 * SLACK), expect=kept.revision)
+    disk.free = LAST_BYTES - 1
+    await store.delete("/gone", expect=gone.revision)
+    with pytest.raises(DiskFull):
+        await store.put("/kept", b"x", expect=kept.revision)
+    assert (await store.list("")).entries == [kept]
+    disk.full = False
+    await store.delete("/kept", expect=kept.revision)
+    await store.put("/new", b"x", expect=0)
+    assert store.failure == ""
+    await store.close()
+
+
+async def test_a_full_disk_costs_the_history_and_no_object(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    store = await SqliteStore.open(path, clock)
+    old = await store.put("/a", b"1", expect=0)
+    new = await store.put("/a", b"2", expect=old.revision)
+    disk.full = True
+    with pytest.raises(DiskFull):
+        await store.put("/b", b"1", expect=0)
+    with pytest.raises(RevisionCompacted):
+        await store.list("", at=old.revision)
+    assert (await store.list("")).entries == [new]
+    await store.close()
+
+
+async def test_history_is_read_in_pieces_of_so_many_bytes(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    entry = await store.put("/a", b"xxxx", expect=0)
+    for _ in range(5):
+        entry = await store.put("/a", b"xxxx", expect=entry.revision)
+    monkeypatch.setattr(sqlite, "CHUNK_BYTES", 12)
+    with closing(sqlite.connect(path)) as connection:
+        pieces = sqlite.replay(connection, "", 1, entry.revision)
+    assert [event.entry.revision for event in pieces] == [2, 3]
+    monkeypatch.setattr(sqlite, "CHUNK", 1)
+    events = []
+    async with aclosing(store.watch("", since=1)) as watch:
+        async for event in watch:
+            events.append(event.entry.revision)
+            if len(events) == 6:
+                break
+    assert events == [2, 3, 4, 5, 6, 7]
+    await store.close()
+
+
+async def test_a_file_that_others_could_read_becomes_private(path: Path, clock: FakeClock) -> None:
+    await (await SqliteStore.open(path, clock)).close()
+    os.chmod(path, 0o644)
+    await (await SqliteStore.open(path, clock)).close()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+
+async def test_a_file_that_was_refused_is_not_in_use(path: Path, clock: FakeClock) -> None:
+    await (await SqliteStore.open(path, clock)).close()
+    make_file(path, "PRAGMA user_version = 7")
+    for _ in range(2):
+        with pytest.raises(UnknownLayout):
+            await SqliteStore.open(path, clock)
+    make_file(path, "PRAGMA user_version = 1")
+    await (await SqliteStore.open(path, clock)).close()
 
 
 async def test_the_log_does_not_grow_for_ever(

@@ -56,16 +56,56 @@ def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:
     assert graph.sees("n2", SECRET)
 
 
-def test_a_volume_bound_to_another_claim_is_seen_by_that_claims_node() -> None:
+def test_what_moves_to_another_node_is_seen_there_alone() -> None:
+    graph = Graph()
+    graph.put("a", "n1", frozenset([SECRET]))
+    graph.put("a", "n2", frozenset([SECRET]))
+    assert not graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+
+
+def test_nothing_is_left_of_pods_and_volumes_that_are_gone() -> None:
+    graph = two_claims()
+    graph.put_volume("disk", references.of_volume(bound("claim-1")))
+    graph.put_volume("disk", None)
+    for number in (1, 2):
+        assert f"pod-{number}" in graph
+        graph.drop(f"pod-{number}")
+        assert f"pod-{number}" not in graph
+    graph.drop("unknown")
+    assert vars(graph) == vars(Graph())
+
+
+def two_claims() -> Graph:
+    """A graph with a pod on each of two nodes, each of which uses a claim."""
     graph = Graph()
     for number in (1, 2):
         claim = Reference("persistentvolumeclaims", "red", f"claim-{number}")
         graph.put(f"pod-{number}", f"n{number}", frozenset([claim]))
+    return graph
 
-    def bound(claim: str) -> Any:
-        csi = {"nodeStageSecretRef": {"namespace": "red", "name": "used"}}
-        return {"spec": {"claimRef": {"namespace": "red", "name": claim}, "csi": csi}}
 
+def bound(claim: str) -> Any:
+    """A volume that is bound to a claim and needs the secret."""
+    csi = {"nodeStageSecretRef": {"namespace": "red", "name": "used"}}
+    return {"spec": {"claimRef": {"namespace": "red", "name": claim}, "csi": csi}}
+
+
+def test_a_secret_of_two_volumes_is_seen_until_the_last_of_them_goes() -> None:
+    graph = two_claims()
+    graph.put_volume("disk-1", references.of_volume(bound("claim-1")))
+    graph.put_volume("disk-2", references.of_volume(bound("claim-2")))
+    assert graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+    graph.put_volume("disk-1", None)
+    assert not graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+    graph.put_volume("disk-2", None)
+    assert not graph.sees("n2", SECRET)
+
+
+def test_a_volume_bound_to_another_claim_is_seen_by_that_claims_node() -> None:
+    graph = two_claims()
     graph.put_volume("disk", references.of_volume(bound("claim-1")))
     assert graph.sees("n1", SECRET)
     graph.put_volume("disk", references.of_volume(bound("claim-2")))
@@ -124,4 +164,26 @@ async def test_attachments_and_volumes_are_followed(
     await server.post(attachments, {"metadata": {"name": "a"}, "spec": spec})
     assert nodes.decide(asked).allowed
     await server.delete(f"{attachments}/a")
+    assert not nodes.decide(asked).allowed
+
+
+async def test_a_persistent_volume_is_followed(server: LocalServer, question: Question) -> None:
+    api = server.app.api
+    nodes = NodeAuthorizer(followed(api.cache, api.catalog))
+    asked = question(NODE, "get persistentvolumes disk")
+    claimed = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
+    pods = using("web", "n1", "used")
+    pods["spec"]["volumes"] = [claimed]
+    await server.post("/api/v1/namespaces/default/pods", pods)
+    assert not nodes.decide(asked).allowed
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "claimRef": {"namespace": "default", "name": "claim"},
+        "hostPath": {"path": "/data"},
+    }
+    volumes = "/api/v1/persistentvolumes"
+    await server.post(volumes, {"metadata": {"name": "disk"}, "spec": spec})
+    assert nodes.decide(asked).allowed
+    await server.delete(f"{volumes}/disk")
     assert not nodes.decide(asked).allowed

@@ -1,8 +1,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kedge.api.rbac_v1.role import PolicyRule
 from kedge.api.rbac_v1.role_binding import RoleRef, Subject
+from kedge.apiserver.authorization import rbac
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.rbac import Policy, RbacAuthorizer, RoleName
 from kedge.apiserver.request import User
@@ -21,9 +24,9 @@ def bind(policy: Policy, *subjects: Subject, namespace: str = "red", ref: RoleRe
 
 
 def test_every_question_of_the_table_is_answered_as_there(table: Callable[[str], Any]) -> None:
-    policy, rbac = Policy(), table("rbac.yaml")
-    rbac.fill(policy)
-    assert list(rbac.wrong(policy.decide)) == []
+    policy, questions = Policy(), table("rbac.yaml")
+    questions.fill(policy)
+    assert list(questions.wrong(policy.decide)) == []
 
 
 def test_a_role_that_comes_after_its_binding_counts(question: Question) -> None:
@@ -54,6 +57,85 @@ def test_whatever_goes_takes_its_rights_along(question: Question) -> None:
     give()
     bind(policy, Subject(kind="User", name="berta"))
     assert not policy.decide(asked).allowed
+
+
+def test_dropping_a_binding_leaves_grants_in_other_namespaces_and_of_other_bindings(
+    question: Question,
+) -> None:
+    policy, anna = Policy(), Subject(kind="User", name="anna")
+    for namespace in ("red", "blue"):
+        policy.put_role(RoleName(namespace, "reader"), READ)
+        bind(policy, anna, namespace=namespace)
+    policy.put_binding("red", "second", REF, [anna])
+    policy.drop_binding("red", "binding")
+    assert policy.decide(question(ANNA, "get pods web in red")).allowed
+    assert policy.decide(question(ANNA, "get pods web in blue")).allowed
+    policy.drop_binding("red", "second")
+    assert not policy.decide(question(ANNA, "get pods web in red")).allowed
+    assert policy.decide(question(ANNA, "get pods web in blue")).allowed
+
+
+@pytest.mark.parametrize("role_first", [True, False])
+def test_nothing_is_left_of_roles_and_bindings_that_are_gone(role_first: bool) -> None:
+    policy = Policy()
+    policy.put_role(RoleName("red", "reader"), READ)
+    subjects = [Subject(kind="User", name="anna"), Subject(kind="Group", name="team")]
+    bind(policy, *subjects)
+    bind(policy, *subjects)
+    policy.put_binding("red", "second", REF, subjects)
+    drops: list[Callable[[], None]] = [
+        lambda: policy.drop_role(RoleName("red", "reader")),
+        lambda: policy.drop_binding("red", "binding"),
+        lambda: policy.drop_binding("red", "second"),
+    ]
+    for drop in drops if role_first else reversed(drops):
+        assert vars(policy) != vars(Policy())
+        drop()
+    assert vars(policy) == vars(Policy())
+
+
+def test_a_role_is_missing_until_it_exists_and_again_when_it_is_gone() -> None:
+    policy, name = Policy(), RoleName("red", "reader")
+    assert policy.rules_of(name) is None
+    bind(policy, Subject(kind="User", name="anna"))
+    assert policy.rules_of(name) is None
+    assert policy.missing_roles(ANNA, "red") == [name]
+    policy.put_role(name, READ)
+    assert policy.rules_of(name) == tuple(READ)
+    assert policy.missing_roles(ANNA, "red") == []
+    policy.drop_role(name)
+    assert policy.rules_of(name) is None
+    assert policy.missing_roles(ANNA, "red") == [name]
+
+
+def test_subjects_that_can_be_nobody_are_not_indexed() -> None:
+    policy, empty = Policy(), Policy()
+    account, robot = Subject(kind="ServiceAccount", name="bot"), Subject(kind="Robot", name="r2")
+    bind(policy, account, robot, namespace="", ref=RoleRef(kind="ClusterRole", name="reader"))
+    for index in ("_users", "_groups"):
+        assert vars(policy)[index] == vars(empty)[index]
+
+
+def test_the_memory_of_who_holds_what_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rbac, "REMEMBERED", 2)
+    policy = Policy()
+    for number in range(5):
+        assert policy.rules_for(User(f"user-{number}"), "red") == []
+        assert 1 <= len(vars(policy)["_remembered"]) <= 2
+
+
+@pytest.mark.parametrize(("namespace", "named"), [("blue", "blue"), (None, "red")])
+def test_the_reason_names_the_account_with_its_namespace(
+    question: Question, namespace: str | None, named: str
+) -> None:
+    policy = Policy()
+    policy.put_role(RoleName("red", "reader"), READ)
+    bind(policy, Subject(kind="ServiceAccount", name="bot", namespace=namespace or ""))
+    asked = question(User(f"system:serviceaccount:{named}:bot"), "get pods in red")
+    assert policy.decide(asked).reason == (
+        'RBAC: allowed by RoleBinding "binding/red" of Role "reader" to'
+        f' ServiceAccount "bot/{named}"'
+    )
 
 
 def test_one_person_named_twice_is_unbound_once(question: Question) -> None:
@@ -105,6 +187,10 @@ async def test_what_is_written_counts_with_the_next_request(
     await server.merge(f"{roles}/r", {"rules": []})
     assert not policy.decide(asked).allowed
     await server.merge(f"{roles}/r", {"rules": rules})
+    assert policy.decide(asked).allowed
+    await server.delete(f"{roles}/r")
+    assert not policy.decide(asked).allowed
+    await server.post(roles, {"metadata": {"name": "r"}, "rules": rules})
     assert policy.decide(asked).allowed
     await server.delete(f"{bindings}/b")
     assert not policy.decide(asked).allowed

@@ -141,6 +141,27 @@ def test_a_missing_pod_below_the_partition_is_made_as_it_was() -> None:
     assert step == CreatePod(1, NEW)
 
 
+def test_the_partition_counts_pods_from_the_first_ordinal() -> None:
+    owner = stateful_set(3, ordinals={"start": 5}, **rolling(partition=1))
+    assert [*next_steps(owner, [], OLD, NEW, NOW)] == [CreatePod(5, OLD)]
+    assert [*next_steps(owner, [pod(5)], OLD, NEW, NOW)] == [CreatePod(6, NEW)]
+    pods = [pod(5), pod(6), pod(7)]
+    assert steps(owner, *pods) == [("delete", 7)]
+    assert steps(owner, *pods[:2], pod(7, NEW)) == [("delete", 6)]
+    assert steps(owner, pod(5), pod(6, NEW), pod(7, NEW)) == []
+
+
+def test_without_a_pace_a_missing_pod_is_made_as_it_was_while_its_index_is_in_the_old_ones() -> (
+    None
+):
+    owner = stateful_set(3, ordinals={"start": 5})
+    strategy = replace(owner.spec.updateStrategy, rollingUpdate=None)
+    owner = replace(owner, spec=replace(owner.spec, updateStrategy=strategy))
+    during = replace(owner, status=replace(owner.status, currentReplicas=1))
+    assert [*next_steps(during, [], OLD, NEW, NOW)] == [CreatePod(5, OLD)]
+    assert [*next_steps(during, [pod(5)], OLD, NEW, NOW)] == [CreatePod(6, NEW)]
+
+
 def test_a_set_that_is_leaving_does_nothing() -> None:
     owner = stateful_set()
     meta = replace(owner.metadata, deletionTimestamp="2026-01-01T00:00:00Z")
@@ -155,6 +176,48 @@ def test_a_rollout_is_over_when_all_are_new_and_ready() -> None:
     assert (after.currentRevision, after.currentReplicas) == (NEW, 2)
     by_hand = stateful_set(2, updateStrategy={"type": "OnDelete"})
     assert counted(by_hand, pods[1:], OLD, NEW, NOW).currentRevision == OLD
+
+
+def test_a_set_that_is_updated_by_hand_replaces_nothing() -> None:
+    by_hand = stateful_set(2, updateStrategy={"type": "OnDelete"})
+    assert steps(by_hand, pod(0), pod(1)) == []
+    assert [*next_steps(by_hand, [pod(0)], OLD, NEW, NOW)] == [CreatePod(1, NEW)]
+
+
+def test_without_a_pace_all_pods_are_replaced_one_by_one() -> None:
+    owner = stateful_set(2)
+    strategy = replace(owner.spec.updateStrategy, rollingUpdate=None)
+    owner = replace(owner, spec=replace(owner.spec, updateStrategy=strategy))
+    assert steps(owner, pod(0), pod(1)) == [("delete", 1)]
+    assert steps(owner, pod(0), pod(1, NEW)) == [("delete", 0)]
+
+
+def test_while_too_many_are_unavailable_no_more_are_replaced() -> None:
+    owner = stateful_set(4, **rolling(maxUnavailable=1), **PARALLEL)
+    ill = pod(3, NEW, "unready"), pod(2, NEW, "unready")
+    assert steps(owner, pod(0), pod(1), *ill) == []
+
+
+def test_a_pod_that_leaves_is_not_replaced_again() -> None:
+    owner = stateful_set(3, **rolling(maxUnavailable=2), **PARALLEL)
+    assert steps(owner, pod(0), pod(1), pod(2, OLD, "leaving")) == [("delete", 1)]
+
+
+def test_a_pod_is_waited_for_until_it_has_been_ready_for_so_long() -> None:
+    at_once, later = stateful_set(2), stateful_set(2, minReadySeconds=10)
+    assert steps(at_once, pod(0, NEW)) == [("create", 1)]
+    assert steps(later, pod(0, NEW)) == []
+    assert counted(later, [pod(0, NEW)], NEW, NEW, NOW).availableReplicas == 0
+    assert counted(at_once, [pod(0, NEW)], NEW, NEW, NOW).availableReplicas == 1
+
+
+def test_a_pod_that_runs_but_is_not_ready_is_counted_as_such() -> None:
+    status = counted(stateful_set(2), [pod(0, NEW), pod(1, NEW, "unready")], NEW, NEW, NOW)
+    assert (status.replicas, status.readyReplicas) == (2, 1)
+
+
+def test_a_set_of_none_is_all_new() -> None:
+    assert counted(stateful_set(0), [], OLD, NEW, NOW).currentRevision == NEW
 
 
 STATES = st.sampled_from(["ready", "waiting", "unready", "leaving", "failed"])

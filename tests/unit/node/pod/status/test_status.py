@@ -4,7 +4,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod.status import ContainerStatus, PodStatus
+from kedge.api.core_v1.pod.status import ContainerStatus, PodStatus, ResourceStatus
 from kedge.node.pod import labels
 from kedge.node.pod.plan import ProbeVerdicts
 from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
@@ -26,7 +26,7 @@ def pod(**parts: Any) -> Pod:
 def record(
     of: Pod, name: str = "ctr", state: RunState = RunState.RUNNING, **fields: Any
 ) -> RuntimeContainer:
-    everybody = (*of.spec.containers, *of.spec.initContainers)
+    everybody = (*of.spec.containers, *of.spec.initContainers, *of.spec.ephemeralContainers)
     spec = next(c for c in everybody if c.name == name)
     made: dict[str, Any] = {
         "id": f"{name}-0",
@@ -251,3 +251,305 @@ def test_a_rejected_pod_has_failed() -> None:
     status = rejected_status(pod(), "OutOfcpu", "too little", NOW)
     assert (status.phase, status.reason) == ("Failed", "OutOfcpu")
     assert status.message == "Pod was rejected: too little"
+
+
+def with_init(*inits: dict[str, Any], **spec: Any) -> Pod:
+    """A pod with these containers before its main one."""
+    names = [{"name": f"i{number}", "image": "i"} | each for number, each in enumerate(inits)]
+    return pod(spec={"initContainers": names, **spec})
+
+
+def deleted(of: Pod) -> Pod:
+    return changed(of, metadata=changed(of.metadata, deletionTimestamp="2030-01-01T00:01:30Z"))
+
+
+def nothing(of: Pod, **facts: Any) -> PodStatus:
+    """The status of a pod of which the runtime has nothing."""
+    return status_of(of, observed=pod_runtime_state([], []), **facts)
+
+
+def test_the_generation_never_goes_back() -> None:
+    for before, after in ((2, 3), (9, 9)):
+        previous = PodStatus(observedGeneration=before)
+        assert nothing(pod(), previous=previous).observedGeneration == after
+
+
+def test_addresses_are_told_if_there_are_any() -> None:
+    status = nothing(pod())
+    assert (status.hostIP, list(status.hostIPs), list(status.podIPs)) == ("", [], [])
+    status = status_of(pod(), host_ips=["1.1.1.1", "2.2.2.2"])
+    assert [each.ip for each in status.hostIPs] == ["1.1.1.1", "2.2.2.2"]
+    assert [each.ip for each in status.podIPs] == ["10.0.0.7"]
+
+
+def test_a_pod_keeps_the_time_at_which_it_began() -> None:
+    begun = changed(pod(), status=PodStatus(startTime="2029-01-01T00:00:00Z"))
+    assert nothing(begun).startTime == "2029-01-01T00:00:00Z"
+    assert rejected_status(begun, "r", "m", NOW).startTime == "2029-01-01T00:00:00Z"
+    assert rejected_status(pod(), "r", "m", NOW).startTime == "2030-01-01T00:01:00Z"
+    assert nothing(begun, previous=PodStatus(startTime="2028-01-01T00:00:00Z")).startTime == (
+        "2028-01-01T00:00:00Z"
+    )
+
+
+def test_resources_of_a_whole_pod_are_allocated_as_they_are_asked_for() -> None:
+    assert nothing(pod()).allocatedResources == {}
+    of = pod(spec={"resources": {"requests": {"cpu": "2"}}})
+    assert {name: str(each) for name, each in nothing(of).allocatedResources.items()} == {
+        "cpu": "2"
+    }
+
+
+def test_ephemeral_containers_are_listed_by_name_and_are_never_ready() -> None:
+    extra = [{"name": name, "image": "i"} for name in ("z", "a")]
+    of = pod(spec={"ephemeralContainers": extra})
+    status = status_of(of, record(of), record(of, "a"))
+    assert [each.name for each in status.ephemeralContainerStatuses] == ["a", "z"]
+    running = status.ephemeralContainerStatuses[0]
+    assert running.state.running is not None
+    assert (running.ready, running.started) == (False, None)
+    assert nothing(pod()).ephemeralContainerStatuses == ()
+
+
+def test_a_pod_that_is_to_end_keeps_its_phase_until_all_has_stopped() -> None:
+    of = pod()
+    assert nothing(of, ending=PodTermination(1)).phase == "Pending"
+    told = changed(of, status=PodStatus(phase="Running", reason="R", message="M"))
+    status = status_of(told, record(of), ending=PodTermination(1))
+    assert (status.phase, status.reason, status.message) == ("Running", "R", "M")
+
+
+def test_a_pod_that_ended_before_it_had_begun_has_failed() -> None:
+    assert nothing(pod(), terminal=True, ending=PodTermination(1)).phase == "Failed"
+    of = pod(spec={"restartPolicy": "Never"})
+    for code, word in ((0, "Succeeded"), (1, "Failed")):
+        ended = record(of, state=RunState.EXITED, exit_code=code)
+        assert status_of(of, ended, terminal=True, ending=PodTermination(1)).phase == word
+
+
+def test_the_reason_stays_as_long_as_the_phase() -> None:
+    of = pod()
+    before = PodStatus(phase="Running", reason="R", message="M")
+    same = status_of(of, record(of), previous=before)
+    assert (same.phase, same.reason, same.message) == ("Running", "R", "M")
+    other = status_of(of, record(of), previous=changed(before, phase="Pending"))
+    assert (other.phase, other.reason, other.message) == ("Running", "", "")
+
+
+def test_a_pod_runs_once_one_of_its_containers_has_begun_whatever_its_sidecars_do() -> None:
+    of = pod(
+        spec={
+            "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}],
+            "containers": [{"name": "ctr", "image": "i"}, {"name": "two", "image": "i"}],
+        }
+    )
+    waiting = {"side": WaitingReason("CrashLoopBackOff", "")}
+    ended = record(of, "side", RunState.EXITED, exit_code=1)
+    pending = status_of(of, ended, waiting=waiting)
+    assert pending.phase == "Pending"
+    begun = status_of(of, ended, record(of), record(of, "two"), waiting=waiting)
+    assert begun.phase == "Running"
+
+
+def test_devices_stay_in_the_status_when_they_are_given_back() -> None:
+    of, held = pod(), [ResourceStatus(name="example.com/gpu")]
+    status = status_of(of, record(of), devices={"ctr": held})
+    assert only(status).allocatedResourcesStatus == held
+    ended = record(of, state=RunState.EXITED)
+    assert only(status_of(of, ended, previous=status)).allocatedResourcesStatus == held
+    assert only(status_of(of, ended)).allocatedResourcesStatus == ()
+    other = [ResourceStatus(name="example.com/fpga")]
+    later = status_of(of, ended, previous=status, devices={"ctr": other})
+    assert only(later).allocatedResourcesStatus == other
+
+
+def test_one_container_may_use_all_the_room_for_messages() -> None:
+    of = pod()
+    ended = record(of, state=RunState.EXITED)
+    state = only(status_of(of, ended, messages={ended.id: "x" * 20000})).state.terminated
+    assert state is not None
+    assert len(state.message) == 12 * 1024
+    many = with_init({}, {}, ephemeralContainers=[{"name": "e", "image": "i"}])
+    ended = record(many, state=RunState.EXITED)
+    said = "x" + "é" * 4000
+    (found,) = status_of(many, ended, messages={ended.id: said}).containerStatuses
+    assert found.state.terminated is not None
+    assert found.state.terminated.message == said[:1536]
+
+
+def test_a_message_of_the_runtime_precedes_that_of_the_container() -> None:
+    of = pod()
+    for record_message, said, told in (
+        ("killed", "bye", "killed: bye"),
+        ("killed", "", "killed"),
+        ("", "bye", "bye"),
+        ("", "", ""),
+    ):
+        ended = record(of, state=RunState.EXITED, message=record_message)
+        messages = {ended.id: said} if said else {}
+        state = only(status_of(of, ended, messages=messages)).state.terminated
+        assert state is not None
+        assert state.message == told
+
+
+def test_the_reason_of_an_end_follows_from_the_exit_code() -> None:
+    of = pod()
+    for fields, reason in (
+        ({"exit_code": 0}, "Completed"),
+        ({"exit_code": 1}, "Error"),
+        ({"exit_code": 0, "reason": "Lost"}, "Lost"),
+    ):
+        state = only(status_of(of, record(of, state=RunState.EXITED, **fields))).state.terminated
+        assert state is not None
+        assert state.reason == reason
+
+
+def test_a_container_that_is_made_but_not_started_waits() -> None:
+    of = pod()
+    container = only(status_of(of, record(of, state=RunState.CREATED)))
+    assert container.state.waiting is not None
+    assert container.user is None
+
+
+def test_a_running_container_has_what_it_was_given_last() -> None:
+    old = pod(container={"resources": {"requests": {"cpu": "1"}}})
+    new = pod(container={"resources": {"requests": {"cpu": "2"}}})
+    begun = record(old)
+
+    def cpu(status: PodStatus) -> str:
+        resources = only(status).resources
+        assert resources is not None
+        return str(resources.requests["cpu"])
+
+    assert cpu(status_of(new, begun)) == "1"
+    assert cpu(status_of(new, begun, actual={"ctr": new.spec.containers[0].resources})) == "2"
+    assert cpu(status_of(new, record(old, state=RunState.EXITED))) == "2"
+    assert cpu(status_of(new, record(old, annotations={}))) == "2"
+
+
+def test_the_status_remembers_an_end_that_the_runtime_has_forgotten() -> None:
+    of = pod()
+    ended = status_of(of, record(of, state=RunState.EXITED, exit_code=3))
+    new = record(of, id="ctr-1", attempt=1)
+    later = status_of(of, new, previous=ended)
+    assert only(later).lastState == only(ended).state
+    assert only(status_of(of, new, previous=later)).lastState == only(ended).state
+    same = status_of(of, record(of, state=RunState.EXITED, exit_code=3), previous=ended)
+    assert only(same).lastState.terminated is None
+    assert only(nothing(of, previous=ended)) == only(ended)
+
+
+def test_a_container_waits_for_those_before_it() -> None:
+    reasons = {}
+    for of in (pod(), with_init({})):
+        waiting = only(nothing(of)).state.waiting
+        assert waiting is not None
+        reasons[len(of.spec.initContainers)] = waiting.reason
+    assert reasons == {0: "ContainerCreating", 1: "PodInitializing"}
+
+
+def test_a_lost_container_of_a_pod_that_goes_is_not_followed_by_another() -> None:
+    of = pod()
+    before = status_of(of, record(of, attempt=4))
+    lost = only(nothing(deleted(of), previous=before))
+    assert lost.restartCount == 4
+    assert lost.lastState.terminated is not None
+    assert lost.lastState.terminated.message == (
+        "The container could not be located when the pod was deleted.  "
+        "The container used to be Running"
+    )
+    assert only(nothing(of, previous=before)).restartCount == 5
+
+
+def test_a_container_that_runs_or_is_done_does_not_wait() -> None:
+    reason = {name: WaitingReason("CrashLoopBackOff", "m") for name in ("ctr", "i0")}
+
+    def waits(of: Pod, *records: RuntimeContainer) -> list[bool]:
+        status = status_of(of, *records, waiting=reason)
+        found = (*status.initContainerStatuses, *status.containerStatuses)
+        return [each.state.waiting is not None for each in found]
+
+    assert waits(pod(), record(pod())) == [False]
+    assert waits(pod(), record(pod(), state=RunState.CREATED)) == [True]
+    never = pod(spec={"restartPolicy": "Never"})
+    assert waits(never, record(never, state=RunState.EXITED, exit_code=1)) == [False]
+    always = pod()
+    assert waits(always, record(always, state=RunState.EXITED, exit_code=0)) == [True]
+    init, side = with_init({}), with_init({"restartPolicy": "Always"})
+    assert waits(init, record(init, "i0", RunState.EXITED, exit_code=0)) == [False, True]
+    assert waits(init, record(init, "i0", RunState.EXITED, exit_code=1)) == [True, True]
+    assert waits(side, record(side, "i0", RunState.EXITED, exit_code=0)) == [True, True]
+
+
+def test_an_init_container_is_ready_when_it_has_succeeded_and_a_sidecar_while_it_runs() -> None:
+    init, side = with_init({}), with_init({"restartPolicy": "Always"})
+
+    def ready(of: Pod, state: RunState, code: int = 0) -> bool:
+        status = status_of(of, record(of, "i0", state, exit_code=code))
+        return status.initContainerStatuses[0].ready
+
+    assert ready(init, RunState.EXITED)
+    assert not ready(init, RunState.EXITED, 1)
+    assert not ready(init, RunState.RUNNING)
+    assert ready(side, RunState.RUNNING)
+    assert not ready(side, RunState.EXITED)
+    ended = status_of(pod(), record(pod(), state=RunState.EXITED))
+    assert not only(ended).ready
+
+
+def test_a_mount_is_read_only_throughout_if_that_is_possible() -> None:
+    mount = {"name": "vol", "mountPath": "/a", "readOnly": True, "recursiveReadOnly": "IfPossible"}
+    of = pod(container={"volumeMounts": [mount]}, volume={"emptyDir": {}})
+    (found,) = only(status_of(of, record(of))).volumeMounts
+    assert found.recursiveReadOnly == "Enabled"
+
+
+def ends(of: Pod, *records: RuntimeContainer) -> list[str]:
+    """How the containers of a pod ended, in its last status; empty for those that never began."""
+    status = final_status(of, status_of(of, *records))
+    found = (*status.initContainerStatuses, *status.containerStatuses)
+    return [each.state.terminated.reason if each.state.terminated else "" for each in found]
+
+
+def test_the_last_status_ends_init_containers_up_to_the_last_that_began() -> None:
+    of, lost = with_init({}, {}, {}), "ContainerStatusUnknown"
+    assert ends(of) == [lost, "", "", ""]
+    first = record(of, "i0", RunState.EXITED)
+    assert ends(of, first) == ["Completed", "", "", ""]
+    assert ends(of, first, record(of, "i1")) == ["Completed", lost, "", ""]
+    assert ends(of, record(of, "i1")) == [lost, lost, "", ""]
+    assert ends(of, record(of, "i2", RunState.EXITED)) == [lost, lost, "Completed", lost]
+    assert ends(of, record(of, "i2", RunState.EXITED, exit_code=1)) == [lost, lost, "Error", ""]
+
+
+def test_the_last_status_ends_main_containers_once_one_of_them_or_all_before_them_began() -> None:
+    lost = "ContainerStatusUnknown"
+    two = with_init({}, containers=[{"name": n, "image": "i"} for n in ("ctr", "two")])
+    assert ends(two, record(two)) == [lost, lost, lost]
+    side = with_init({"restartPolicy": "Always"})
+    assert ends(side, record(side, "i0")) == [lost, lost]
+    assert ends(side, record(side, "i0", RunState.EXITED)) == ["Completed", ""]
+    assert final_status(side, PodStatus(phase="Pending")).containerStatuses == ()
+
+
+def test_what_the_last_status_ends_is_neither_ready_nor_started() -> None:
+    of = pod()
+    container = only(final_status(of, status_of(of, record(of))))
+    assert (container.ready, container.started) == (False, False)
+    assert container.state.terminated is not None
+    assert container.state.terminated.message == (
+        "The container could not be located when the pod was terminated"
+    )
+    again = only(final_status(of, status_of(of, record(of, state=RunState.EXITED))))
+    assert again.state.terminated is not None
+    assert again.state.terminated.reason == "Completed"
+
+
+def test_the_last_status_of_a_container_that_restarts_counts_it_as_begun() -> None:
+    of = with_init({})
+    waiting = {"ctr": WaitingReason("CrashLoopBackOff", "")}
+    ended = record(of, state=RunState.EXITED, exit_code=1)
+    status = final_status(
+        of, status_of(of, record(of, "i0", RunState.EXITED), ended, waiting=waiting)
+    )
+    assert only(status).state.terminated is not None
