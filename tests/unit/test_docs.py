@@ -46,7 +46,7 @@ async def test_every_metric_is_explained_with_its_type() -> None:
     store = MemoryStore(FakeClock())
     served = telemetry(await assemble(store, FakeClock())).text()
     await store.close()
-    text = section((DOCS / "api.md").read_text(), "What the server says of itself")
+    text = section((DOCS / "api.md").read_text(), "Discovery, health and metrics")
     explained = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", text, re.MULTILINE))
     assert explained == set(re.findall(r"^# TYPE (\w+) (\w+)$", served, re.MULTILINE))
 
