@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config, watch
 
-# The controller creates a ConfigMap with the name of the team in every namespace with a label "team".
+# The controller creates a ConfigMap with the team in every namespace with a label "team".
 
 
 def run(api: client.CoreV1Api, stopped: threading.Event) -> None:
