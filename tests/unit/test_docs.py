@@ -16,6 +16,8 @@ from kedge.testing.clock import FakeClock
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+REWRITTEN_ELSEWHERE = ("commands.md", "architecture.md")
+"""Pages that have tests of their own."""
 
 
 def commands() -> dict[str, ArgumentParser]:
@@ -104,9 +106,17 @@ def test_every_command_of_the_page_about_kubectl_is_run() -> None:
             assert (command if command.startswith("--") else f"kubectl {command}") in script
 
 
+def test_every_file_of_the_project_that_the_docs_name_exists() -> None:
+    pages = [ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    for page in (each for each in pages if each.name not in REWRITTEN_ELSEWHERE):
+        for path in re.findall(r"`([a-z_0-9]+/[\w/.-]+\.(?:py|json|proto))`", page.read_text()):
+            places = (ROOT / path, ROOT / "src" / "kedge" / path)
+            known = path.startswith("nodes/NAME/") or any(place.exists() for place in places)
+            assert known, f"{page.name}: {path}"
+
+
 GAPS = re.compile(r"\b(yet|today|nothing does|whoever|nobody|somebody|by and by)\b", re.IGNORECASE)
 """Words for missing features, which belong on one page, and words without a subject."""
-REWRITTEN_ELSEWHERE = ("commands.md", "architecture.md")
 
 
 def test_missing_features_are_described_on_one_page() -> None:
