@@ -1,4 +1,4 @@
-"""A controller tested against a real API: one cluster per test module, thrown away afterwards."""
+"""Test a controller against a real API, with a temporary cluster for the test module."""
 
 import subprocess
 import threading
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config, watch
 
-# The controller: every namespace with a label "team" gets a ConfigMap that names the team.
+# The controller creates a ConfigMap with the team in every namespace with a label "team".
 
 
 def run(api: client.CoreV1Api, stopped: threading.Event) -> None:
-    """Follow the namespaces until told to stop."""
+    """Watch the namespaces until the stop event is set."""
     while not stopped.is_set():
         stream = watch.Watch().stream(api.list_namespace, label_selector="team", timeout_seconds=1)
         for event in stream:
@@ -56,7 +56,7 @@ def controller(api: client.CoreV1Api) -> Iterator[None]:
     thread.join()
 
 
-# The tests: change something, see what the controller makes of it.
+# The tests: change an object and check the reaction of the controller.
 
 
 def test_a_namespace_with_a_team_gets_a_config_map(api: client.CoreV1Api) -> None:

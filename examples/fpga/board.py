@@ -1,7 +1,7 @@
-"""A simulated FPGA board: ports to use, and a management interface to program them with.
+"""A simulated FPGA board with ports and a management interface that programs them.
 
-A real board shows the same two sides as device nodes. Here the ports are directories that can be
-read, and the management interface is a directory that only the plugin gets to see.
+A real board has device nodes for both. Here the ports are readable directories, and the management
+interface is a directory that only the plugin can access.
 """
 
 import json
@@ -14,25 +14,25 @@ REGIONS = {
     "ce48969398f05f33946d560708be108a": ["port-0", "port-1"],
     "9926ab6d6c925a68aabca7d84c545738": ["port-2"],
 }
-"""Ports by the interface ID of the region they are in."""
+"""Ports by the interface ID of their region."""
 
 BITSTREAMS = {
     "18b79ffa2ee54aa096ef4230dafacb5f": "ce48969398f05f33946d560708be108a",
     "56e203e9864f49a7b94b12284c31e02b": "ce48969398f05f33946d560708be108a",
     "d8424dc4a4a3c413f89e433683f9040b": "9926ab6d6c925a68aabca7d84c545738",
 }
-"""The region that each bitstream is made for."""
+"""The region of each bitstream."""
 
 DRIVER = {"clock": "200", "debug": "0", "dma": "on"}
-"""What the driver does unless told otherwise."""
+"""Default parameters of the driver."""
 
 
 class CannotProgram(Exception):
-    """The board is as it was."""
+    """The board rejected the change and is unmodified."""
 
 
 class Board:
-    """A board in a directory; one that is not there is made."""
+    """A board in a directory, which is created if it does not exist."""
 
     def __init__(self, directory: str | Path) -> None:
         self._ports = Path(directory).absolute() / "ports"
@@ -45,11 +45,11 @@ class Board:
                     self._write(port, interface_id=region, bitstream="", driver="")
 
     def port(self, port: str) -> Path:
-        """What can be seen of a port: interface_id, bitstream, driver."""
+        """Return the visible state of a port: interface_id, bitstream, driver."""
         return self._ports / port
 
     def program(self, port: str, bitstream: str, settings: Mapping[str, str]) -> None:
-        """Load a bitstream into a port's region, and set its driver. Raises CannotProgram."""
+        """Load a bitstream into the region of a port, and set its driver. Raises CannotProgram."""
         region = (self.port(port) / "interface_id").read_text().strip()
         if bitstream not in BITSTREAMS:
             raise CannotProgram(f"there is no bitstream {bitstream}")
@@ -62,13 +62,13 @@ class Board:
         self._log(port=port, programmed=bitstream, driver=driver)
 
     def wipe(self, port: str) -> None:
-        """Leave nothing of what was in a port."""
+        """Erase a port."""
         region = (self.port(port) / "interface_id").read_text().strip()
         self._write(port, interface_id=region, bitstream="", driver="")
         self._log(port=port, wiped=True)
 
     def history(self) -> list[dict[str, Any]]:
-        """All that was done through the management interface."""
+        """Return all operations of the management interface."""
         log = self._management / "log"
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 

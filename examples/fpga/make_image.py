@@ -1,4 +1,4 @@
-"""Make the demo's root file system: its script, and the few programs of this machine it needs.
+"""Build the root file system of the demo: its script, and some programs of this machine.
 
 python make_image.py DIRECTORY
 """

@@ -1,7 +1,7 @@
-"""A device plugin that programs an FPGA for each container, as the container's variables say.
+"""A device plugin that programs an FPGA from the environment of each container.
 
-python plugin.py BOARD [DIRECTORY]: BOARD is the directory of the simulated board, and DIRECTORY is
-where the kubelet's registration socket is.
+python plugin.py BOARD [DIRECTORY]: BOARD is the directory of the simulated board, DIRECTORY that of
+the registration socket of the kubelet.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from kedge.deviceplugin import (
 
 
 class Region(Plugin):
-    """The ports of one region; pods ask for fpga.intel.com/region-ID."""
+    """The ports of one region, offered as the resource fpga.intel.com/region-ID."""
 
     def __init__(self, board: Board, interface: str) -> None:
         super().__init__(f"fpga.intel.com/region-{interface}")
@@ -36,9 +36,9 @@ class Region(Plugin):
         return [Device(port) for port in REGIONS[self.interface]]
 
     async def allocate(self, ids: Sequence[str], owner: Owner | None) -> ContainerAllocateResponse:
-        """A container gets its ports: never the others, and never the management interface."""
+        """Give a container its own ports, but no others and not the management interface."""
         return ContainerAllocateResponse(
-            # The null device stands in for the port's.
+            # The null device replaces the device of a real port.
             devices=[
                 DeviceSpec(container_path=f"/dev/fpga-{port}", host_path="/dev/null")
                 for port in ids
@@ -56,14 +56,14 @@ class Region(Plugin):
     async def pre_start(
         self, ids: Sequence[str], env: Mapping[str, str], owner: Owner | None
     ) -> None:
-        """FPGA_REGION_n, FPGA_BITSTREAM_ID_n and FPGA_DRIVER_PARAMS_n are about the n-th device."""
+        """Program device n from FPGA_REGION_n, FPGA_BITSTREAM_ID_n and FPGA_DRIVER_PARAMS_n."""
         regions = numbered("FPGA_REGION", env)
         mine = [number for number, region in regions.items() if region == self.interface]
         if len(mine) != len(ids):
             wanted = ", ".join(f"FPGA_REGION_{n}={region}" for n, region in regions.items())
             raise Refused(
                 f"{len(ids)} devices with the interface ID {self.interface} were allocated, "
-                f"which is not what the container is about: {wanted or 'no FPGA_REGION_1'}"
+                f"but the environment of the container has {wanted or 'no FPGA_REGION_1'}"
             )
         for port, number in zip(ids, mine, strict=True):
             try:
@@ -75,13 +75,13 @@ class Region(Plugin):
                 raise Refused(str(error)) from error
 
     async def release(self, ids: Sequence[str], owner: Owner | None) -> None:
-        """Whoever comes next is not to find what the last one used."""
+        """Wipe the ports before another container gets them."""
         for port in ids:
             self.board.wipe(port)
 
 
 def numbered(name: str, env: Mapping[str, str]) -> dict[int, str]:
-    """Variables NAME_1, NAME_2, ... by their number."""
+    """Return the variables NAME_1, NAME_2, ... by number."""
     found = {}
     for variable, value in env.items():
         if match := re.fullmatch(rf"{name}_(\d+)", variable):
@@ -90,7 +90,7 @@ def numbered(name: str, env: Mapping[str, str]) -> dict[int, str]:
 
 
 def settings(text: str) -> dict[str, str]:
-    """`clock=1000,debug=1` as a mapping."""
+    """Parse `clock=1000,debug=1`."""
     found = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")

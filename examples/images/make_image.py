@@ -1,4 +1,4 @@
-"""Make an image of a few of this machine's programs: nothing but Python is needed.
+"""Build an image of some programs of this machine, with Python only.
 
 python make_image.py ARCHIVE NAME PROGRAM...
 """
@@ -20,13 +20,13 @@ PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n
 
 
 def main(archive: str, name: str, *programs: str) -> None:
-    """An archive that holds one image: a configuration, a manifest, and one layer."""
+    """Write an archive with one image: a configuration, a manifest and one layer."""
     layer = make_layer(programs)
     config = {
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"], "Labels": {"made-by": "hand"}},
-        # Layers are known by their content before it is compressed.
+        # The diff ID of a layer is the digest of its uncompressed content.
         "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
     }
     blobs = Blobs()
@@ -65,7 +65,7 @@ def make_layer(programs: tuple[str, ...]) -> bytes:
 
 
 def libraries(programs: tuple[str, ...]) -> list[str]:
-    """What the programs need beside themselves."""
+    """Return the shared libraries of the programs."""
     paths = [str(shutil.which(program)) for program in programs]
     said = subprocess.run(["ldd", *paths], capture_output=True, text=True, check=False).stdout
     return sorted(set(re.findall(r"(/\S+) \(0x", said)))
@@ -82,7 +82,7 @@ def digest(content: bytes) -> str:
 
 
 class Blobs:
-    """Content that is found by its digest."""
+    """Add content under its digest."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

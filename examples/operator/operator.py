@@ -1,4 +1,4 @@
-"""For every Site, a Deployment that serves its text; the Site says how many servers are ready."""
+"""Create a Deployment for every Site, and report its ready servers in the status of the Site."""
 
 from typing import Any
 
@@ -62,6 +62,6 @@ def observe(name: str, namespace: str, status: kopf.Status, type: str, **_: Any)
             namespace=namespace, name=name, body=ready, **SITE
         )
     except client.ApiException as error:
-        # The Site goes before its Deployment.
+        # The Site is deleted before its Deployment.
         if error.status != 404:
             raise

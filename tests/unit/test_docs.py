@@ -5,13 +5,17 @@ import subprocess
 import sys
 from argparse import ArgumentParser, _SubParsersAction
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from kedge.cli.main import parser
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+REWRITTEN_ELSEWHERE = ("commands.md", "architecture.md")
+"""Pages that have tests of their own."""
 
 
 def commands() -> dict[str, ArgumentParser]:
@@ -69,3 +73,51 @@ def test_every_test_that_the_security_page_names_exists() -> None:
     for path, name in named:
         source = (DOCS.parent / path).read_text()
         assert not name or f"def {name}(" in source, f"{path}::{name}"
+
+
+TABLES = yaml.safe_load((ROOT / "tests" / "e2e" / "pods" / "docs_tables.yaml").read_text())
+
+
+def table_rows(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading."""
+    _, _, rest = page.partition(f"# {heading}\n")
+    lines = rest[rest.index("\n|") + 1 :].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: f"{table['page']} {table['heading']}")
+def test_every_row_of_a_table_of_features_is_run(table: dict[str, Any]) -> None:
+    rows = table_rows((DOCS / table["page"]).read_text(), table["heading"])
+    by_kind = table["heading"] == "Subresources"
+    names = [f"{row[0]} of {row[1]}" if by_kind else row[0] for row in rows]
+    assert sorted(names) == sorted([*table["rows"], *table.get("tested", ())])
+    for path, name in (test.split("::") for test in table.get("tested", {}).values()):
+        assert f"def {name}(" in (ROOT / path).read_text()
+
+
+def test_every_command_of_the_page_about_kubectl_is_run() -> None:
+    (table,) = [each for each in TABLES if each["page"] == "kubectl.md"]
+    for row, script in table["rows"].items():
+        for command in re.findall("`([^`]+)`", row):
+            assert (command if command.startswith("--") else f"kubectl {command}") in script
+
+
+def test_every_file_of_the_project_that_the_docs_name_exists() -> None:
+    pages = [ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    for page in (each for each in pages if each.name not in REWRITTEN_ELSEWHERE):
+        for path in re.findall(r"`([a-z_0-9]+/[\w/.-]+\.(?:py|json|proto))`", page.read_text()):
+            places = (ROOT / path, ROOT / "src" / "kedge" / path)
+            known = path.startswith("nodes/NAME/") or any(place.exists() for place in places)
+            assert known, f"{page.name}: {path}"
+
+
+GAPS = re.compile(r"\b(yet|today|nothing does|whoever|nobody|somebody|by and by)\b", re.IGNORECASE)
+"""Words for missing features, which belong on one page, and words without a subject."""
+
+
+def test_missing_features_are_described_on_one_page() -> None:
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("examples/*/*.md")]
+    allowed = ("CHANGELOG.md", "differences.md", *REWRITTEN_ELSEWHERE)
+    for page in pages:
+        text = re.sub("```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+        assert page.name in allowed or not GAPS.findall(text), page

@@ -38,11 +38,11 @@ def row(resource: Resource[Any]) -> tuple[str, ...]:
     return (
         emphasis(resource),
         f"`{resource.plural}`",
-        codes(resource.short_names),
+        codes(resource.presentation.short_names),
         "namespace" if resource.namespaced else "cluster",
         "all" if resource.verbs == ALL_VERBS else ", ".join(resource.verbs),
         codes(each.name for each in resource.subresources),
-        codes(resource.fields),
+        codes(resource.presentation.fields),
     )
 
 

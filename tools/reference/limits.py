@@ -106,8 +106,8 @@ LIMITS: Final = {
         ("manifest or configuration of an image", f"{IMAGE}.document_bytes", "bytes"),
     ),
     "Reports of nodes": (
-        ("pods", "kedge.api.metrics_v1alpha1.frame:MOST_PODS", ""),
-        ("containers", "kedge.api.metrics_v1alpha1.frame:MOST_CONTAINERS", ""),
+        ("pods", "kedge.metrics.frame_codec:MOST_PODS", ""),
+        ("containers", "kedge.metrics.frame_codec:MOST_CONTAINERS", ""),
         ("answer of a kubelet", "kedge.apiserver.metrics.scraping.kubelets:MOST_BYTES", "bytes"),
     ),
     "Restarts": (

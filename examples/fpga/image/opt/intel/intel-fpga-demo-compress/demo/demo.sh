@@ -1,4 +1,4 @@
-# The workload. Its device is programmed when it starts, so it can use it right away.
+# The workload. Its device is already programmed when it starts.
 for port in /run/fpga/*; do
     name=${port##*/}
     echo data > /dev/fpga-$name || exit 1
