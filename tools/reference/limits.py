@@ -9,9 +9,9 @@ from markdown import Page, table
 INTRODUCTION: Final = """\
 A request beyond a bound gets an error that says so. The bounds that a flag sets are in [Commands
 and settings](commands.md)."""
-WEB: Final = "kedge.web.server:Limits"
-PLACES: Final = "kedge.web.places:PlaceLimits"
-IMAGE: Final = "kedge.node.images.unpack:Limits"
+WEB: Final = "kedge.web.limits:ServerLimits"
+PLACES: Final = "kedge.web.connection_limits:ConnectionLimits"
+IMAGE: Final = "kedge.node.images.unpack:ImageLimits"
 SERVER: Final = "kedge.apiserver.config:ServerConfig"
 
 LIMITS: Final = {
@@ -98,9 +98,9 @@ LIMITS: Final = {
         ),
     ),
     "Containers": (
-        ("size of a log file", "kedge.supervisor.logs:MOST_BYTES", "bytes"),
-        ("log files of a container", "kedge.supervisor.logs:MOST_FILES", ""),
-        ("layers of an image", "kedge.node.images.documents:MOST_LAYERS", ""),
+        ("size of a log file", "kedge.supervisor.container.logs:MOST_BYTES", "bytes"),
+        ("log files of a container", "kedge.supervisor.container.logs:MOST_FILES", ""),
+        ("layers of an image", "kedge.node.images.oci:MOST_LAYERS", ""),
         ("size of a layer, unpacked", f"{IMAGE}.layer_bytes", "bytes"),
         ("files in a layer", f"{IMAGE}.entries", ""),
         ("manifest or configuration of an image", f"{IMAGE}.document_bytes", "bytes"),
@@ -108,7 +108,7 @@ LIMITS: Final = {
     "Reports of nodes": (
         ("pods", "kedge.metrics.frame_codec:MOST_PODS", ""),
         ("containers", "kedge.metrics.frame_codec:MOST_CONTAINERS", ""),
-        ("answer of a kubelet", "kedge.apiserver.metrics.scraping.kubelets:MOST_BYTES", "bytes"),
+        ("answer of a kubelet", "kedge.apiserver.metrics.kubelets:MOST_BYTES", "bytes"),
     ),
     "Restarts": (
         ("failed starts in a row", "kedge.restarter.decision:MOST_FAILED_STARTS", ""),

@@ -32,7 +32,7 @@ async def server_text() -> str:
     """Return the metrics of a server that has answered one request."""
     store = MemoryStore(FakeClock())
     counts = telemetry(await assemble(store, FakeClock()))
-    counts.count("GET", "", "pods", "", 200, 0.1)
+    counts.count(("GET", "", "pods", ""), 200, 0.1)
     await store.close()
     return counts.text()
 
