@@ -126,19 +126,19 @@ def load(where: "ClusterLocation", paths: Sequence[str], names: Sequence["ImageR
 def _file(path: str, scratch: Path, store: "ImageStore") -> Path:
     import sys
 
-    from kedge.node.images.archive import copied
+    from kedge.node.images.archive import copy_to_file
 
-    return copied(sys.stdin.buffer, scratch, store.limits) if path == "-" else Path(path)
+    return copy_to_file(sys.stdin.buffer, scratch, store.limits) if path == "-" else Path(path)
 
 
 def _load(
     store: "ImageStore", path: Path, scratch: Path, names: Sequence["ImageReference"]
 ) -> None:
     from kedge.cli.output.printers import size
-    from kedge.node.images.archive import opened
+    from kedge.node.images.archive import open_images
     from kedge.node.images.oci import InvalidImage
 
-    with opened(path, scratch, store.limits) as images:
+    with open_images(path, scratch, store.limits) as images:
         if names and len(images) > 1:
             raise InvalidImage(f"it holds {len(images)} images, and --as can name only one")
         for image in images:

@@ -80,7 +80,7 @@ class PodCgroupTree:
         return self._cgroups.group(f"{self._root}{_CLASSES[quality]}")
 
     def _limit(self, group: Cgroup, pod: Pod) -> None:
-        group.limit(_told(amounts.of_pod(pod, self._max_pids)))
+        group.limit(_limits_document(amounts.of_pod(pod, self._max_pids)))
         self._keep_others_alive(group)
         if qos_class(pod) == "Burstable":
             self._burstable[pod.metadata.uid] = pod
@@ -121,7 +121,7 @@ class NoCgroups:
         return iter(())
 
 
-def _told(resources: ContainerLimits) -> dict[str, Any]:
+def _limits_document(resources: ContainerLimits) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(resources)
     # The absence of a limit is written as well: the pod may have had one before.
     return found

@@ -43,7 +43,7 @@ def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> D
         raise ConfigFailure(
             f"CDI device injection failed: unresolvable CDI devices {', '.join(missing)}"
         )
-    return _given(edits, wanted, nodes)
+    return _grant_of(edits, wanted, nodes)
 
 
 def _specs(directories: Sequence[Path]) -> Iterator[Json]:
@@ -80,7 +80,7 @@ def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | Non
     return {}, None
 
 
-def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> DeviceGrant:
+def _grant_of(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> DeviceGrant:
     env: dict[str, str] = {}
     mounts: list[ContainerMount] = []
     devices: list[ContainerDevice] = []

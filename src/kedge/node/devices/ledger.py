@@ -84,12 +84,12 @@ class DeviceLedger:
 
     # Plugins.
 
-    def offered(self, resource: str, options: DevicePluginOptions) -> None:
+    def register(self, resource: str, options: DevicePluginOptions) -> None:
         """Record that a plugin has registered; its devices follow."""
         offer = self.offers.setdefault(resource, DeviceResource())
         offer.options, offer.seen = options, True
 
-    def listed(self, resource: str, devices: Mapping[str, PluginDevice]) -> set[str]:
+    def set_devices(self, resource: str, devices: Mapping[str, PluginDevice]) -> set[str]:
         """Set the devices of a plugin; return the pods whose devices have changed."""
         offer = self.offers[resource]
         before, offer.devices = offer.devices, dict(devices)
@@ -104,16 +104,16 @@ class DeviceLedger:
             if holding.resource == resource and not changed.isdisjoint(holding.ids)
         }
 
-    def lost(self, resource: str) -> set[str]:
+    def mark_lost(self, resource: str) -> set[str]:
         """Mark all devices of a lost plugin as unhealthy."""
         devices = self.offers[resource].devices
-        return self.listed(
+        return self.set_devices(
             resource, {each: k._replace(healthy=False) for each, k in devices.items()}
         )
 
-    def given_up(self, resource: str) -> set[str]:
+    def remove_devices(self, resource: str) -> set[str]:
         """Remove the devices of a plugin that does not register again."""
-        return self.listed(resource, {})
+        return self.set_devices(resource, {})
 
     # The status of the node.
 

@@ -74,7 +74,7 @@ class PluginClient:
         stream = methods.streamer(self._channel, methods.LIST_AND_WATCH)(m.Empty())
         try:
             async for answer in stream:
-                yield {device.id: _known(device) for device in answer.devices}
+                yield {device.id: _plugin_device(device) for device in answer.devices}
         except grpc.aio.AioRpcError as error:
             raise PluginError(library.refusal(error)) from error
         except asyncio.CancelledError as error:
@@ -99,7 +99,7 @@ class PluginClient:
 
     async def allocate(self, ids: Sequence[str], owner: DeviceOwner) -> m.ContainerAllocateResponse:
         """Call Allocate. Raises PluginError."""
-        asked = m.ContainerAllocateRequest(devices_ids=ids, owner=_told(owner))
+        asked = m.ContainerAllocateRequest(devices_ids=ids, owner=_owner_message(owner))
         answer = await self._call(methods.ALLOCATE, m.AllocateRequest(container_requests=[asked]))
         if not answer.container_responses:
             raise PluginError(f"no containers return in allocation response {answer}")
@@ -109,12 +109,12 @@ class PluginClient:
         self, ids: Sequence[str], env: Mapping[str, str], owner: DeviceOwner
     ) -> None:
         """Call PreStartContainer. Raises PluginError."""
-        request = m.PreStartContainerRequest(devices_ids=ids, env=env, owner=_told(owner))
+        request = m.PreStartContainerRequest(devices_ids=ids, env=env, owner=_owner_message(owner))
         await self._call(methods.PRE_START, request, PRE_START_SECONDS)
 
     async def release(self, ids: Sequence[str], owner: DeviceOwner) -> None:
         """Notify the plugin of a release. Raises PluginError."""
-        request = m.ReleaseContainerRequest(devices_ids=ids, owner=_told(owner))
+        request = m.ReleaseContainerRequest(devices_ids=ids, owner=_owner_message(owner))
         await self._call(methods.RELEASE, request, RELEASE_SECONDS)
 
     async def info(self) -> m.PluginInfo:
@@ -148,7 +148,7 @@ class PluginClient:
             text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
             raise PluginError(text) from None
         except grpc.aio.AioRpcError as error:
-            raise PluginError(_said(error)) from error
+            raise PluginError(_error_text(error)) from error
         except grpc.aio.UsageError as error:
             raise PluginError(str(error)) from error
         except asyncio.CancelledError as error:
@@ -162,19 +162,19 @@ class PluginClient:
         return PluginError("rpc error: code = Canceled desc = the connection was closed")
 
 
-def _said(error: Any) -> str:
+def _error_text(error: Any) -> str:
     text = library.refusal(error)
     if text.startswith("rpc error: code = DeadlineExceeded"):
         return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     return text
 
 
-def _known(device: m.Device) -> PluginDevice:
+def _plugin_device(device: m.Device) -> PluginDevice:
     places = device.topology.nodes if device.topology is not None else ()
     return PluginDevice(device.health == m.HEALTHY, tuple(place.id for place in places))
 
 
-def _told(owner: DeviceOwner) -> m.Owner:
+def _owner_message(owner: DeviceOwner) -> m.Owner:
     return m.Owner(
         pod_name=owner.pod_name,
         pod_namespace=owner.namespace,

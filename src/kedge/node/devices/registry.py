@@ -134,14 +134,14 @@ class PluginRegistry:
         it."""
         resource = plugin.resource
         await self._replace(plugin)
-        self._ledger.offered(resource, plugin.options)
+        self._ledger.register(resource, plugin.options)
         log.info("plugin registered resource=%s endpoint=%s", resource, plugin.path.name)
         told = False
         try:
             async for devices in plugin.watch():
                 if plugin.stopped:
                     break
-                self._changed(self._ledger.listed(resource, devices))
+                self._changed(self._ledger.set_devices(resource, devices))
                 if not told:
                     told = True
                     self.returned(resource)
@@ -150,7 +150,7 @@ class PluginRegistry:
         finally:
             await plugin.close()
         if self._plugins.get(resource) is plugin:
-            self._changed(self._ledger.lost(resource))
+            self._changed(self._ledger.mark_lost(resource))
             await self._give_up(plugin)
 
     async def _replace(self, plugin: PluginClient) -> None:
@@ -163,7 +163,7 @@ class PluginRegistry:
         await self._clock.sleep(GIVEN_UP_SECONDS)
         if self._plugins.get(plugin.resource) is plugin:
             log.warning("plugin did not register again resource=%s", plugin.resource)
-            self._changed(self._ledger.given_up(plugin.resource))
+            self._changed(self._ledger.remove_devices(plugin.resource))
 
 
 def _there(path: Path) -> bool:

@@ -88,7 +88,7 @@ class ArchiveFiles(Protocol):
 
 
 @contextmanager
-def opened(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[list[PackedImage]]:
+def open_images(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[list[PackedImage]]:
     """Yield the images in a file or directory; `scratch` is for temporary files."""
     with contextlib.ExitStack() as stack:
         if path.is_dir():
@@ -408,7 +408,7 @@ def _root_document(diff_id: str) -> bytes:
     return msgspec.json.encode(said)
 
 
-def copied(source: BinaryIO, scratch: Path, limits: ImageLimits) -> Path:
+def copy_to_file(source: BinaryIO, scratch: Path, limits: ImageLimits) -> Path:
     """Copy a stream that can be read only once, such as standard input, to a file."""
     descriptor, name = tempfile.mkstemp(dir=scratch)
     with open(descriptor, "wb") as file:

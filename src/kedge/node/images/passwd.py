@@ -28,7 +28,7 @@ class ImageUser:
     """The default of HOME."""
 
 
-def declared(text: str) -> int | str:
+def declared_user(text: str) -> int | str:
     """Return the user in an image's configuration, as a number or a name; 0 for none.
 
     A group beside it is ignored, as the kubelet does not pass it to the container runtime.
@@ -40,7 +40,7 @@ def declared(text: str) -> int | str:
 
 def wanted(user: int | None, username: str, group: int | None, image_user: str) -> str:
     """Return `user[:group]` to look up, from the pod or else from the image."""
-    name = str(user) if user is not None else username or str(declared(image_user))
+    name = str(user) if user is not None else username or str(declared_user(image_user))
     return name if group is None else f"{name}:{group}"
 
 

@@ -123,7 +123,7 @@ class Bridge:
                 inside.raise_link(index)
                 inside.add_default_route(index, self._addresses.gateway)
                 opened = self._ports.setdefault(sandbox, [])
-                for port in _asked(spec):
+                for port in _host_ports(spec):
                     opened.append(await _opened(port, str(address)))
             except OSError as error:
                 await self.detach(sandbox)
@@ -147,7 +147,7 @@ class Bridge:
         """Open the host ports of a pod again after a restart. A port that is in use is opened as
         soon as it is free."""
         opened = self._ports.setdefault(sandbox, [])
-        for port in _asked(spec):
+        for port in _host_ports(spec):
             what = f"pod {spec.namespace}/{spec.name} at port {port.host_port}"
             opened.append(await self._awaited(what, partial(_opened, port, address)))
 
@@ -204,7 +204,7 @@ def _alone() -> Iterator[None]:
         os.close(held)
 
 
-def _asked(spec: SandboxConfig) -> Iterator[PortMapping]:
+def _host_ports(spec: SandboxConfig) -> Iterator[PortMapping]:
     return (port for port in spec.ports if port.host_port)
 
 

@@ -74,7 +74,9 @@ class UnknownCapability(ValueError):
     """The capability does not exist."""
 
 
-def held(add: Iterable[str], drop: Iterable[str], *, privileged: bool) -> frozenset[str]:
+def effective_capabilities(
+    add: Iterable[str], drop: Iterable[str], *, privileged: bool
+) -> frozenset[str]:
     """Return the capabilities of a container. One that is dropped by name stays dropped even if all
     are added."""
     added, dropped = (frozenset(map(_plain, names)) for names in (add, drop))

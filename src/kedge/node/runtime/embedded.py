@@ -189,7 +189,7 @@ class EmbeddedRuntime:
     async def _ask(self, do: str, **fields: object) -> Document:
         return await (await self._connected()).ask(do, **fields)
 
-    async def _ask_surely(self, do: str, **fields: object) -> Document:
+    async def _ask_idempotent(self, do: str, **fields: object) -> Document:
         """Send an idempotent request: if the supervisor dies, it is sent to the next one."""
         try:
             return await self._ask(do, **fields)
@@ -201,13 +201,13 @@ class EmbeddedRuntime:
         return await self._restarts.get()
 
     async def sandboxes(self) -> list[PodSandbox]:
-        return [_sandbox(each) for each in (await self._ask_surely("list"))["sandboxes"]]
+        return [_sandbox(each) for each in (await self._ask_idempotent("list"))["sandboxes"]]
 
     async def containers(self) -> list[RuntimeContainer]:
-        return [_container(each) for each in (await self._ask_surely("list"))["containers"]]
+        return [_container(each) for each in (await self._ask_idempotent("list"))["containers"]]
 
     async def container(self, container: str) -> RuntimeContainer:
-        return _container(await self._ask_surely("get", container=container))
+        return _container(await self._ask_idempotent("get", container=container))
 
     async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
@@ -236,12 +236,12 @@ class EmbeddedRuntime:
         return await self._network.attach(made["id"], spec, made["network"], descriptors[0])
 
     async def stop_sandbox(self, sandbox: str) -> None:
-        await self._ask_surely("stop_sandbox", sandbox=sandbox)
+        await self._ask_idempotent("stop_sandbox", sandbox=sandbox)
         if self._network:
             await self._network.detach(sandbox)
 
     async def remove_sandbox(self, sandbox: str) -> None:
-        removed = await self._ask_surely("remove_sandbox", sandbox=sandbox)
+        removed = await self._ask_idempotent("remove_sandbox", sandbox=sandbox)
         self._specs.pop(sandbox, None)
         for container in removed.get("containers", ()):
             self._images.release(container)
@@ -289,10 +289,10 @@ class EmbeddedRuntime:
         await self._ask("start", container=container)
 
     async def stop_container(self, container: str, grace: float) -> None:
-        await self._ask_surely("stop", container=container, grace=grace)
+        await self._ask_idempotent("stop", container=container, grace=grace)
 
     async def remove_container(self, container: str) -> None:
-        await self._ask_surely("remove", container=container)
+        await self._ask_idempotent("remove", container=container)
         self._images.release(container)
 
     async def update_container(self, container: str, resources: ContainerLimits) -> None:

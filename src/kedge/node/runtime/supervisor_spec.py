@@ -319,7 +319,7 @@ def _user(security: ContainerSecurity, image: LocalImage) -> passwd.ImageUser:
 
 def _capabilities(security: ContainerSecurity) -> frozenset[str]:
     try:
-        return capabilities.held(
+        return capabilities.effective_capabilities(
             security.add_capabilities,
             security.drop_capabilities,
             privileged=security.privileged,

@@ -33,7 +33,7 @@ async def execute(
         await client.end(status.failed(f"error executing command in container: {error}"))
         return
     try:
-        exit_code = await converse(stream, wanted, client)
+        exit_code = await copy_streams(stream, wanted, client)
     except (RuntimeFailure, NotFoundError, OSError) as error:
         await client.end(status.failed(f"error executing command in container: {error}"))
     else:
@@ -53,7 +53,7 @@ async def attach(
         await client.end(status.failed(f"error attaching to container: {error}"))
         return
     try:
-        if await converse(stream, wanted, client, _END_SECONDS) is not None:
+        if await copy_streams(stream, wanted, client, _END_SECONDS) is not None:
             await client.end(status.SUCCESS)
     except TimeoutError:
         why = "its output has ended, or the client was too slow"
@@ -64,7 +64,7 @@ async def attach(
         await stream.close()
 
 
-async def converse(
+async def copy_streams(
     stream: ContainerStream,
     wanted: StreamOptions,
     client: RemoteClient,

@@ -81,7 +81,7 @@ def record_of(
     status = _status(pod, name)
     if status is None:
         raise bad_request(f'container "{name}" in pod "{pod.metadata.name}" is not available')
-    meant = _meant(pod, status, observed, previous=previous)
+    meant = _container_id(pod, status, observed, previous=previous)
     for record in observed.by_name.get(name, ()):
         if container_url(record.id) == meant:
             return record
@@ -98,7 +98,9 @@ def _status(pod: Pod, name: str) -> ContainerStatus | None:
     return next((each for each in everyone if each.name == name), None)
 
 
-def _meant(pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, previous: bool) -> str:
+def _container_id(
+    pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, previous: bool
+) -> str:
     """Return the id of a container, chosen by its status."""
     in_pod = f'container "{status.name}" in pod "{pod.metadata.name}"'
     state, last = status.state, status.lastState.terminated
@@ -137,17 +139,17 @@ class LogResponse:
         self._runtime = runtime
         self._inotify = inotify
 
-    async def pour(self, sink: Sink) -> None:
+    async def write_to(self, sink: Sink) -> None:
         """Write the requested part; a follower is served until the container has ended."""
         reader = LogReader(self._record.log_path)
         try:
             if self._asked.tail is not None:
                 await asyncio.to_thread(reader.skip_to_tail, self._asked.tail)
-            await self._pour(reader, LogLines(self._asked), sink)
+            await self._write_lines(reader, LogLines(self._asked), sink)
         finally:
             reader.close()
 
-    async def _pour(self, reader: LogReader, lines: LogLines, sink: Sink) -> None:
+    async def _write_lines(self, reader: LogReader, lines: LogLines, sink: Sink) -> None:
         over = not self._asked.follow
         while not lines.done:
             # In a thread, because a log is large, and skipping lines by time never waits for the

@@ -210,7 +210,7 @@ class NodeResponse:
         observed = self._pods.observed(pod.metadata.uid)
         record = logs.record_of(pod, observed, container, previous=asked.previous)
         return Response(
-            200, logs.LogResponse(record, asked, self._runtime, self._inotify).pour, TEXT
+            200, logs.LogResponse(record, asked, self._runtime, self._inotify).write_to, TEXT
         )
 
     def _exec(self, request: HttpRequest, pod: Pod, container: str) -> Response:

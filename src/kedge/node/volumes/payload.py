@@ -153,7 +153,7 @@ class PayloadCollector:
         versions: dict[ConfigObjectKey, str] = {}
         size = 0
         for sources in _slices(volume.sources):
-            parts = await together(
+            parts = await gather_all(
                 self._projection(
                     pod,
                     source,
@@ -244,7 +244,7 @@ class PayloadCollector:
             raise VolumeFailure("FailedMount", f"failed to fetch token: {error}") from error
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Await all; if some fail, raise one VolumeFailure with all messages."""
     results = await asyncio.gather(*work, return_exceptions=True)
     failures = [each for each in results if isinstance(each, BaseException)]

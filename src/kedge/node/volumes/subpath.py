@@ -12,7 +12,7 @@ from kedge.node.pod.environment.expansion import expand_strictly
 from kedge.supervisor.files import beneath
 
 
-def wanted(mount: VolumeMount, env: dict[str, str]) -> str:
+def subpath_of(mount: VolumeMount, env: dict[str, str]) -> str:
     """Return the subPath of a mount; empty for the whole volume. Raises ConfigFailure."""
     part = expand_strictly(mount.subPathExpr, env) if mount.subPathExpr else mount.subPath
     if part.startswith("/"):

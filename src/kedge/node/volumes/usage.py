@@ -17,7 +17,7 @@ _BLOCK: Final = 512
 _OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def limited(pod: Pod) -> bool:
+def has_storage_limit(pod: Pod) -> bool:
     """Return whether the pod has a limit of local storage."""
     return RESOURCE in total(pod.spec, "limits") or any(map(_limit, pod.spec.volumes))
 
@@ -58,13 +58,13 @@ def _in_memory(volume: Volume) -> bool:
     return volume.emptyDir is not None and volume.emptyDir.medium != ""
 
 
-def held(directories: Iterable[Path]) -> int:
+def disk_usage(directories: Iterable[Path]) -> int:
     """Return the disk usage of directories in bytes; a file with several names counts once."""
     seen: set[tuple[int, int]] = set()
-    return sum(_held(os.fspath(each), seen) for each in directories)
+    return sum(_directory_usage(os.fspath(each), seen) for each in directories)
 
 
-def held_at_top(directories: Iterable[Path]) -> int:
+def top_level_usage(directories: Iterable[Path]) -> int:
     """Return the disk usage of the files in these directories, without subdirectories."""
     used = 0
     for directory in directories:
@@ -75,7 +75,7 @@ def held_at_top(directories: Iterable[Path]) -> int:
     return used
 
 
-def _held(top: str, seen: set[tuple[int, int]]) -> int:
+def _directory_usage(top: str, seen: set[tuple[int, int]]) -> int:
     """Measure one directory. To hide its usage, a container could nest directories deeper than any
     path, or replace them by links during the count. So this descends by descriptors, and returns by
     `..` only if that is still the same directory."""

@@ -28,7 +28,7 @@ from kedge.node.pod.referenced_objects import (
 from kedge.node.runtime.runtime import ContainerMount
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
-from kedge.node.volumes.payload import PayloadCollector, together
+from kedge.node.volumes.payload import PayloadCollector, gather_all
 from kedge.supervisor.kernel import libc
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class PodVolumes:
             # A pod may have thousands of volumes, whose files are all in memory until they are
             # written.
             turns = asyncio.Semaphore(_AT_ONCE)
-            await together(self._make(held, volume, turns) for volume in volumes)
+            await gather_all(self._make(held, volume, turns) for volume in volumes)
 
     async def _make(self, held: _MountedVolumes, volume: Volume, turns: asyncio.Semaphore) -> None:
         try:
@@ -318,7 +318,7 @@ class PodVolumes:
                 raise ConfigFailure(
                     f'cannot find volume "{wanted.name}" to mount into container "{container.name}"'
                 )
-            part = subpath.wanted(wanted, values)
+            part = subpath.subpath_of(wanted, values)
             place = self.place(pod, volume.name)
             if part or volume.hostPath is not None:
                 await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)
@@ -357,7 +357,7 @@ class PodVolumes:
         to be called every ten seconds.
         """
         held = self._held.get(pod.metadata.uid)
-        if held is None or not usage.limited(pod):
+        if held is None or not usage.has_storage_limit(pod):
             return ""
         begun = self._clock.monotonic()
         if (begun - held.looked_at) * _LOOKING < held.look_took:
@@ -367,9 +367,9 @@ class PodVolumes:
             _LOOKS,
             lambda: usage.excess(
                 pod,
-                {each.name: usage.held([self.place(pod, each.name)]) for each in empty},
-                {name: usage.held(directories) for name, directories in written.items()},
-                usage.held_at_top(shared),
+                {each.name: usage.disk_usage([self.place(pod, each.name)]) for each in empty},
+                {name: usage.disk_usage(directories) for name, directories in written.items()},
+                usage.top_level_usage(shared),
             ),
         )
         held.looked_at = self._clock.monotonic()

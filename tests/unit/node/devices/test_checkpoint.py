@@ -15,8 +15,8 @@ R = "example.com/d"
 
 def written(directory: Path) -> DeviceLedger:
     book = DeviceLedger()
-    book.offered(R, DevicePluginOptions(pre_start_required=True, release_required=True))
-    book.listed(
+    book.register(R, DevicePluginOptions(pre_start_required=True, release_required=True))
+    book.set_devices(
         R, {"a": PluginDevice(True, (0, 1)), "b": PluginDevice(True), "c": PluginDevice(False)}
     )
     book.hold(DeviceOwner("u", "c", "pod", "default"), R, ["a", "b"], b"\x0a\x00")

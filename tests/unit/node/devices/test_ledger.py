@@ -21,8 +21,8 @@ R = "example.com/d"
 
 def ledger(*ids: str, options: DevicePluginOptions | None = None) -> DeviceLedger:
     made = DeviceLedger()
-    made.offered(R, options or DevicePluginOptions())
-    made.listed(R, dict.fromkeys(ids, PluginDevice(True)))
+    made.register(R, options or DevicePluginOptions())
+    made.set_devices(R, dict.fromkeys(ids, PluginDevice(True)))
     return made
 
 
@@ -33,13 +33,13 @@ def hold(book: DeviceLedger, pod: str, *ids: str, container: str = "c") -> None:
 def test_amounts_follow_the_devices() -> None:
     book = ledger("a", "b")
     assert book.amounts() == {R: DeviceAmounts(2, 2)}
-    book.listed(R, {"a": PluginDevice(True), "b": PluginDevice(False)})
+    book.set_devices(R, {"a": PluginDevice(True), "b": PluginDevice(False)})
     assert book.amounts() == {R: DeviceAmounts(2, 1)}
-    book.listed(R, {"a": PluginDevice(True)})
+    book.set_devices(R, {"a": PluginDevice(True)})
     assert book.amounts() == {R: DeviceAmounts(1, 1)}
-    book.lost(R)
+    book.mark_lost(R)
     assert book.amounts() == {R: DeviceAmounts(1, 0)}
-    book.given_up(R)
+    book.remove_devices(R)
     assert book.amounts() == {R: DeviceAmounts(0, 0)}
 
 
@@ -53,8 +53,8 @@ def test_pods_whose_devices_change_are_named() -> None:
     book = ledger("a", "b")
     hold(book, "p", "a")
     hold(book, "q", "b")
-    assert book.listed(R, {"a": PluginDevice(True), "b": PluginDevice(False)}) == {"q"}
-    assert book.lost(R) == {"p"}
+    assert book.set_devices(R, {"a": PluginDevice(True), "b": PluginDevice(False)}) == {"q"}
+    assert book.mark_lost(R) == {"p"}
     assert list(book.health("p")) == [("c", R, "a", False)]
 
 
@@ -62,7 +62,7 @@ def test_only_free_healthy_devices_can_be_chosen() -> None:
     book = ledger("d-10", "d-2", "d-3", "d-4", "d-5")
     hold(book, "p", "d-3")
     book.reserve(R, ["d-4"])
-    book.listed(R, {f"d-{i}": PluginDevice(i != 5) for i in (2, 3, 4, 5, 10)})
+    book.set_devices(R, {f"d-{i}": PluginDevice(i != 5) for i in (2, 3, 4, 5, 10)})
     assert book.choice(R, 2, set()).free == ("d-2", "d-10")
     with pytest.raises(AllocationError) as caught:
         book.choice(R, 3, set())
@@ -113,13 +113,13 @@ def test_a_request_may_not_change() -> None:
 def test_devices_that_are_no_good_any_more_are_refused() -> None:
     book = ledger("a", "b")
     hold(book, "p", "a")
-    book.listed(R, {"a": PluginDevice(False), "b": PluginDevice(True)})
+    book.set_devices(R, {"a": PluginDevice(False), "b": PluginDevice(True)})
     with pytest.raises(AllocationError) as caught:
         book.missing(DeviceOwner("p", "c"), R, 1)
     assert str(caught.value) == (
         f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {R}"
     )
-    book.lost(R)
+    book.mark_lost(R)
     with pytest.raises(AllocationError) as caught:
         book.missing(DeviceOwner("q", "c"), R, 1)
     assert str(caught.value) == (

@@ -33,12 +33,12 @@ NAMES = ("docker.io/library/busybox:1.36", "quay.io/me/box:v2")
 
 
 def loaded(path: Path, tmp_path: Path) -> list[PackedImage]:
-    with archive.opened(path, tmp_path, ImageLimits()) as images:
+    with archive.open_images(path, tmp_path, ImageLimits()) as images:
         return images
 
 
 def content_of_layers(path: Path, tmp_path: Path) -> list[bytes]:
-    with archive.opened(path, tmp_path, ImageLimits()) as images:
+    with archive.open_images(path, tmp_path, ImageLimits()) as images:
         return [blob.open().read() for blob in images[0].blobs]
 
 
@@ -228,7 +228,7 @@ def test_an_archive_that_unpacks_beyond_its_limit_is_refused(tmp_path: Path) -> 
     path.write_bytes(gzip.compress(bytes(5 << 20)))
     with (
         pytest.raises(InvalidImage, match="larger than the 1048576 bytes"),
-        archive.opened(path, tmp_path, ImageLimits(layer_bytes=1 << 20)),
+        archive.open_images(path, tmp_path, ImageLimits(layer_bytes=1 << 20)),
     ):
         pass
 
@@ -251,7 +251,7 @@ def test_layers_and_configuration_must_agree(tmp_path: Path) -> None:
 def test_a_plain_directory_is_an_image_and_always_the_same(tmp_path: Path) -> None:
     root = write_files(tmp_path / "root", {"bin/sh": b"#!", "etc/hosts": b"x"})
     (root / "lib").symlink_to("usr/lib")
-    with archive.opened(root, tmp_path, ImageLimits()) as (image,):
+    with archive.open_images(root, tmp_path, ImageLimits()) as (image,):
         assert image.document.config is not None
         assert image.document.config.cmd == ["/bin/sh"]
         assert len(image.blobs[0].open().read()) > 0
@@ -266,5 +266,5 @@ def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
 
 def test_standard_input_is_kept_so_that_it_can_be_read_twice(tmp_path: Path) -> None:
     source = io.BytesIO(layer(layout_files((IMAGE, NAMES))))
-    path = archive.copied(source, tmp_path, ImageLimits())
+    path = archive.copy_to_file(source, tmp_path, ImageLimits())
     assert shape(loaded(path, tmp_path)) == [(IMAGE.id, list(NAMES))]

@@ -102,6 +102,6 @@ def test_a_pod_has_the_last_word_on_who_to_be(
 
 
 def test_what_an_image_declares_is_a_number_or_a_name() -> None:
-    assert passwd.declared("") == 0
-    assert passwd.declared("1000:1000") == 1000
-    assert passwd.declared("nobody:nogroup") == "nobody"
+    assert passwd.declared_user("") == 0
+    assert passwd.declared_user("1000:1000") == 1000
+    assert passwd.declared_user("nobody:nogroup") == "nobody"

@@ -1,6 +1,12 @@
 import pytest
 
-from kedge.node.runtime.capabilities import ALL, DEFAULT, UnknownCapability, held, mask
+from kedge.node.runtime.capabilities import (
+    ALL,
+    DEFAULT,
+    UnknownCapability,
+    effective_capabilities,
+    mask,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,11 +24,11 @@ from kedge.node.runtime.capabilities import ALL, DEFAULT, UnknownCapability, hel
 def test_what_is_added_and_dropped(
     add: tuple[str, ...], drop: tuple[str, ...], expected: frozenset[str]
 ) -> None:
-    assert held(add, drop, privileged=False) == expected
+    assert effective_capabilities(add, drop, privileged=False) == expected
 
 
 def test_the_privileged_have_everything() -> None:
-    assert held((), ("ALL",), privileged=True) == ALL
+    assert effective_capabilities((), ("ALL",), privileged=True) == ALL
 
 
 def test_the_well_known_set_has_its_well_known_bits() -> None:
@@ -32,4 +38,4 @@ def test_the_well_known_set_has_its_well_known_bits() -> None:
 
 def test_a_capability_nobody_knows_is_refused() -> None:
     with pytest.raises(UnknownCapability, match='unknown capability "FLY"'):
-        held(("FLY",), (), privileged=False)
+        effective_capabilities(("FLY",), (), privileged=False)

@@ -21,8 +21,8 @@ def volume(tmp_path: Path) -> Path:
 
 def test_expressions_are_expanded() -> None:
     mount = VolumeMount(subPathExpr="logs/$(POD)")
-    assert subpath.wanted(mount, {"POD": "web-1"}) == "logs/web-1"
-    assert subpath.wanted(VolumeMount(subPath="$(POD)"), {"POD": "x"}) == "$(POD)"
+    assert subpath.subpath_of(mount, {"POD": "web-1"}) == "logs/web-1"
+    assert subpath.subpath_of(VolumeMount(subPath="$(POD)"), {"POD": "x"}) == "$(POD)"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_expressions_are_expanded() -> None:
 )
 def test_expressions_that_lead_elsewhere_are_refused(value: str, text: str) -> None:
     with pytest.raises(ConfigFailure) as failure:
-        subpath.wanted(VolumeMount(subPathExpr="$(POD)"), {"POD": value})
+        subpath.subpath_of(VolumeMount(subPathExpr="$(POD)"), {"POD": value})
     assert str(failure.value) == text
 
 

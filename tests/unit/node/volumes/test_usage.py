@@ -26,10 +26,10 @@ def pod(volumes: dict[str, dict[str, Any]], **limits: str) -> Pod:
 
 
 def test_only_pods_with_a_limit_are_looked_at() -> None:
-    assert not usage.limited(pod({"v": {}}))
-    assert not usage.limited(pod({"v": {"sizeLimit": "0"}}))
-    assert usage.limited(pod({"v": {"sizeLimit": "1Mi"}}))
-    assert usage.limited(pod({}, c="1Gi"))
+    assert not usage.has_storage_limit(pod({"v": {}}))
+    assert not usage.has_storage_limit(pod({"v": {"sizeLimit": "0"}}))
+    assert usage.has_storage_limit(pod({"v": {"sizeLimit": "1Mi"}}))
+    assert usage.has_storage_limit(pod({}, c="1Gi"))
 
 
 def test_a_volume_may_hold_its_limit_and_not_a_byte_more() -> None:
@@ -58,17 +58,17 @@ def test_a_container_may_use_its_own_limit_only() -> None:
 
 def test_what_is_held_is_what_the_disk_gives(tmp_path: Path) -> None:
     (tmp_path / "deep" / "down").mkdir(parents=True)
-    empty = usage.held([tmp_path])
+    empty = usage.disk_usage([tmp_path])
     (tmp_path / "deep" / "down" / "file").write_bytes(b"x" * MI)
     os.link(tmp_path / "deep" / "down" / "file", tmp_path / "again")
     (tmp_path / "link").symlink_to("/usr")
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1024 * MI)
-    assert usage.held([tmp_path]) - empty == pytest.approx(MI, abs=8192)
+    assert usage.disk_usage([tmp_path]) - empty == pytest.approx(MI, abs=8192)
 
 
 def test_what_is_not_there_takes_nothing(tmp_path: Path) -> None:
-    assert usage.held([tmp_path / "missing"]) == 0
+    assert usage.disk_usage([tmp_path / "missing"]) == 0
 
 
 def test_what_lies_deeper_than_any_path_is_held_as_well(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_lies_deeper_than_any_path_is_held_as_well(tmp_path: Path) -> None:
     os.close(at)
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside" / "file").write_bytes(b"x" * MI)
-    assert usage.held([tmp_path]) >= 2 * MI
+    assert usage.disk_usage([tmp_path]) >= 2 * MI
     remove(tmp_path / "nested")
 
 
@@ -94,5 +94,5 @@ def test_small_files_of_the_pod_count_but_not_what_is_below_them(tmp_path: Path)
     (tmp_path / "link").symlink_to("/")
     (tmp_path / "volumes").mkdir()
     (tmp_path / "volumes" / "large").write_bytes(b"x" * MI)
-    kept = usage.held_at_top([tmp_path, tmp_path / "missing"])
+    kept = usage.top_level_usage([tmp_path, tmp_path / "missing"])
     assert MI <= kept < 2 * MI
