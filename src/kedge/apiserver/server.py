@@ -60,7 +60,7 @@ class Running:
     """A server that answers."""
 
     def __init__(
-        self, app: App, url: str, identity: pki.Identity, token: str, key: SigningKey
+        self, app: App, url: str, identity: pki.ServerIdentity, token: str, key: SigningKey
     ) -> None:
         self.app = app
         self.url = url
