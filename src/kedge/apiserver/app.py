@@ -79,7 +79,7 @@ class App:
         self.audit_log = audit_log
         self.in_flight = InFlight()
         self.ready = False
-        self.decisions: decision.Decisions | None = None
+        self.decisions: decision.DecisionSource | None = None
         """Who knows why pods are where they are; None unless a scheduler is at work here."""
 
     def handle(self, http: HttpRequest) -> Answer:
