@@ -1,6 +1,6 @@
-"""Decision: why a pod is on its node or on none, as the scheduler tells it to who asks.
+"""SchedulingDecision: why a pod is on its node, or on no node.
 
-Not a kind: it is kept by nobody but the scheduler that decided, and only for a while.
+Not a stored kind: the scheduler that decided keeps it in memory for a while.
 """
 
 from typing import Final, Protocol
@@ -18,38 +18,38 @@ NOW: Final = "1m 95th"
 USUAL: Final = "1d 95th"
 
 
-class Amounts(Model):
-    """Some cpu and memory, as quantities."""
+class UsageAmounts(Model):
+    """Quantities of cpu and memory."""
 
     cpu: str = "0"
     memory: str = "0"
 
 
-class Expected(Model):
-    """What the pod is taken for while nothing has been measured of it."""
+class ExpectedAmounts(Model):
+    """The usage that is assumed for the pod while it has not been measured."""
 
-    amounts: Amounts = Amounts()
+    amounts: UsageAmounts = UsageAmounts()
     source: str = ""
     """Where that comes from: siblings, requests or default."""
 
 
 class NodeUsage(Model):
-    """What a node had to carry."""
+    """The load of a node at the decision."""
 
     window: str = ""
     """Which statistic counted: of the node's minute, or of the days of its pods."""
-    used: Amounts = Amounts()
-    expected: Amounts = Amounts()
-    """What new pods were expected to add to it."""
-    allocatable: Amounts = Amounts()
+    used: UsageAmounts = UsageAmounts()
+    expected: UsageAmounts = UsageAmounts()
+    """The expected usage of new pods."""
+    allocatable: UsageAmounts = UsageAmounts()
     measured: bool = False
     """Whether the node was; else the figures are sums over its pods."""
     pods: int = 0
     measuredPods: int = 0
 
 
-class Points(Model):
-    """What one score gave a node."""
+class ScorePoints(Model):
+    """The points of one score for a node."""
 
     name: str = ""
     weight: int = 0
@@ -58,7 +58,7 @@ class Points(Model):
 
 
 class NodeVerdict(Model):
-    """What became of one node."""
+    """The result of one node."""
 
     name: str = ""
     verdict: str = ""
@@ -68,11 +68,11 @@ class NodeVerdict(Model):
     reasons: tuple[str, ...] = ()
     total: int | None = None
     """None if nodes did not have to be compared."""
-    scores: tuple[Points, ...] = ()
+    scores: tuple[ScorePoints, ...] = ()
     usage: NodeUsage | None = None
 
 
-class Decision(Model):
+class SchedulingDecision(Model):
     """One attempt to place a pod."""
 
     namespace: str = ""
@@ -89,22 +89,22 @@ class Decision(Model):
     message: str = ""
     """Why no node will do."""
     note: str = ""
-    """What else must be known to read this."""
+    """A remark on how to read the decision."""
     usage: bool = False
-    """Whether what is used entered the decision."""
-    expected: Expected | None = None
+    """Whether measured usage entered the decision."""
+    expected: ExpectedAmounts | None = None
     filters: tuple[str, ...] = ()
     """All of them, in the order in which nodes are asked."""
     same: tuple[str, ...] = ()
     """The scores that made no difference between nodes."""
     nodes: tuple[NodeVerdict, ...] = ()
     notAsked: int = 0
-    """Nodes that nobody asked: enough had been found, or they could not be meant."""
+    """Nodes that were not tried: enough had been found, or they could not fit."""
 
 
-class Decisions(Protocol):
-    """Somebody who can say why a pod is where it is."""
+class DecisionSource(Protocol):
+    """A scheduler that can explain its decisions."""
 
-    def why(self, namespace: str, name: str) -> Decision | None:
+    def why(self, namespace: str, name: str) -> SchedulingDecision | None:
         """The latest decision about a pod, or what would be decided now; None for no such pod."""
         ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from kedge.api.decision import Decisions
+from kedge.api.decision import DecisionSource
 
 NOT_STARTED = "not started"
 
@@ -16,14 +16,14 @@ class ControlPlaneComponents:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._failures: dict[str, Callable[[], str]] = dict.fromkeys(names, _not_started)
-        self._decisions: Decisions | None = None
+        self._decisions: DecisionSource | None = None
 
     @property
-    def decisions(self) -> Decisions | None:
+    def decisions(self) -> DecisionSource | None:
         """The decisions of the scheduler; None while no scheduler runs in this process."""
         return self._decisions
 
-    def set_scheduler(self, scheduler: Decisions | None) -> None:
+    def set_scheduler(self, scheduler: DecisionSource | None) -> None:
         """Show the decisions of this scheduler from now on; None when it stops."""
         self._decisions = scheduler
 

@@ -49,7 +49,7 @@ _SYSTEM_CLOCK: Final = SystemClock()
 Use = Literal["serverAuth", "clientAuth"]
 
 
-class Unusable(Exception):
+class AuthorityError(Exception):
     """The cluster's authority is damaged; replacing it silently would lock its clients out."""
 
     def __init__(self, directory: Path, why: str) -> None:
@@ -60,7 +60,7 @@ class Unusable(Exception):
         )
 
 
-class Identity(NamedTuple):
+class ServerIdentity(NamedTuple):
     """Who the server is."""
 
     ca_pem: bytes
@@ -71,7 +71,7 @@ class Identity(NamedTuple):
     """Where the keys are: those of ca, server and node-client, each a .crt and a .key."""
 
 
-def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) -> Identity:
+def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) -> ServerIdentity:
     """The identity kept in the directory, made or renewed as needed to serve these hosts too."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
@@ -83,7 +83,7 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
     if not _serves(directory, "server", wanted, clock.now()) or not _calls(directory):
         _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
-    return Identity(ca_pem, _server_context(directory, "server"), directory)
+    return ServerIdentity(ca_pem, _server_context(directory, "server"), directory)
 
 
 def _is_empty(path: Path) -> bool:
@@ -94,14 +94,14 @@ def _is_empty(path: Path) -> bool:
 
 
 def _check_authority(directory: Path) -> None:
-    """Raise Unusable unless the authority's key exists and matches its certificate.
+    """Raise AuthorityError unless the authority's key exists and matches its certificate.
 
     This runs at every start and not when the first certificate is signed, so that the
     administrator sees the error.
     """
     for file in ("ca.crt", "ca.key"):
         if _is_empty(directory / file):
-            raise Unusable(directory, f"{file} is missing or empty")
+            raise AuthorityError(directory, f"{file} is missing or empty")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
             directory / "ca.crt", directory / "ca.key"
@@ -110,7 +110,7 @@ def _check_authority(directory: Path) -> None:
         reason = error.reason or ""
         mismatch = "MISMATCH" in reason
         why = "ca.key does not belong to ca.crt" if mismatch else _unreadable_half(directory)
-        raise Unusable(directory, why) from error
+        raise AuthorityError(directory, why) from error
 
 
 def _unreadable_half(directory: Path) -> str:
@@ -121,7 +121,7 @@ def _unreadable_half(directory: Path) -> str:
     return "ca.key holds no private key"
 
 
-async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -> None:
+async def keep_renewed(identity: ServerIdentity, hosts: Sequence[str], clock: Clock) -> None:
     """For ever: renew the serving certificate before it ends, under a server that goes on."""
     directory = identity.directory
     while True:
@@ -130,7 +130,7 @@ async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -
             await asyncio.to_thread(ensure, directory, hosts, clock)
             # Connections that are made from now on see it; those that are open need not.
             identity.context.load_cert_chain(directory / "server.crt", directory / "server.key")
-        except (OSError, Unusable) as error:
+        except (OSError, AuthorityError) as error:
             log.error("serving certificate not renewed error=%s", error)
 
 
@@ -364,10 +364,10 @@ def _authority(directory: Path) -> tuple["x509.Certificate", "ec.EllipticCurvePr
     try:
         certificate = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
     except ValueError as error:
-        raise Unusable(directory, "ca.crt holds no certificate") from error
+        raise AuthorityError(directory, "ca.crt holds no certificate") from error
     key = _authority_key(directory)
     if key.public_key() != certificate.public_key():
-        raise Unusable(directory, "ca.key does not belong to ca.crt")
+        raise AuthorityError(directory, "ca.key does not belong to ca.crt")
     return certificate, key
 
 
@@ -378,11 +378,11 @@ def _authority_key(directory: Path) -> "ec.EllipticCurvePrivateKey":
     try:
         key = load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
     except FileNotFoundError as error:
-        raise Unusable(directory, "ca.key is missing") from error
+        raise AuthorityError(directory, "ca.key is missing") from error
     except (ValueError, TypeError) as error:
-        raise Unusable(directory, "ca.key holds no private key") from error
+        raise AuthorityError(directory, "ca.key holds no private key") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise Unusable(directory, "ca.key is not an elliptic-curve key")
+        raise AuthorityError(directory, "ca.key is not an elliptic-curve key")
     return key
 
 

@@ -72,7 +72,7 @@ class ApiServer:
     """An API server that answers requests."""
 
     def __init__(
-        self, app: App, url: str, identity: pki.Identity, token: str, key: SigningKey
+        self, app: App, url: str, identity: pki.ServerIdentity, token: str, key: SigningKey
     ) -> None:
         self.app = app
         self.url = url

@@ -13,7 +13,9 @@ from kedge.storage.store import DiskFull, StoreError
 def explain(error: BaseException, config: ServerConfig) -> str:
     """What to tell the user; empty if the error is nothing that a user could have caused."""
     error = innermost(error)
-    if isinstance(error, StoreError | pki.Unusable | keys.Unusable | token_file.Unusable):
+    if isinstance(
+        error, StoreError | pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError
+    ):
         return str(error)
     if isinstance(error, OSError):
         return _explain_system(error, config)
@@ -27,7 +29,7 @@ def is_permanent(error: BaseException) -> bool:
         # SQLite's errors for a full disk, files that cannot be opened, and a busy database.
         passing = isinstance(error, StoreInUse | DiskFull)
         return not passing and not isinstance(error.__cause__, OperationalError)
-    return isinstance(error, pki.Unusable | keys.Unusable | token_file.Unusable)
+    return isinstance(error, pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError)
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -85,7 +85,7 @@ _happened = msgspec.json.Decoder(_Happened)
 _versioned = msgspec.json.Decoder(_Versioned)
 
 
-class Event(Generic[V]):
+class WatchEvent(Generic[V]):
     """One change: ADDED, MODIFIED, DELETED, or BOOKMARK, which has no object but a version."""
 
     __slots__ = ("_raw", "_view", "type")
@@ -172,7 +172,7 @@ class Client:
         version: str,
         labels: str = "",
         fields: str = "",
-    ) -> AbstractAsyncContextManager["AsyncIterator[Event[T]]"]:
+    ) -> AbstractAsyncContextManager["AsyncIterator[WatchEvent[T]]"]:
         return self.watch_as(
             objects(resource), namespace, version=version, labels=labels, fields=fields
         )
@@ -186,7 +186,7 @@ class Client:
         version: str,
         labels: str = "",
         fields: str = "",
-    ) -> AsyncIterator["AsyncIterator[Event[V]]"]:
+    ) -> AsyncIterator["AsyncIterator[WatchEvent[V]]"]:
         """What happens after a version; the iterator ends when the server ends the watch."""
         query = _query(
             watch="true",
@@ -356,16 +356,16 @@ class _Events(Generic[V]):
     def __aiter__(self) -> "_Events[V]":
         return self
 
-    async def __anext__(self) -> Event[V]:
+    async def __anext__(self) -> WatchEvent[V]:
         while not self._waiting:
             self._waiting = [*self._parted(await self._news())][::-1]
         first = self._waiting.pop()
         if isinstance(first, tuple):
-            return Event(*first, self._view)
+            return WatchEvent(*first, self._view)
         happened = _happened.decode(first)
         if happened.type == "ERROR":
             raise from_status(msgspec.json.decode(happened.object))
-        return Event(happened.type, happened.object, self._view)
+        return WatchEvent(happened.type, happened.object, self._view)
 
     async def _news(self) -> Sequence[News]:
         if self._tidings is not None:

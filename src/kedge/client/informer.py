@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from kedge.client.client import Client, Event
+from kedge.client.client import Client, WatchEvent
 from kedge.client.view import V, View
 from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock
@@ -179,7 +179,7 @@ class Informer(Generic[V]):
 
     async def _watch(self) -> None:
         begun = self._clock.monotonic()
-        last: Event[V] | None = None
+        last: WatchEvent[V] | None = None
         try:
             async with self._client.watch_as(
                 self._view, self._namespace, version=self._version, fields=self._fields
@@ -197,7 +197,7 @@ class Informer(Generic[V]):
         if last is None and self._clock.monotonic() - begun < BRIEF:
             raise ConnectionResetError("the server ended a watch at once")
 
-    def _receive(self, event: Event[V]) -> None:
+    def _receive(self, event: WatchEvent[V]) -> None:
         match event.type:
             case "ADDED" | "MODIFIED":
                 self._receiver.put(event.object)

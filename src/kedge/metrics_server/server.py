@@ -142,7 +142,7 @@ async def serve(
         await listener.close()
 
 
-def _identity(config: MetricsServerConfig) -> pki.Identity | None:
+def _identity(config: MetricsServerConfig) -> pki.ServerIdentity | None:
     """A certificate of our own making, unless one is given."""
     return None if config.certificate else pki.ensure(config.pki, _hosts(config))
 

@@ -72,13 +72,15 @@ class DecisionLog:
         return len(self._records)
 
 
-def described(record: DecisionRecord, scores: Sequence[Score], *, bound_to: str) -> told.Decision:
+def described(
+    record: DecisionRecord, scores: Sequence[Score], *, bound_to: str
+) -> told.SchedulingDecision:
     """Return a decision as the API shows it, without its time and its scheduler."""
     demand, decision = record.demand, record.decision
     ranking = _ranking(decision)
     compared = {each.name for each, _ in ranking.parts} if ranking is not None else set()
     nodes = (*_passed(record), *_refused(decision))
-    return told.Decision(
+    return told.SchedulingDecision(
         namespace=demand.namespace,
         pod=demand.key.name,
         uid=demand.uid,
@@ -121,7 +123,7 @@ def _passed(record: DecisionRecord) -> Iterator[told.NodeVerdict]:
             verdict=told.CHOSEN if node.name == decision.node else told.PASSED,
             total=ranking.totals[at],
             scores=tuple(
-                told.Points(name=score.name, weight=score.weight, value=values[at])
+                told.ScorePoints(name=score.name, weight=score.weight, value=values[at])
                 for score, values in ranking.parts
             ),
             usage=_usage(record, at) if record.loads else None,
@@ -146,7 +148,7 @@ def _usage(record: DecisionRecord, at: int) -> told.NodeUsage:
     return told.NodeUsage(
         window=told.NOW if best_effort else told.USUAL,
         used=_amounts(load.now if best_effort else load.usual),
-        expected=_amounts(load.expected) if best_effort else told.Amounts(),
+        expected=_amounts(load.expected) if best_effort else told.UsageAmounts(),
         allocatable=_amounts(CpuAndMemory(allocatable.get(CPU, 0), allocatable.get(MEMORY, 0))),
         measured=load.measured,
         pods=load.pods,
@@ -154,12 +156,12 @@ def _usage(record: DecisionRecord, at: int) -> told.NodeUsage:
     )
 
 
-def _expected(expectation: ExpectedUsage | None) -> told.Expected | None:
+def _expected(expectation: ExpectedUsage | None) -> told.ExpectedAmounts | None:
     if expectation is None:
         return None
-    return told.Expected(amounts=_amounts(expectation.amount), source=expectation.source)
+    return told.ExpectedAmounts(amounts=_amounts(expectation.amount), source=expectation.source)
 
 
-def _amounts(amount: CpuAndMemory) -> told.Amounts:
+def _amounts(amount: CpuAndMemory) -> told.UsageAmounts:
     memory = Quantity.from_value(amount.memory, Format.BINARY_SI)
-    return told.Amounts(cpu=str(Quantity.from_milli(amount.cpu)), memory=str(memory))
+    return told.UsageAmounts(cpu=str(Quantity.from_milli(amount.cpu)), memory=str(memory))

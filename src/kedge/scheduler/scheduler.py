@@ -128,7 +128,7 @@ class Scheduler:
 
     # Fulfils kedge.api.decision.Decisions.
 
-    def why(self, namespace: str, name: str) -> told.Decision | None:
+    def why(self, namespace: str, name: str) -> told.SchedulingDecision | None:
         """The latest decision about a pod, or what would be decided now; None for no such pod."""
         key = Key(namespace, name)
         known, kept = self._pods.get(key), self._decisions.get(key)
@@ -157,7 +157,7 @@ def _gone(known: pod.Pod | None) -> str:
     return "" if known is not None else "the pod has ended or is gone"
 
 
-def _elsewhere(found: told.Decision) -> str:
+def _elsewhere(found: told.SchedulingDecision) -> str:
     if found.boundTo and found.boundTo != found.node:
         return "somebody else has bound the pod"
     return ""

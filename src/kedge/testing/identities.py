@@ -17,7 +17,7 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 STATIC = {"admin-token": ADMIN, "jane-token": User("jane", ("devs",), "7")}
 
 
-class Identities:
+class ClusterIdentities:
     """The users and service accounts of a test cluster, with their credentials."""
 
     def __init__(self, server: LocalServer, key: SigningKey) -> None:

@@ -45,7 +45,7 @@ def certificate(directory: Path, name: str) -> x509.Certificate:
     return x509.load_pem_x509_certificate((directory / name).read_bytes())
 
 
-def connect(identity: pki.Identity, hostname: str) -> ssl.SSLSocket:
+def connect(identity: pki.ServerIdentity, hostname: str) -> ssl.SSLSocket:
     """A client that trusts the cluster's authority alone, shaking hands as strictly as it can."""
     trusting = ssl.create_default_context(cadata=identity.ca_pem.decode())
     trusting.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -209,7 +209,7 @@ def test_a_lost_authority_certificate_comes_back_with_the_key_clients_know(tmp_p
 def test_an_authority_without_its_key_is_reported_not_replaced(tmp_path: Path) -> None:
     pki.ensure(tmp_path, [])
     (tmp_path / "ca.key").unlink()
-    with pytest.raises(pki.Unusable, match=r"ca\.key is missing"):
+    with pytest.raises(pki.AuthorityError, match=r"ca\.key is missing"):
         pki.ensure(tmp_path, [])
 
 
@@ -217,7 +217,7 @@ def test_an_authority_with_the_key_of_another_is_reported(tmp_path: Path) -> Non
     for name in ("ours", "theirs"):
         pki.ensure(tmp_path / name, [])
     (tmp_path / "ours" / "ca.key").write_bytes((tmp_path / "theirs" / "ca.key").read_bytes())
-    with pytest.raises(pki.Unusable, match=r"ca\.key does not belong to ca\.crt"):
+    with pytest.raises(pki.AuthorityError, match=r"ca\.key does not belong to ca\.crt"):
         pki.ensure(tmp_path / "ours", [])
 
 
@@ -225,7 +225,7 @@ def test_an_authority_with_the_key_of_another_is_reported(tmp_path: Path) -> Non
 def test_half_an_authority_that_is_not_readable_is_reported(tmp_path: Path, name: str) -> None:
     pki.ensure(tmp_path, [])
     (tmp_path / name).write_text("-----BEGIN")
-    with pytest.raises(pki.Unusable, match=f"{name} holds no"):
+    with pytest.raises(pki.AuthorityError, match=f"{name} holds no"):
         pki.ensure(tmp_path, [])
 
 

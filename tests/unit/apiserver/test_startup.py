@@ -22,9 +22,15 @@ CONFIG = ServerConfig(state=Path("/state"), host="127.0.0.1", port=443)
         (OSError(errno.EADDRNOTAVAIL, "no"), "127.0.0.1 is not an address of this machine"),
         (PermissionError(errno.EACCES, "Permission denied", "/state/x"), "/state/x: Permission"),
         (StoreError("the store is from another age"), "the store is from another age"),
-        (pki.Unusable(Path("/state/pki"), "ca.key is missing"), "ca.key is missing"),
-        (keys.Unusable(Path("/state/pki/sa.key"), "not PEM"), "sa.key cannot be used: not PEM"),
-        (token_file.Unusable("token file '/t' is no CSV file"), "token file '/t' is no CSV file"),
+        (pki.AuthorityError(Path("/state/pki"), "ca.key is missing"), "ca.key is missing"),
+        (
+            keys.SigningKeyError(Path("/state/pki/sa.key"), "not PEM"),
+            "sa.key cannot be used: not PEM",
+        ),
+        (
+            token_file.TokenFileError("token file '/t' is no CSV file"),
+            "token file '/t' is no CSV file",
+        ),
     ],
 )
 def test_what_a_user_can_put_right_is_explained(error: Exception, said: str) -> None:

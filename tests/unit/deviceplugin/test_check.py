@@ -121,6 +121,6 @@ async def test_a_directory_that_somebody_serves_is_left_alone(tmp_path: Path) ->
     bench = PluginBench(directory=tmp_path, clock=SystemClock(), patience=1)
     await bench.open()
     other = PluginBench(directory=tmp_path, clock=SystemClock(), patience=1)
-    with pytest.raises(DirectoryInUse, match="stop it, or use another place"):
+    with pytest.raises(DirectoryInUse, match="stop it, or choose another directory"):
         await other.open()
     await bench.close()

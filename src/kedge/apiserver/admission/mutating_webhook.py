@@ -16,7 +16,13 @@ from kedge.apiserver.verbs import decode
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import CallFailed
 from kedge.apiserver.webhooks.configuration import Hook, Match
-from kedge.apiserver.webhooks.dispatch import MOST_SECONDS, TOO_LATE, Seen, Webhooks, failed
+from kedge.apiserver.webhooks.dispatch import (
+    MOST_SECONDS,
+    TOO_LATE,
+    ReviewedObjects,
+    Webhooks,
+    failed,
+)
 from kedge.machinery.errors import StatusError, bad_request, internal, timeout
 from kedge.machinery.patch import PatchError, apply_json
 
@@ -92,7 +98,7 @@ class _Mutation:
             if hook.called_again:
                 self._asked.add(hook.uid)
 
-    async def _ask(self, seen: Seen, number: int) -> bool:
+    async def _ask(self, seen: ReviewedObjects, number: int) -> bool:
         """Whether the webhook changed the object."""
         hook, request = seen.match.hook, self._attempt.request
         key = f"{_MUTATION}round_{number}_index_{hook.index}"
@@ -108,7 +114,7 @@ class _Mutation:
         self._webhooks.annotate(request, key, _note(hook, changed))
         return changed
 
-    def _apply(self, seen: Seen, verdict: review.Verdict) -> bool:
+    def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
         operations = _operations(verdict.patch)
         if not operations:
             return False

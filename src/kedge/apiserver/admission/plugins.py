@@ -18,12 +18,12 @@ from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from kedge.apiserver.admission.node_restriction import NodeRestriction
 from kedge.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from kedge.apiserver.admission.priority import Priority
-from kedge.apiserver.admission.resource_quota import ResourceQuota
+from kedge.apiserver.admission.resource_quota import ResourceQuotaPlugin
 from kedge.apiserver.admission.runtime_class import RuntimeClass
-from kedge.apiserver.admission.service_account import ServiceAccount
+from kedge.apiserver.admission.service_account import ServiceAccountPlugin
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.quota.ledger import Ledger
+from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -71,7 +71,7 @@ def _limit_ranger(given: Surroundings) -> Plugin:
 
 def _service_account(given: Surroundings) -> Plugin:
     accounts = given.cache.of(service_account.RESOURCE)
-    return ServiceAccount(accounts, given.clock, Random())
+    return ServiceAccountPlugin(accounts, given.clock, Random())
 
 
 def _node_restriction(given: Surroundings) -> Plugin:
@@ -112,7 +112,7 @@ def _certificate_subject_restriction(given: Surroundings) -> Plugin:
 
 
 def _resource_quota(given: Surroundings) -> Plugin:
-    return ResourceQuota(Ledger(given.cache, given.clock))
+    return ResourceQuotaPlugin(QuotaLedger(given.cache, given.clock))
 
 
 PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {

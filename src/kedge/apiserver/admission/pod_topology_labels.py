@@ -15,17 +15,17 @@ from kedge.apiserver.watchcache import ResourceCache
 TOPOLOGY: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
-class _Metadata(msgspec.Struct):
+class _NodeMetadata(msgspec.Struct):
     labels: Mapping[str, str] = {}
 
 
-class _Labelled(msgspec.Struct):
+class _LabelledNode(msgspec.Struct):
     """Of a node, what is looked at: a node says much, and pods are bound often."""
 
-    metadata: _Metadata
+    metadata: _NodeMetadata
 
 
-_DECODER: Final = msgspec.json.Decoder(_Labelled)
+_DECODER: Final = msgspec.json.Decoder(_LabelledNode)
 
 
 class PodTopologyLabels:

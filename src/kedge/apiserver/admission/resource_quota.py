@@ -5,7 +5,7 @@ from kedge.api.model import Object
 from kedge.api.quota.pods import is_terminating
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.refusal import refused
-from kedge.apiserver.quota.ledger import Ledger
+from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request, check_dry_run
 
 _GROWING = frozenset(
@@ -18,12 +18,12 @@ _GROWING = frozenset(
 """Resources of which an update can take more, by group and plural."""
 
 
-class ResourceQuota:
+class ResourceQuotaPlugin:
     """Keeps the objects of a namespace within its ResourceQuotas, also under concurrent writes."""
 
     name = "ResourceQuota"
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: QuotaLedger) -> None:
         self._ledger = ledger
 
     async def mutate(self, attempt: Attempt) -> Object | None:

@@ -71,7 +71,7 @@ TOKEN_VOLUME = ProjectedVolumeSource(
 )
 
 
-class Account(msgspec.Struct, frozen=True):
+class AccountSettings(msgspec.Struct, frozen=True):
     """A service account, reduced to what its pods get from it."""
 
     name: str
@@ -81,7 +81,7 @@ class Account(msgspec.Struct, frozen=True):
     """The secrets that its pods may use; None if it does not say."""
 
 
-class ServiceAccount:
+class ServiceAccountPlugin:
     """Makes a pod run as an existing ServiceAccount, `default` if it names none, and mounts a token
     of it unless that is turned off."""
 
@@ -90,7 +90,7 @@ class ServiceAccount:
     def __init__(self, accounts: ResourceCache, clock: Clock, random: Random) -> None:
         self._clock = clock
         self._random = random
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, AccountSettings] = {}
         """By the keys under which they are stored."""
         for item in accounts.values():
             self._take(item)
@@ -143,7 +143,7 @@ class ServiceAccount:
             used = _variables("ephemeral container", pod.spec.ephemeralContainers)
             _check_secrets(attempt, account, _foreign(used, account))
 
-    async def _account(self, attempt: Attempt, spec: PodSpec) -> Account:
+    async def _account(self, attempt: Attempt, spec: PodSpec) -> AccountSettings:
         """The account that the pod names; 403 if there is none."""
         namespace, name = attempt.request.namespace, spec.serviceAccountName
         if not name:
@@ -158,7 +158,7 @@ class ServiceAccount:
             raise refused(attempt, f"{why} not found")
         return account
 
-    async def _awaited(self, key: str) -> Account | None:
+    async def _awaited(self, key: str) -> AccountSettings | None:
         for _ in range(PATIENCE):
             await self._clock.sleep(INTERVAL)
             if (account := self._accounts.get(key)) is not None:
@@ -166,10 +166,10 @@ class ServiceAccount:
         return None
 
 
-def compiled(account: service_account.ServiceAccount) -> Account:
+def compiled(account: service_account.ServiceAccount) -> AccountSettings:
     """What matters of a service account."""
     strict = account.metadata.annotations.get(MOUNTABLE_ONLY) in _TRUE
-    return Account(
+    return AccountSettings(
         account.metadata.name,
         automount=account.automountServiceAccountToken is not False,
         pull_secrets=[LocalObjectReference(name=s.name) for s in account.imagePullSecrets],
@@ -210,7 +210,7 @@ def _has_it(container: Container) -> bool:
 # Secrets.
 
 
-def foreign(spec: PodSpec, account: Account) -> Iterator[str]:
+def foreign(spec: PodSpec, account: AccountSettings) -> Iterator[str]:
     """What is wrong with the secrets a pod uses, if its account allows only those it names."""
     if account.mountable is None:
         return
@@ -231,7 +231,7 @@ def foreign(spec: PodSpec, account: Account) -> Iterator[str]:
             )
 
 
-def _foreign(used: Iterable[tuple[str, str]], account: Account) -> Iterator[str]:
+def _foreign(used: Iterable[tuple[str, str]], account: AccountSettings) -> Iterator[str]:
     for user, secret in used:
         if account.mountable is not None and secret not in account.mountable:
             yield (
@@ -255,7 +255,7 @@ def _variables(
                 yield f"{sort} {container.name} with envFrom referencing", origin.secretRef.name
 
 
-def _check_secrets(attempt: Attempt, account: Account, wrong: Iterator[str]) -> None:
+def _check_secrets(attempt: Attempt, account: AccountSettings, wrong: Iterator[str]) -> None:
     for why in wrong:
         raise refused(attempt, why)
 

@@ -6,7 +6,13 @@ from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import CallFailed
-from kedge.apiserver.webhooks.dispatch import MOST_SECONDS, TOO_LATE, Seen, Webhooks, failed
+from kedge.apiserver.webhooks.dispatch import (
+    MOST_SECONDS,
+    TOO_LATE,
+    ReviewedObjects,
+    Webhooks,
+    failed,
+)
 from kedge.machinery.errors import StatusError, timeout
 
 _FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io/round_0_index_"
@@ -31,7 +37,7 @@ class ValidatingAdmissionWebhook:
         views = [self._webhooks.seen(attempt, about, match) for match in matches]
         await self._ask_all(attempt, [seen for seen in views if seen is not None])
 
-    async def _ask_all(self, attempt: Attempt, views: list[Seen]) -> None:
+    async def _ask_all(self, attempt: Attempt, views: list[ReviewedObjects]) -> None:
         try:
             async with asyncio.timeout(MOST_SECONDS), asyncio.TaskGroup() as tasks:
                 asked = [
@@ -44,7 +50,7 @@ class ValidatingAdmissionWebhook:
             if (refusal := task.result()) is not None:
                 raise refusal
 
-    async def _ask(self, attempt: Attempt, seen: Seen, index: int) -> StatusError | None:
+    async def _ask(self, attempt: Attempt, seen: ReviewedObjects, index: int) -> StatusError | None:
         """Why the webhook refuses. Not raised: the others are to be heard to the end."""
         hook = seen.match.hook
         try:

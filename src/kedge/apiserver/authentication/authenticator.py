@@ -9,7 +9,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from kedge.apiserver.authentication.certificates import ClientCertificates
-from kedge.apiserver.authentication.refusals import RefusalLog, Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused, RefusalLog
 from kedge.apiserver.authentication.service_accounts import (
     AUDIENCES,
     ServiceAccountTokens,
@@ -46,7 +46,7 @@ class Authenticator:
     """Knows who holds which credential in this cluster."""
 
     def __init__(
-        self, tokens: Mapping[str, User], cache: WatchCache, key: jwt.Key, clock: Clock
+        self, tokens: Mapping[str, User], cache: WatchCache, key: jwt.TokenKey, clock: Clock
     ) -> None:
         self._clock = clock
         # By hash: how long a wrong token takes must not say how wrong it is.
@@ -69,7 +69,7 @@ class Authenticator:
                 return known
         try:
             return self._user(http)
-        except Refused as why:
+        except CredentialRefused as why:
             # HttpRequest.peer: the address of the client, where the listener tells it.
             self._refusals.note(http.peer, str(why))
             raise unauthorized() from None
@@ -77,7 +77,7 @@ class Authenticator:
     def holder(self, token: bytes, audiences: Sequence[str] = AUDIENCES) -> Holder:
         """Whose token it is; raises Refused if it is nobody's, or not meant for the audiences."""
         if len(token) > jwt.LONGEST:
-            raise Refused(INVALID)
+            raise CredentialRefused(INVALID)
         digest = _digest(token)
         for_us = tuple(audience for audience in AUDIENCES if audience in audiences)
         user = self._plain(token, digest) if for_us else None
@@ -91,7 +91,7 @@ class Authenticator:
     def _verify(self, token: bytes, digest: bytes, audiences: Sequence[str]) -> Verified:
         verified = self._accounts.verified(token, audiences)
         if verified is None:
-            raise Refused(INVALID)
+            raise CredentialRefused(INVALID)
         verified = verified._replace(user=_joined(verified.user))
         if set(verified.audiences) & set(AUDIENCES):
             self._verified.keep(digest, verified)
@@ -114,7 +114,7 @@ class Authenticator:
         if http.peer_certificate is not None:
             try:
                 user = self._certificates.user(http.peer_certificate)
-            except Refused as why:
+            except CredentialRefused as why:
                 refusal = why
             else:
                 if user is not None:
@@ -165,16 +165,16 @@ def websocket_bearer(header: str) -> WebSocketBearer | None:
     if not tokens:
         return None
     if len(tokens) > 1:
-        raise Refused("multiple base64.bearer.authorization tokens specified")
+        raise CredentialRefused("multiple base64.bearer.authorization tokens specified")
     try:
         token = jwt.from_base64(tokens[0].encode())
         token.decode()
     except ValueError:
-        raise Refused("invalid base64.bearer.authorization token encoding") from None
+        raise CredentialRefused("invalid base64.bearer.authorization token encoding") from None
     if not token:
         return None
     if not others:
-        raise Refused("missing additional subprotocol")
+        raise CredentialRefused("missing additional subprotocol")
     return WebSocketBearer(token, others)
 
 

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.authentication.service_accounts import CREDENTIAL_ID
 from kedge.apiserver.request import User
 from kedge.machinery.clock import Clock
@@ -40,7 +40,7 @@ class ClientCertificates:
         user, end = known
         # TLS has looked at the dates when the connection was made, which may be long ago.
         if self._clock.now().timestamp() > end:
-            raise Refused("client certificate has expired")
+            raise CredentialRefused("client certificate has expired")
         return user
 
 
@@ -52,7 +52,7 @@ def user_of(certificate: Certificate) -> User | None:
         return None
     uids = [value for name, value in subject if name == UID]
     if len(uids) > 1 or uids == [""]:
-        raise Refused("client certificate must hold one UID or none")
+        raise CredentialRefused("client certificate must hold one UID or none")
     groups = tuple(value for name, value in subject if name == "organizationName")
     digest = certificate.get("sha256")
     extra = ((CREDENTIAL_ID, (f"X509SHA256={digest}",)),) if digest else ()

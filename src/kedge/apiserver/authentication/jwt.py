@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused
 
 ALGORITHM: Final = "RS256"
 LEEWAY: Final = timedelta(minutes=1)
@@ -23,7 +23,7 @@ _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 _STANDARD: Final = bytes.maketrans(b"+/", b"-_")
 
 
-class Key(Protocol):
+class TokenKey(Protocol):
     """What signs tokens, and tells those it signed from others."""
 
     @property
@@ -60,14 +60,14 @@ class Unverified(NamedTuple):
     """What the signature is over."""
     signature: bytes
 
-    def check(self, key: Key) -> None:
+    def check(self, key: TokenKey) -> None:
         """Raise Refused unless the key has signed it."""
         if not key.id or self.key_id != key.id:
-            raise Refused("invalid signature, no keys found")
+            raise CredentialRefused("invalid signature, no keys found")
         if len(self.signature) != key.signature_bytes:
-            raise Refused("invalid signature")
+            raise CredentialRefused("invalid signature")
         if not key.signed(self.signed, self.signature):
-            raise Refused("invalid signature")
+            raise CredentialRefused("invalid signature")
 
 
 def parse(token: bytes) -> Unverified | None:
@@ -85,7 +85,7 @@ def parse(token: bytes) -> Unverified | None:
         return None
 
 
-def sign(key: Key, claims: Any) -> str:
+def sign(key: TokenKey, claims: Any) -> str:
     """A token with these claims."""
     header = {"alg": ALGORITHM, "kid": key.id}
     parts = [to_base64(msgspec.json.encode(part, order="sorted")) for part in (header, claims)]
@@ -117,15 +117,15 @@ Seconds = int | float
 def check_times(now: datetime, *, expires: Seconds, begins: Seconds, issued: Seconds) -> None:
     """Raise Refused unless a token holds at this moment, give or take a minute."""
     if moment(begins) > now + LEEWAY:
-        raise Refused("service account token is not valid yet")
+        raise CredentialRefused("service account token is not valid yet")
     if moment(expires) < now - LEEWAY:
-        raise Refused("service account token has expired")
+        raise CredentialRefused("service account token has expired")
     if moment(issued) > now + LEEWAY:
-        raise Refused("service account token is issued in the future")
+        raise CredentialRefused("service account token is issued in the future")
 
 
 def moment(seconds: Seconds) -> datetime:
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OverflowError, OSError, ValueError):
-        raise Refused("service account token names no possible time") from None
+        raise CredentialRefused("service account token names no possible time") from None

@@ -20,7 +20,7 @@ _PUBLIC_TAIL: Final = 256 + 5
 65537."""
 
 
-class Unusable(Exception):
+class SigningKeyError(Exception):
     """The key is damaged; replacing it silently would void every token that it has signed."""
 
     def __init__(self, path: Path, why: str) -> None:
@@ -31,7 +31,7 @@ class Unusable(Exception):
         )
 
 
-class _Pair(NamedTuple):
+class _KeyPair(NamedTuple):
     private: "rsa.RSAPrivateKey"
     public: "rsa.RSAPublicKey"
     id: str
@@ -44,10 +44,10 @@ class SigningKey:
         self._private = directory / "sa.key"
         self._public = directory / "sa.pub"
         self._lock = Lock()
-        self._pair: _Pair | None = None
+        self._pair: _KeyPair | None = None
 
     def check(self) -> None:
-        """Raise Unusable if the private key is missing or does not match the public key.
+        """Raise SigningKeyError if the private key is missing or does not match the public key.
 
         This runs at every start without loading the cryptography library: the public key, a
         modulus and an exponent, is contained byte for byte in the private key.
@@ -56,11 +56,11 @@ class SigningKey:
         if not private and not public:
             return
         if not private:
-            raise Unusable(self._private, "it is missing or empty")
+            raise SigningKeyError(self._private, "it is missing or empty")
         if not _der(private):
-            raise Unusable(self._private, "it holds no private key")
+            raise SigningKeyError(self._private, "it holds no private key")
         if public and (_der(public) or b"no key")[-_PUBLIC_TAIL:] not in _der(private):
-            raise Unusable(self._private, "it does not belong to sa.pub")
+            raise SigningKeyError(self._private, "it does not belong to sa.pub")
 
     @property
     def ready(self) -> bool:
@@ -113,7 +113,7 @@ class SigningKey:
             "e": _number(numbers.e),
         }
 
-    def _made(self) -> _Pair:
+    def _made(self) -> _KeyPair:
         if self._pair is None:
             with self._lock:
                 if self._pair is None:
@@ -133,11 +133,11 @@ class SigningKey:
         try:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError) as error:
-            raise Unusable(self._private, "it holds no private key") from error
+            raise SigningKeyError(self._private, "it holds no private key") from error
         if not isinstance(key, rsa.RSAPrivateKey):
-            raise Unusable(self._private, "it is not an RSA key")
+            raise SigningKeyError(self._private, "it is not an RSA key")
         if key.key_size < BITS:
-            raise Unusable(self._private, f"it has {key.key_size} bits, fewer than {BITS}")
+            raise SigningKeyError(self._private, f"it has {key.key_size} bits, fewer than {BITS}")
         self._write_public(key)
         return key
 
@@ -168,14 +168,14 @@ class SigningKey:
             atomic.write(self._public, pem, mode=0o600)
 
 
-def _pair(private: "rsa.RSAPrivateKey") -> _Pair:
+def _pair(private: "rsa.RSAPrivateKey") -> _KeyPair:
     from cryptography.hazmat.primitives import serialization
 
     public = private.public_key()
     der = public.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return _Pair(private, public, _base64(hashlib.sha256(der).digest()))
+    return _KeyPair(private, public, _base64(hashlib.sha256(der).digest()))
 
 
 def _content(path: Path) -> bytes:

@@ -12,7 +12,7 @@ MOST_SOURCES = 1024
 """How many sources are told apart; what more than these do in one period is only counted."""
 
 
-class Refused(Exception):
+class CredentialRefused(Exception):
     """Why a credential does not hold. Never quotes it: clients and logs may be told."""
 
 

@@ -12,7 +12,7 @@ from kedge.api.core_v1 import node, secret, service_account
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver.authentication import jwt
-from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.request import User
 from kedge.apiserver.watchcache import Item, WatchCache
 from kedge.machinery import names
@@ -55,7 +55,7 @@ class Bound(msgspec.Struct, frozen=True, omit_defaults=True):
     node: Ref | None = None
 
 
-class Claims(msgspec.Struct, frozen=True, kw_only=True):
+class TokenClaims(msgspec.Struct, frozen=True, kw_only=True):
     """A token that was asked for."""
 
     iss: str = ISSUER
@@ -83,7 +83,7 @@ class _Issued(msgspec.Struct):
     iss: str = ""
 
 
-class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class BoundObject(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Which object it is, and until when it is to be there if its end is decided."""
 
     uid: str = ""
@@ -91,16 +91,16 @@ class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class _Identified(msgspec.Struct, frozen=True, gc=False):
-    metadata: Identity = Identity()
+    metadata: BoundObject = BoundObject()
 
 
 _issued = msgspec.json.Decoder(_Issued)
-_claims = msgspec.json.Decoder(Claims)
+_claims = msgspec.json.Decoder(TokenClaims)
 _legacy = msgspec.json.Decoder(LegacyClaims)
 _identified = msgspec.json.Decoder(_Identified)
 
 
-def identity(item: Item) -> Identity:
+def identity(item: Item) -> BoundObject:
     return _identified.decode(item.body).metadata
 
 
@@ -136,7 +136,7 @@ def groups_of(namespace: str) -> tuple[str, str]:
 class ServiceAccountTokens:
     """Checks tokens against the accounts, pods, Secrets and nodes that there are."""
 
-    def __init__(self, cache: WatchCache, key: jwt.Key, clock: Clock) -> None:
+    def __init__(self, cache: WatchCache, key: jwt.TokenKey, clock: Clock) -> None:
         self._cache = cache
         self._key = key
         self._clock = clock
@@ -157,10 +157,12 @@ class ServiceAccountTokens:
                 legacy = _legacy.decode(parsed.payload)
                 return self._verify_legacy(parsed, legacy, token, audiences)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise Refused("service account token claims could not be read") from None
+            raise CredentialRefused("service account token claims could not be read") from None
         return None
 
-    def _verify(self, parsed: jwt.Unverified, claims: Claims, audiences: Sequence[str]) -> Verified:
+    def _verify(
+        self, parsed: jwt.Unverified, claims: TokenClaims, audiences: Sequence[str]
+    ) -> Verified:
         now = self._clock.now()
         # Before the signature, as it is cheap: an expired token may well be tried again and again.
         jwt.check_times(now, expires=claims.exp, begins=claims.nbf, issued=claims.iat)
@@ -170,7 +172,7 @@ class ServiceAccountTokens:
         bound = claims.bound
         account = bound.serviceaccount
         if claims.sub != user_name(bound.namespace, account.name):
-            raise Refused("sub claim is invalid")
+            raise CredentialRefused("sub claim is invalid")
         living = _Living(self._cache, now, jwt.moment(claims.exp) + jwt.LEEWAY)
         living.account(bound.namespace, account)
         if bound.secret is not None:
@@ -188,7 +190,7 @@ class ServiceAccountTokens:
         parsed.check(self._key)
         common_audiences(AUDIENCES, audiences)
         if claims.sub != user_name(claims.namespace, claims.name):
-            raise Refused("sub claim is invalid")
+            raise CredentialRefused("sub claim is invalid")
         living = _Living(self._cache, self._clock.now(), _FOR_EVER)
         kept = living.bound(secret.RESOURCE, claims.namespace, Ref(claims.secret))
         _check_kept(secret.RESOURCE.decode(kept.body), token)
@@ -210,27 +212,29 @@ class _Living:
     def account(self, namespace: str, ref: Ref) -> None:
         item = self._find(service_account.RESOURCE, namespace, ref)
         if item is None:
-            raise Refused(str(not_found("", "serviceaccounts", ref.name)))
+            raise CredentialRefused(str(not_found("", "serviceaccounts", ref.name)))
         meta = identity(item)
         if meta.uid != ref.uid:
-            raise Refused(f"service account UID ({meta.uid}) does not match claim ({ref.uid})")
+            raise CredentialRefused(
+                f"service account UID ({meta.uid}) does not match claim ({ref.uid})"
+            )
         if self._ended(meta):
-            raise Refused(f"service account {namespace}/{ref.name} has been deleted")
+            raise CredentialRefused(f"service account {namespace}/{ref.name} has been deleted")
 
     def bound(self, resource: Resource[Any], namespace: str, ref: Ref) -> Item:
         """An object to which the token is bound; without a uid, whichever has that name."""
         item = self._find(resource, namespace, ref)
         if item is None:
-            raise Refused(_VOID)
+            raise CredentialRefused(_VOID)
         meta = identity(item)
         if ref.uid and meta.uid != ref.uid:
             kind = resource.singular
-            raise Refused(
+            raise CredentialRefused(
                 f"{kind} UID ({meta.uid}) does not match service account {kind} ref claim"
                 f" ({ref.uid})"
             )
         if self._ended(meta):
-            raise Refused(_VOID)
+            raise CredentialRefused(_VOID)
         return item
 
     def _find(self, resource: Resource[Any], namespace: str, ref: Ref) -> Item | None:
@@ -238,7 +242,7 @@ class _Living:
         self.keys.append(key)
         return self._cache.of(resource).get(key)
 
-    def _ended(self, meta: Identity) -> bool:
+    def _ended(self, meta: BoundObject) -> bool:
         """Whether the object should be gone by now; if it is to go later, the token goes too."""
         if not meta.deletion_timestamp:
             return False
@@ -251,7 +255,7 @@ def common_audiences(meant_for: Sequence[str], wanted: Sequence[str]) -> tuple[s
     """For which of those that are wanted the token is meant; raises Refused if for none."""
     common = tuple(audience for audience in meant_for if audience in wanted)
     if not common:
-        raise Refused(
+        raise CredentialRefused(
             f"token audiences {_listed(meant_for)} is invalid for the target audiences"
             f" {_listed(wanted)}"
         )
@@ -261,14 +265,14 @@ def common_audiences(meant_for: Sequence[str], wanted: Sequence[str]) -> tuple[s
 def _check_kept(kept: secret.Secret, token: bytes) -> None:
     """Raise Refused unless the token is the one that lies in the Secret."""
     if kept.metadata.deletionTimestamp:
-        raise Refused("Token has been invalidated")
+        raise CredentialRefused("Token has been invalidated")
     if not hmac.compare_digest(base64.b64decode(kept.data.get("token", "")), token):
-        raise Refused("Token does not match server's copy")
+        raise CredentialRefused("Token does not match server's copy")
     if kept.metadata.labels.get(INVALID_SINCE):
-        raise Refused("the token has been marked invalid")
+        raise CredentialRefused("the token has been marked invalid")
 
 
-def _extra(claims: Claims) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _extra(claims: TokenClaims) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """What is known of the holder besides the name, by key."""
     known: dict[str, str] = {}
     if claims.jti:

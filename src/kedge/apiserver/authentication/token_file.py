@@ -9,7 +9,7 @@ from kedge.apiserver.request import User
 log = logging.getLogger(__name__)
 
 
-class Unusable(Exception):
+class TokenFileError(Exception):
     """The file cannot be read as a list of tokens; the message quotes none of them."""
 
 
@@ -19,14 +19,14 @@ def read(path: Path) -> dict[str, User]:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file, strict=True))
     except OSError as error:
-        raise Unusable(f"cannot read token file '{path}': {error.strerror}") from error
+        raise TokenFileError(f"cannot read token file '{path}': {error.strerror}") from error
     except (csv.Error, UnicodeDecodeError) as error:
         # The error of the reader may quote what it has read.
-        raise Unusable(f"token file '{path}' is no CSV file") from error
+        raise TokenFileError(f"token file '{path}' is no CSV file") from error
     users: dict[str, User] = {}
     for number, row in enumerate(filter(None, rows), 1):
         if len(row) < 3:
-            raise Unusable(
+            raise TokenFileError(
                 f"token file '{path}' must have at least 3 columns"
                 f" (token, user name, user uid), found {len(row)} in record {number}"
             )

@@ -21,8 +21,8 @@ from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.service_accounts import (
     AUDIENCES,
     Bound,
-    Claims,
     Ref,
+    TokenClaims,
     identity,
     user_name,
 )
@@ -220,8 +220,8 @@ def _node_of(api: Api, request: Request, item: Item) -> Ref | None:
     return Ref(spec.nodeName, identity(found).uid if found is not None else "")
 
 
-def _claims(api: Api, bound: Bound, spec: dict[str, Any], now: int) -> Claims:
-    return Claims(
+def _claims(api: Api, bound: Bound, spec: dict[str, Any], now: int) -> TokenClaims:
+    return TokenClaims(
         sub=user_name(bound.namespace, bound.serviceaccount.name),
         aud=tuple(spec["audiences"]),
         exp=now + spec["expirationSeconds"],

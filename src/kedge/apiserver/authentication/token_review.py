@@ -7,7 +7,7 @@ import msgspec
 from kedge.apiserver import managed, render
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import INVALID, Authenticator
-from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.authentication.service_accounts import AUDIENCES
 from kedge.apiserver.request import Request, User, dry_run, field_manager
 from kedge.apiserver.verbs import decode
@@ -64,7 +64,7 @@ def _status(spec: dict[str, Any], authenticator: Authenticator) -> dict[str, Any
     token = spec["token"].strip().partition(" ")[0]
     try:
         holder = authenticator.holder(token.encode(), spec.get("audiences") or AUDIENCES)
-    except Refused as why:
+    except CredentialRefused as why:
         error = str(why)
         return {"user": {}, "error": error if error == INVALID else f"[{INVALID}, {error}]"}
     info = user_info(holder.user)

@@ -61,7 +61,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class QuotaClaim:
     """What an object that wants to be written would take."""
 
     followed: Followed
@@ -71,7 +71,7 @@ class Claim:
     """Why it may not; empty if it may."""
 
 
-class Ledger:
+class QuotaLedger:
     """Counts what the cache holds and what was admitted but is not yet in the cache.
 
     An account is opened when the first write asks for it and follows the cache from then on. Who
@@ -88,9 +88,9 @@ class Ledger:
         """Those that somebody has asked for."""
         self._followed: dict[str, Followed] = {}
         """By where their objects are stored."""
-        self._claims: dict[str, list[Claim]] = {}
+        self._claims: dict[str, list[QuotaClaim]] = {}
         """What was admitted and is under way, by the keys of the objects."""
-        self._held: dict[int, tuple[Request, list[Claim]]] = {}
+        self._held: dict[int, tuple[Request, list[QuotaClaim]]] = {}
         """The same, by the identity of the request, which lives as long as it stands here."""
         self._falling: dict[str, tuple[datetime, Followed]] = {}
         """Objects that will take less at some moment without being written."""
@@ -225,7 +225,7 @@ class Ledger:
 
     # Writes.
 
-    def claim(self, request: Request, obj: Object, *, new: bool) -> Claim | None:
+    def claim(self, request: Request, obj: Object, *, new: bool) -> QuotaClaim | None:
         """What a write would take and whether there is room; None if no quota counts it."""
         followed = self._follow(request)
         if followed is None:
@@ -241,9 +241,9 @@ class Ledger:
         refusal = _silence(concerned, followed, obj)
         for name, account in concerned:
             refusal = refusal or _excess(name, account, followed, key, measure, new=new)
-        return Claim(followed, key, measure, refusal)
+        return QuotaClaim(followed, key, measure, refusal)
 
-    def hold(self, request: Request, claim: Claim) -> None:
+    def hold(self, request: Request, claim: QuotaClaim) -> None:
         """Charge what was claimed, until the request is over."""
         self._held.setdefault(id(request), (request, []))[1].append(claim)
         self._claims.setdefault(claim.key, []).append(claim)

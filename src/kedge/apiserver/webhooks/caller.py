@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from kedge.apiserver.webhooks.configuration import Client
+from kedge.apiserver.webhooks.configuration import WebhookEndpoint
 from kedge.apiserver.webhooks.services import Address, Resolve
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Unreachable
@@ -49,7 +49,7 @@ class Caller:
         self._resolve = resolve
         self._transports: OrderedDict[_Place, HttpTransport] = OrderedDict()
 
-    async def call(self, client: Client, body: bytes, seconds: int) -> bytes:
+    async def call(self, client: WebhookEndpoint, body: bytes, seconds: int) -> bytes:
         """Post a body and give the answer's; raises CallFailed."""
         base, path = _target(client)
         query = f"timeout={seconds}s"
@@ -78,7 +78,7 @@ class Caller:
             _, transport = self._transports.popitem()
             await transport.close()
 
-    async def _exchange(self, client: Client, base: str, call: Call) -> tuple[int, bytes]:
+    async def _exchange(self, client: WebhookEndpoint, base: str, call: Call) -> tuple[int, bytes]:
         address = None
         if not client.url:
             address = self._resolve(client.namespace, client.service, client.port)
@@ -111,7 +111,7 @@ def _made(place: _Place) -> HttpTransport:
         raise CallFailed(f"could not get REST client: {why}") from None
 
 
-def _target(client: Client) -> tuple[str, str]:
+def _target(client: WebhookEndpoint) -> tuple[str, str]:
     """The server of a webhook, and the path on it."""
     if not client.url:
         host = f"{client.service}.{client.namespace}.svc"

@@ -19,7 +19,7 @@ REMEMBERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class WebhookEndpoint:
     """Where a webhook is and whom its certificate must be from."""
 
     url: str = ""
@@ -33,7 +33,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class WebhookRule:
     """One description of requests."""
 
     operations: frozenset[str]
@@ -70,7 +70,7 @@ class Hook:
     """Tells it from every other webhook."""
     index: int
     """Its place among all webhooks of its sort."""
-    rules: tuple[Rule, ...]
+    rules: tuple[WebhookRule, ...]
     any_version: bool
     """Whether a request that comes in another version of a matching resource counts too."""
     namespaces: LabelRequirements
@@ -84,7 +84,7 @@ class Hook:
     seconds: int
     review: str
     """The version of AdmissionReview that it reads; empty if we know none of those."""
-    client: Client
+    client: WebhookEndpoint
     fault: str = ""
     """Why it cannot be used at all."""
 
@@ -205,9 +205,9 @@ def _hook(written: Mapping[str, Any], configuration: str, uid: str, index: int) 
     )
 
 
-def _rule(written: Mapping[str, Any]) -> Rule:
+def _rule(written: Mapping[str, Any]) -> WebhookRule:
     resources = [name.partition("/") for name in written.get("resources") or ()]
-    return Rule(
+    return WebhookRule(
         operations=frozenset(written.get("operations") or ()),
         groups=frozenset(written.get("apiGroups") or ()),
         versions=frozenset(written.get("apiVersions") or ()),
@@ -216,12 +216,12 @@ def _rule(written: Mapping[str, Any]) -> Rule:
     )
 
 
-def _client(written: Mapping[str, Any]) -> Client:
+def _client(written: Mapping[str, Any]) -> WebhookEndpoint:
     service = written.get("service")
     ca_bundle = written.get("caBundle") or ""
     if not service:
-        return Client(url=written.get("url") or "", ca_bundle=ca_bundle)
-    return Client(
+        return WebhookEndpoint(url=written.get("url") or "", ca_bundle=ca_bundle)
+    return WebhookEndpoint(
         namespace=service["namespace"],
         service=service["name"],
         path=service.get("path") or "",

@@ -35,16 +35,16 @@ def no_annotations(request: Request, key: str, value: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReviewedObjects:
     """An attempt in the version in which a webhook wants to see it."""
 
-    about: review.Subject
+    about: review.ReviewSubject
     match: Match
     object: dict[str, Any] | None
     old: dict[str, Any] | None
 
     @classmethod
-    def of(cls, attempt: Attempt, about: review.Subject, match: Match) -> "Seen":
+    def of(cls, attempt: Attempt, about: review.ReviewSubject, match: Match) -> "ReviewedObjects":
         def in_view(obj: Object | None) -> dict[str, Any] | None:
             document = review.document_of(about.resource, obj)
             if document is None or not about.own_kind:
@@ -80,17 +80,19 @@ class Webhooks:
             return ()
         return self._hooks.matching(attempt.operation, request.resource, request.subresource)
 
-    def seen(self, attempt: Attempt, about: review.Subject, match: Match) -> Seen | None:
+    def seen(
+        self, attempt: Attempt, about: review.ReviewSubject, match: Match
+    ) -> ReviewedObjects | None:
         """What the webhook will be shown; None if its selectors or conditions say not to ask."""
         hook = match.hook
         if hook.fault:
             raise internal(hook.fault)
         if not (self._in_namespaces(hook, attempt, about) and _in_objects(hook, attempt)):
             return None
-        seen = Seen.of(attempt, about, match)
+        seen = ReviewedObjects.of(attempt, about, match)
         return seen if _conditions_hold(hook, seen) else None
 
-    def _in_namespaces(self, hook: Hook, attempt: Attempt, about: review.Subject) -> bool:
+    def _in_namespaces(self, hook: Hook, attempt: Attempt, about: review.ReviewSubject) -> bool:
         if hook.namespaces.empty or not (about.namespace or _is_namespace(about)):
             return True
         if _is_namespace(about) and not about.subresource and attempt.object is not None:
@@ -100,7 +102,9 @@ class Webhooks:
             raise not_found("", "namespaces", about.namespace)
         return hook.namespaces.matches(labels)
 
-    async def ask(self, request: Request, seen: Seen, *, mutating: bool) -> review.Verdict:
+    async def ask(
+        self, request: Request, seen: ReviewedObjects, *, mutating: bool
+    ) -> review.AdmissionVerdict:
         """The verdict of a webhook that allows; raises CallFailed, or StatusError to refuse."""
         hook = seen.match.hook
         if seen.about.dry_run and not hook.spares_dry_runs:
@@ -157,7 +161,7 @@ def failed(hook: Hook, error: CallFailed) -> StatusError | None:
     return internal(told)
 
 
-def _is_namespace(about: review.Subject) -> bool:
+def _is_namespace(about: review.ReviewSubject) -> bool:
     return about.resource.plural == "namespaces" and not about.resource.group
 
 
@@ -168,7 +172,7 @@ def _in_objects(hook: Hook, attempt: Attempt) -> bool:
     return any(obj is not None and hook.objects.matches(obj.metadata.labels) for obj in objects)
 
 
-def _conditions_hold(hook: Hook, seen: Seen) -> bool:
+def _conditions_hold(hook: Hook, seen: ReviewedObjects) -> bool:
     if hook.conditions is None:
         return True
     values = {"object": seen.object, "oldObject": seen.old, "request": seen.description()}

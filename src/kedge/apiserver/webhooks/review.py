@@ -27,7 +27,7 @@ class Invalid(Exception):
     """The answer is an AdmissionReview that breaks the rules."""
 
 
-class Kind(NamedTuple):
+class GroupVersionKind(NamedTuple):
     """A kind in its version."""
 
     group: str
@@ -36,12 +36,12 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReviewSubject:
     """A write as webhooks are told of it; the objects come with each review."""
 
     resource: Resource[Any]
     subresource: str
-    kind: Kind
+    kind: GroupVersionKind
     operation: str
     name: str
     namespace: str
@@ -55,26 +55,26 @@ class Subject:
     def dry_run(self) -> bool:
         return bool(self.options and self.options.get("dryRun"))
 
-    def kind_in(self, view: Resource[Any]) -> Kind:
+    def kind_in(self, view: Resource[Any]) -> GroupVersionKind:
         """The object's kind for somebody who sees it as another resource."""
-        return Kind(view.group, view.version, view.kind) if self.own_kind else self.kind
+        return GroupVersionKind(view.group, view.version, view.kind) if self.own_kind else self.kind
 
 
-def subject(attempt: Attempt) -> Subject:
+def subject(attempt: Attempt) -> ReviewSubject:
     """What an attempt is about."""
     request = attempt.request
     resource = request.resource
-    kind = Kind(resource.group, resource.version, resource.kind)
+    kind = GroupVersionKind(resource.group, resource.version, resource.kind)
     obj = attempt.object
     foreign = isinstance(obj, Document) and obj.kind not in ("", resource.kind)
     if foreign and obj is not None:
         group, _, version = obj.apiVersion.rpartition("/")
-        kind = Kind(group, version, obj.kind)
+        kind = GroupVersionKind(group, version, obj.kind)
     name = request.name or (obj.metadata.name if obj is not None else "")
     if attempt.operation == "CREATE" and obj is not None and not foreign:
         name = obj.metadata.name
     is_namespace = resource.plural == "namespaces" and not resource.group
-    return Subject(
+    return ReviewSubject(
         resource=resource,
         subresource=request.subresource,
         kind=kind,
@@ -130,7 +130,7 @@ def seen_as(
     return document | {"kind": view.kind, "apiVersion": view.api_version}
 
 
-def description(about: Subject, view: Resource[Any]) -> dict[str, Any]:
+def description(about: ReviewSubject, view: Resource[Any]) -> dict[str, Any]:
     """An AdmissionRequest, but for its uid and the objects."""
     return {
         "kind": about.kind_in(view)._asdict(),
@@ -204,7 +204,7 @@ _reviews = msgspec.json.Decoder(_Review)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionVerdict:
     """What a webhook decided."""
 
     allowed: bool
@@ -215,7 +215,7 @@ class Verdict:
     annotations: tuple[tuple[str, str], ...] = ()
 
 
-def read(body: bytes, version: str, uid: str, *, mutating: bool) -> Verdict:
+def read(body: bytes, version: str, uid: str, *, mutating: bool) -> AdmissionVerdict:
     """The verdict in an answer; raises Unreadable or Invalid."""
     try:
         review = _reviews.decode(body)
@@ -238,7 +238,7 @@ def read(body: bytes, version: str, uid: str, *, mutating: bool) -> Verdict:
         # The older version left all of this to good faith.
         patch = patch if mutating else b""
         patch_type = "JSONPatch" if patch else ""
-    return Verdict(
+    return AdmissionVerdict(
         allowed=bool(response.allowed),
         patch=patch,
         patch_type=patch_type,

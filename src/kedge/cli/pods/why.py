@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from kedge.api.decision import PATH, REFUSED, Decision, NodeVerdict
+from kedge.api.decision import PATH, REFUSED, NodeVerdict, SchedulingDecision
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
@@ -53,11 +53,11 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     if as_json:
         print(outputs.json_text(document))
     else:
-        print("\n".join(laid_out(msgspec.convert(document, Decision))))
+        print("\n".join(laid_out(msgspec.convert(document, SchedulingDecision))))
     return 0
 
 
-def laid_out(decision: Decision) -> Iterator[str]:
+def laid_out(decision: SchedulingDecision) -> Iterator[str]:
     """All of it, for people."""
     yield from tabstops.align(_head(decision), tabstops.DESCRIPTION)
     if decision.nodes:
@@ -73,7 +73,7 @@ def laid_out(decision: Decision) -> Iterator[str]:
         yield from tabstops.align(_usages(measured), tabstops.TABLE)
 
 
-def _head(decision: Decision) -> Iterator[str]:
+def _head(decision: SchedulingDecision) -> Iterator[str]:
     yield f"Pod:\t{decision.namespace}/{decision.pod}"
     yield f"Scheduler:\t{decision.scheduler}"
     if decision.decidedAt:
@@ -97,7 +97,7 @@ def _head(decision: Decision) -> Iterator[str]:
         yield "Usage:\tnot counted, nothing of it is known"
 
 
-def _verdicts(decision: Decision) -> Iterator[str]:
+def _verdicts(decision: SchedulingDecision) -> Iterator[str]:
     """A line for each node; weights stand with the names of scores, for all lines alike."""
     scores = next((each.scores for each in decision.nodes if each.scores), ())
     heads = [f"{each.name} x{each.weight}" for each in scores]

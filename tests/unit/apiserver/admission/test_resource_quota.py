@@ -8,8 +8,8 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Operation
-from kedge.apiserver.admission.resource_quota import ResourceQuota, counts
-from kedge.apiserver.quota.ledger import Ledger
+from kedge.apiserver.admission.resource_quota import ResourceQuotaPlugin, counts
+from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.testing.admission import admit_only_with, attempt
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import new_pod, pod_document
@@ -20,7 +20,7 @@ CORE = "/api/v1/namespaces/default"
 @pytest.fixture
 def limited(server: LocalServer) -> LocalServer:
     """A server that heeds quotas."""
-    admit_only_with(server, ResourceQuota(Ledger(server.app.api.cache, server.clock)))
+    admit_only_with(server, ResourceQuotaPlugin(QuotaLedger(server.app.api.cache, server.clock)))
     return server
 
 

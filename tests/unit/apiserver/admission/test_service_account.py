@@ -6,7 +6,7 @@ import pytest
 from kedge.api.core_v1 import service_account
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.apiserver.admission.service_account import MOUNT_PATH, ServiceAccount
+from kedge.apiserver.admission.service_account import MOUNT_PATH, ServiceAccountPlugin
 from kedge.machinery.errors import StatusError
 from kedge.testing.admission import admit_only_with, attempt, cache_with
 from kedge.testing.clock import FakeClock
@@ -24,7 +24,7 @@ PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
-async def plugin(**accounts: dict[str, Any]) -> ServiceAccount:
+async def plugin(**accounts: dict[str, Any]) -> ServiceAccountPlugin:
     resource = service_account.RESOURCE
     stored = [
         (
@@ -35,7 +35,7 @@ async def plugin(**accounts: dict[str, Any]) -> ServiceAccount:
         for name, account in accounts.items()
     ]
     cache = await cache_with([resource], stored)
-    return ServiceAccount(cache.of(resource), FakeClock(), Random(7))
+    return ServiceAccountPlugin(cache.of(resource), FakeClock(), Random(7))
 
 
 async def admitted(given: Pod, **accounts: dict[str, Any]) -> Pod:
@@ -155,7 +155,7 @@ async def test_an_account_that_does_not_exist_is_refused() -> None:
 
 async def test_the_default_account_of_a_new_namespace_is_awaited(server: LocalServer) -> None:
     accounts = server.app.api.cache.of(service_account.RESOURCE)
-    admit_only_with(server, ServiceAccount(accounts, server.clock, Random(7)))
+    admit_only_with(server, ServiceAccountPlugin(accounts, server.clock, Random(7)))
     pending = server.start(_created(server))
     await server.clock.advance(0.3)
     assert not pending.done()
@@ -171,7 +171,7 @@ async def _created(server: LocalServer) -> None:
 
 async def test_nobody_waits_for_ever(server: LocalServer) -> None:
     accounts = server.app.api.cache.of(service_account.RESOURCE)
-    admit_only_with(server, ServiceAccount(accounts, server.clock, Random(7)))
+    admit_only_with(server, ServiceAccountPlugin(accounts, server.clock, Random(7)))
     pending = server.start(_refused(server))
     await server.clock.advance(1.1)
     await pending

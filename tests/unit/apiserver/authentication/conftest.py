@@ -3,7 +3,7 @@
 import pytest
 
 from kedge.apiserver.authentication.keys import SigningKey
-from kedge.testing.identities import Identities
+from kedge.testing.identities import ClusterIdentities
 from kedge.testing.local_server import LocalServer
 
 
@@ -16,5 +16,5 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
 
 
 @pytest.fixture
-def identities(server: LocalServer, key: SigningKey) -> Identities:
-    return Identities(server, key)
+def identities(server: LocalServer, key: SigningKey) -> ClusterIdentities:
+    return ClusterIdentities(server, key)

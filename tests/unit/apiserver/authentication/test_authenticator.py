@@ -12,7 +12,7 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.service_accounts import ISSUER
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.machinery.errors import StatusError
-from kedge.testing.identities import ACCOUNTS, Identities, claims_of
+from kedge.testing.identities import ACCOUNTS, ClusterIdentities, claims_of
 from kedge.web.message import HttpRequest
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -35,7 +35,7 @@ def bound_to(kind: str, name: str) -> dict[str, str]:
     return {"kind": kind, "apiVersion": "v1", "name": name}
 
 
-def refused(identities: Identities, token: str) -> bool:
+def refused(identities: ClusterIdentities, token: str) -> bool:
     try:
         identities.user(token)
     except StatusError as error:
@@ -78,7 +78,7 @@ def certificate(name: str, *groups: str, ends: str = "Jan  1 00:01:00 2030 GMT")
     ],
 )
 async def test_the_authorization_header_is_read_as_upstream_reads_it(
-    identities: Identities, header: str, user: User | None
+    identities: ClusterIdentities, header: str, user: User | None
 ) -> None:
     http = HttpRequest("GET", "/", headers={"authorization": header})
     if user is not None:
@@ -88,12 +88,12 @@ async def test_the_authorization_header_is_read_as_upstream_reads_it(
         identities.authenticator.user(http)
 
 
-async def test_who_sends_nothing_is_anonymous(identities: Identities) -> None:
+async def test_who_sends_nothing_is_anonymous(identities: ClusterIdentities) -> None:
     assert identities.authenticator.user(HttpRequest("GET", "/")) == ANONYMOUS
 
 
 async def test_a_flood_of_bad_tokens_is_logged_once_and_never_quoted(
-    identities: Identities, caplog: pytest.LogCaptureFixture
+    identities: ClusterIdentities, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         for number in range(100):
@@ -123,7 +123,7 @@ async def test_a_flood_of_bad_tokens_is_logged_once_and_never_quoted(
     ],
 )
 async def test_a_certificate_comes_before_a_token(
-    identities: Identities, given: dict[str, Any], header: str, user: User | None
+    identities: ClusterIdentities, given: dict[str, Any], header: str, user: User | None
 ) -> None:
     headers = {"authorization": header} if header else {}
     http = HttpRequest("GET", "/", headers=headers, peer_certificate=given)
@@ -151,7 +151,7 @@ def as_protocol(token: str) -> str:
     return f"base64url.bearer.authorization.k8s.io.{encoded}"
 
 
-async def test_a_browser_sends_its_token_as_a_protocol(identities: Identities) -> None:
+async def test_a_browser_sends_its_token_as_a_protocol(identities: ClusterIdentities) -> None:
     http = socket(f"v5.channel.k8s.io, {as_protocol('jane-token')}, v4.channel.k8s.io")
     assert identities.authenticator.user(http) == JANE
     assert http.headers["sec-websocket-protocol"] == "v5.channel.k8s.io,v4.channel.k8s.io"
@@ -168,13 +168,13 @@ async def test_a_browser_sends_its_token_as_a_protocol(identities: Identities) -
     ],
 )
 async def test_a_token_among_protocols_must_be_alone_well_formed_and_right(
-    identities: Identities, protocols: str
+    identities: ClusterIdentities, protocols: str
 ) -> None:
     with pytest.raises(StatusError, match="Unauthorized"):
         identities.authenticator.user(socket(protocols))
 
 
-async def test_protocols_count_only_for_websockets(identities: Identities) -> None:
+async def test_protocols_count_only_for_websockets(identities: ClusterIdentities) -> None:
     http = socket(f"v4.channel.k8s.io,{as_protocol('jane-token')}", upgrade="SPDY/3.1")
     assert identities.authenticator.user(http) == ANONYMOUS
     assert identities.authenticator.user(socket("v4.channel.k8s.io")) == ANONYMOUS
@@ -183,7 +183,7 @@ async def test_protocols_count_only_for_websockets(identities: Identities) -> No
 # Service accounts.
 
 
-async def test_an_account_is_known_by_its_token(identities: Identities) -> None:
+async def test_an_account_is_known_by_its_token(identities: ClusterIdentities) -> None:
     uid = await identities.account("bob")
     token = await identities.token("bob")
     expected = User(
@@ -196,7 +196,7 @@ async def test_an_account_is_known_by_its_token(identities: Identities) -> None:
     assert identities.user(token) is identities.user(token)
 
 
-async def test_a_token_of_a_pod_tells_the_pod_and_its_node(identities: Identities) -> None:
+async def test_a_token_of_a_pod_tells_the_pod_and_its_node(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     node = await identities.server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
     made = await identities.server.post(PODS, pod(node="n1"))
@@ -212,7 +212,7 @@ async def test_a_token_of_a_pod_tells_the_pod_and_its_node(identities: Identitie
     }
 
 
-async def test_a_token_expires_a_minute_after_its_time(identities: Identities) -> None:
+async def test_a_token_expires_a_minute_after_its_time(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     token = await identities.token("bob", expirationSeconds=600)
     assert identities.user(token)
@@ -223,7 +223,7 @@ async def test_a_token_expires_a_minute_after_its_time(identities: Identities) -
     assert refused(identities, token)
 
 
-async def test_a_token_for_others_is_not_for_us(identities: Identities) -> None:
+async def test_a_token_for_others_is_not_for_us(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     assert refused(identities, await identities.token("bob", audiences=["vault"]))
     assert identities.user(await identities.token("bob", audiences=["vault", ISSUER]))
@@ -250,7 +250,7 @@ async def test_a_token_for_others_is_not_for_us(identities: Identities) -> None:
     ],
 )
 async def test_claims_that_do_not_hold_are_refused_although_signed(
-    identities: Identities, changes: dict[str, Any]
+    identities: ClusterIdentities, changes: dict[str, Any]
 ) -> None:
     await identities.account("bob")
     token = await identities.token("bob")
@@ -258,7 +258,7 @@ async def test_claims_that_do_not_hold_are_refused_although_signed(
     assert refused(identities, identities.forged(token, **changes))
 
 
-async def test_a_wrong_signature_is_refused(identities: Identities) -> None:
+async def test_a_wrong_signature_is_refused(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     token = await identities.token("bob")
     head, claims, signature = token.split(".")
@@ -279,7 +279,7 @@ async def test_a_wrong_signature_is_refused(identities: Identities) -> None:
 # What a token depends on.
 
 
-async def test_a_token_ends_with_its_account(identities: Identities) -> None:
+async def test_a_token_ends_with_its_account(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     token = await identities.token("bob")
     assert identities.user(token)
@@ -289,7 +289,7 @@ async def test_a_token_ends_with_its_account(identities: Identities) -> None:
     assert refused(identities, token)
 
 
-async def test_a_token_ends_with_its_pod(identities: Identities) -> None:
+async def test_a_token_ends_with_its_pod(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     await identities.server.post(PODS, pod())
     token = await identities.token("bob", boundObjectRef=bound_to("Pod", "p"))
@@ -300,7 +300,9 @@ async def test_a_token_ends_with_its_pod(identities: Identities) -> None:
     assert refused(identities, token)
 
 
-async def test_a_pod_that_is_ending_has_its_token_till_the_end(identities: Identities) -> None:
+async def test_a_pod_that_is_ending_has_its_token_till_the_end(
+    identities: ClusterIdentities,
+) -> None:
     await identities.account("bob")
     await identities.server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await identities.server.post(PODS, pod(node="n1"))
@@ -314,7 +316,9 @@ async def test_a_pod_that_is_ending_has_its_token_till_the_end(identities: Ident
     assert refused(identities, token)
 
 
-async def test_a_token_ends_with_its_secret_and_with_its_node(identities: Identities) -> None:
+async def test_a_token_ends_with_its_secret_and_with_its_node(
+    identities: ClusterIdentities,
+) -> None:
     await identities.account("bob")
     await identities.server.post(SECRETS, {"metadata": {"name": "s"}})
     await identities.server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
@@ -328,7 +332,7 @@ async def test_a_token_ends_with_its_secret_and_with_its_node(identities: Identi
     assert refused(identities, of_node)
 
 
-async def test_the_token_of_a_pod_outlives_its_node(identities: Identities) -> None:
+async def test_the_token_of_a_pod_outlives_its_node(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     await identities.server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await identities.server.post(PODS, pod(node="n1"))
@@ -338,7 +342,7 @@ async def test_the_token_of_a_pod_outlives_its_node(identities: Identities) -> N
 
 
 async def test_changes_that_do_not_matter_leave_a_verified_token_alone(
-    identities: Identities,
+    identities: ClusterIdentities,
 ) -> None:
     await identities.account("bob")
     await identities.server.post(PODS, pod())
@@ -352,7 +356,7 @@ async def test_changes_that_do_not_matter_leave_a_verified_token_alone(
 # Tokens in Secrets.
 
 
-async def legacy(identities: Identities, uid: str, name: str = "s") -> str:
+async def legacy(identities: ClusterIdentities, uid: str, name: str = "s") -> str:
     token = jwt.sign(
         identities.key,
         {
@@ -369,7 +373,9 @@ async def legacy(identities: Identities, uid: str, name: str = "s") -> str:
     return token
 
 
-async def test_a_token_in_a_secret_holds_as_long_as_it_lies_there(identities: Identities) -> None:
+async def test_a_token_in_a_secret_holds_as_long_as_it_lies_there(
+    identities: ClusterIdentities,
+) -> None:
     uid = await identities.account("bob")
     token = await legacy(identities, uid)
     assert identities.user(token).name == "system:serviceaccount:default:bob"
@@ -384,7 +390,7 @@ async def test_a_token_in_a_secret_holds_as_long_as_it_lies_there(identities: Id
     assert refused(identities, token)
 
 
-async def test_a_token_in_a_secret_is_of_one_account(identities: Identities) -> None:
+async def test_a_token_in_a_secret_is_of_one_account(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     assert refused(identities, await legacy(identities, "another uid"))
 
@@ -399,7 +405,7 @@ GOOD = {
 }
 
 
-async def keep(identities: Identities, values: dict[str, str], **changes: Any) -> None:
+async def keep(identities: ClusterIdentities, values: dict[str, str], **changes: Any) -> None:
     document = {
         "metadata": {"name": "bootstrap-token-abcdef"},
         "type": "bootstrap.kubernetes.io/token",
@@ -408,7 +414,7 @@ async def keep(identities: Identities, values: dict[str, str], **changes: Any) -
     await identities.server.post(changes.pop("url", BOOTSTRAP), document | changes)
 
 
-async def test_a_machine_joins_with_a_bootstrap_token(identities: Identities) -> None:
+async def test_a_machine_joins_with_a_bootstrap_token(identities: ClusterIdentities) -> None:
     await keep(
         identities, GOOD | {"auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a"}
     )
@@ -427,7 +433,7 @@ async def test_a_machine_joins_with_a_bootstrap_token(identities: Identities) ->
     assert refused(identities, "abcdef.0123456789abcdef")
 
 
-async def test_a_bootstrap_token_has_an_end(identities: Identities) -> None:
+async def test_a_bootstrap_token_has_an_end(identities: ClusterIdentities) -> None:
     await keep(identities, GOOD | {"expiration": "2030-01-01T00:01:00Z"})
     assert identities.user("abcdef.0123456789abcdef")
     await identities.clock.advance(60)
@@ -448,7 +454,7 @@ async def test_a_bootstrap_token_has_an_end(identities: Identities) -> None:
     ],
 )
 async def test_a_bootstrap_token_must_be_as_it_should(
-    identities: Identities, values: dict[str, str], changes: dict[str, Any]
+    identities: ClusterIdentities, values: dict[str, str], changes: dict[str, Any]
 ) -> None:
     await keep(identities, values, **changes)
     assert refused(identities, "abcdef.0123456789abcdef")

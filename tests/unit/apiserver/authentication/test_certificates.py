@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kedge.apiserver.authentication.certificates import UID, ClientCertificates, user_of
-from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.request import User
 from kedge.testing.clock import FakeClock
 
@@ -50,9 +50,9 @@ def test_the_hash_of_the_certificate_identifies_the_credential() -> None:
 
 def test_a_uid_may_be_part_of_the_name() -> None:
     assert user_of(certificate(("commonName", "jane"), (UID, "7"))) == User("jane", (), "7")
-    with pytest.raises(Refused):
+    with pytest.raises(CredentialRefused):
         user_of(certificate(("commonName", "jane"), (UID, "7"), (UID, "8")))
-    with pytest.raises(Refused):
+    with pytest.raises(CredentialRefused):
         user_of(certificate(("commonName", "jane"), (UID, "")))
 
 
@@ -69,5 +69,5 @@ async def test_a_certificate_ends_while_its_connection_goes_on() -> None:
     given = certificate(("commonName", "jane"))
     assert certificates.user(given) == User("jane")
     await clock.advance(timedelta(minutes=1).total_seconds() + 1)
-    with pytest.raises(Refused, match="expired"):
+    with pytest.raises(CredentialRefused, match="expired"):
         certificates.user(given)

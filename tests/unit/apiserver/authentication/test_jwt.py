@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.keys import SigningKey
-from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.refusals import CredentialRefused
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -30,18 +30,18 @@ class PretendKey:
         return signature == self.sign(message)
 
 
-def holds(token: bytes, key: jwt.Key) -> bool:
+def holds(token: bytes, key: jwt.TokenKey) -> bool:
     parsed = jwt.parse(token)
     if parsed is None:
         return False
     try:
         parsed.check(key)
-    except Refused:
+    except CredentialRefused:
         return False
     return True
 
 
-def with_header(token: str, key: jwt.Key, **header: Any) -> str:
+def with_header(token: str, key: jwt.TokenKey, **header: Any) -> str:
     """The token under another header, signed properly."""
     head = jwt.to_base64(msgspec.json.encode(header))
     signed = head + b"." + token.split(".")[1].encode()
@@ -99,7 +99,7 @@ def test_another_key_is_named_before_anything_is_computed(key: SigningKey) -> No
     token = with_header(jwt.sign(key, {}), key, alg="RS256", kid="other")
     parsed = jwt.parse(token.encode())
     assert parsed is not None
-    with pytest.raises(Refused, match="no keys found"):
+    with pytest.raises(CredentialRefused, match="no keys found"):
         parsed.check(key)
 
 
@@ -168,10 +168,10 @@ def test_clocks_may_be_a_minute_apart(exp: int, nbf: int, iat: int, why: str) ->
     if not why:
         jwt.check_times(NOW, expires=at[0], begins=at[1], issued=at[2])
         return
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(CredentialRefused, match=why):
         jwt.check_times(NOW, expires=at[0], begins=at[1], issued=at[2])
 
 
 def test_a_time_beyond_all_calendars_is_refused() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(CredentialRefused):
         jwt.check_times(NOW, expires=10**20, begins=0, issued=0)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.apiserver.authentication.keys import SigningKey, Unusable
+from kedge.apiserver.authentication.keys import SigningKey, SigningKeyError
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_public_half_is_made_anew(key: SigningKey, directory: Path) -> None:
 def test_a_damaged_key_is_not_replaced(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "sa.key"
     path.write_bytes(content)
-    with pytest.raises(Unusable, match="holds no private key"):
+    with pytest.raises(SigningKeyError, match="holds no private key"):
         SigningKey(tmp_path).prepare()
     assert path.read_bytes() == content
 
@@ -58,5 +58,5 @@ def test_a_key_of_another_sort_is_refused(tmp_path: Path) -> None:
         serialization.NoEncryption(),
     )
     (tmp_path / "sa.key").write_bytes(pem)
-    with pytest.raises(Unusable, match="not an RSA key"):
+    with pytest.raises(SigningKeyError, match="not an RSA key"):
         SigningKey(tmp_path).prepare()

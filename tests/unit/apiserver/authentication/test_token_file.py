@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.apiserver.authentication.token_file import Unusable, read
+from kedge.apiserver.authentication.token_file import TokenFileError, read
 from kedge.apiserver.request import User
 
 
@@ -40,20 +40,20 @@ def test_an_empty_file_holds_nobody(tmp_path: Path) -> None:
 def test_a_malformed_file_is_refused_without_quoting_it(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
-    with pytest.raises(Unusable, match=complaint) as refused:
+    with pytest.raises(TokenFileError, match=complaint) as refused:
         read(written(tmp_path, text))
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match="No such file"):
+    with pytest.raises(TokenFileError, match="No such file"):
         read(tmp_path / "none.csv")
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokens.csv"
     path.write_bytes(b"\xff\xfe,a,b\n")
-    with pytest.raises(Unusable, match="is no CSV file"):
+    with pytest.raises(TokenFileError, match="is no CSV file"):
         read(path)
 
 

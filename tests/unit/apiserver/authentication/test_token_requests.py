@@ -8,7 +8,7 @@ import pytest
 from kedge.api.model import Document, Object
 from kedge.apiserver.admission.chain import Attempt, Chain
 from kedge.machinery.errors import StatusError
-from kedge.testing.identities import Identities, claims_of
+from kedge.testing.identities import ClusterIdentities, claims_of
 from kedge.web.message import Response
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -22,7 +22,7 @@ def document(response: Response) -> dict[str, Any]:
     return found
 
 
-async def test_all_that_was_left_out_is_filled_in(identities: Identities) -> None:
+async def test_all_that_was_left_out_is_filled_in(identities: ClusterIdentities) -> None:
     uid = await identities.account("bob")
     answer = document(await identities.ask("bob", **{"user-agent": "curl/8"}))
     token = answer["status"].pop("token")
@@ -62,12 +62,12 @@ async def test_all_that_was_left_out_is_filled_in(identities: Identities) -> Non
     }
 
 
-async def test_no_two_tokens_are_alike(identities: Identities) -> None:
+async def test_no_two_tokens_are_alike(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     assert await identities.token("bob") != await identities.token("bob")
 
 
-async def test_the_answer_may_be_wanted_as_yaml(identities: Identities) -> None:
+async def test_the_answer_may_be_wanted_as_yaml(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     answer = await identities.ask("bob", accept="application/yaml")
     assert answer.content_type == "application/yaml"
@@ -143,7 +143,7 @@ async def test_the_answer_may_be_wanted_as_yaml(identities: Identities) -> None:
     ],
 )
 async def test_refusals_are_worded_as_upstream_words_them(
-    identities: Identities, body: dict[str, Any], code: int, message: str
+    identities: ClusterIdentities, body: dict[str, Any], code: int, message: str
 ) -> None:
     uid = await identities.account("bob")
     await identities.server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
@@ -155,19 +155,19 @@ async def test_refusals_are_worded_as_upstream_words_them(
     assert (refused.value.code, refused.value.message) == (code, message.replace("UID)", f"{uid})"))
 
 
-async def test_an_account_that_is_not_there_has_no_tokens(identities: Identities) -> None:
+async def test_an_account_that_is_not_there_has_no_tokens(identities: ClusterIdentities) -> None:
     with pytest.raises(StatusError, match='serviceaccounts "nobody" not found'):
         await identities.ask("nobody")
 
 
-async def test_the_longest_life_is_granted(identities: Identities) -> None:
+async def test_the_longest_life_is_granted(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     token = await identities.token("bob", expirationSeconds=1 << 32)
     assert identities.user(token)
     assert claims_of(token)["exp"] == 1893456000 + (1 << 32)
 
 
-async def test_a_node_that_is_gone_is_still_named(identities: Identities) -> None:
+async def test_a_node_that_is_gone_is_still_named(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     container = {"name": "c", "image": "i"}
     spec = {"serviceAccountName": "bob", "nodeName": "gone", "containers": [container]}
@@ -194,7 +194,7 @@ class Shortener:
         self.seen.append(attempt)
 
 
-async def test_requests_pass_admission(identities: Identities) -> None:
+async def test_requests_pass_admission(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     plugin = Shortener()
     identities.api.admission = Chain([plugin])

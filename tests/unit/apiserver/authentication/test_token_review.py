@@ -9,7 +9,7 @@ from kedge.api.builtin.resources import REVIEWS
 from kedge.apiserver.authentication.token_review import TokenReviews, serve_self_review
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
-from kedge.testing.identities import Identities
+from kedge.testing.identities import ClusterIdentities
 from kedge.web.message import HttpRequest
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -21,7 +21,7 @@ def posted(kind: str, body: object, user: User) -> Request:
     return Request(http, user, resource, "create")
 
 
-def review(identities: Identities, token: str, *audiences: str) -> dict[str, Any]:
+def review(identities: ClusterIdentities, token: str, *audiences: str) -> dict[str, Any]:
     spec = {"token": token, "audiences": list(audiences)} if audiences else {"token": token}
     request = posted("TokenReview", {"spec": spec}, User("asker"))
     response = TokenReviews(identities.authenticator).serve(identities.api, request)
@@ -32,7 +32,7 @@ def review(identities: Identities, token: str, *audiences: str) -> dict[str, Any
     return status
 
 
-async def test_a_known_token_is_told_with_its_audience(identities: Identities) -> None:
+async def test_a_known_token_is_told_with_its_audience(identities: ClusterIdentities) -> None:
     assert review(identities, "jane-token") == {
         "authenticated": True,
         "user": {"username": "jane", "uid": "7", "groups": ["devs", "system:authenticated"]},
@@ -45,7 +45,7 @@ async def test_a_known_token_is_told_with_its_audience(identities: Identities) -
     assert review(identities, "jane-token", "vault", ISSUER)["audiences"] == [ISSUER]
 
 
-async def test_a_token_for_others_can_be_reviewed_for_them(identities: Identities) -> None:
+async def test_a_token_for_others_can_be_reviewed_for_them(identities: ClusterIdentities) -> None:
     uid = await identities.account("bob")
     token = await identities.token("bob", audiences=["vault", "bank"])
     status = review(identities, token, "bank", "shop")
@@ -60,7 +60,7 @@ async def test_a_token_for_others_can_be_reviewed_for_them(identities: Identitie
     }
 
 
-async def test_to_have_been_reviewed_makes_a_token_no_better(identities: Identities) -> None:
+async def test_to_have_been_reviewed_makes_a_token_no_better(identities: ClusterIdentities) -> None:
     await identities.account("bob")
     token = await identities.token("bob", audiences=["vault"])
     assert review(identities, token, "vault")["authenticated"]
@@ -99,7 +99,7 @@ async def test_to_have_been_reviewed_makes_a_token_no_better(identities: Identit
     ],
 )
 async def test_why_a_token_does_not_hold_is_told(
-    identities: Identities, changes: dict[str, Any], why: str
+    identities: ClusterIdentities, changes: dict[str, Any], why: str
 ) -> None:
     uid = await identities.account("bob")
     token = identities.forged(await identities.token("bob"), **changes)
@@ -107,7 +107,7 @@ async def test_why_a_token_does_not_hold_is_told(
     assert review(identities, token) == {"user": {}, "error": expected}
 
 
-async def test_a_review_without_a_token_is_no_review(identities: Identities) -> None:
+async def test_a_review_without_a_token_is_no_review(identities: ClusterIdentities) -> None:
     request = posted("TokenReview", {"spec": {}}, User("asker"))
     with pytest.raises(StatusError) as refused:
         TokenReviews(identities.authenticator).serve(identities.api, request)
@@ -115,7 +115,7 @@ async def test_a_review_without_a_token_is_no_review(identities: Identities) -> 
     assert refused.value.message == "token is required for TokenReview in authentication"
 
 
-async def test_everybody_can_ask_who_they_are(identities: Identities) -> None:
+async def test_everybody_can_ask_who_they_are(identities: ClusterIdentities) -> None:
     user = User("jane", ("a", "b"), "7", (("k", ("v1", "v2")),))
     response = serve_self_review(identities.api, posted("SelfSubjectReview", {}, user))
     assert msgspec.json.decode(response.body) == {  # type: ignore[arg-type]

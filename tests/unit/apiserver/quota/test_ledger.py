@@ -7,7 +7,7 @@ from kedge.api.core_v1 import config_map, resource_quota
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver.api import to_stored_bytes
-from kedge.apiserver.quota.ledger import Ledger
+from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
 from kedge.storage.memory import MemoryStore
@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, store: MemoryStore, cache: WatchCache, clock: FakeClock) -> None:
         self.store = store
         self.clock = clock
-        self.ledger = Ledger(cache, clock)
+        self.ledger = QuotaLedger(cache, clock)
 
     async def put(self, resource: Resource[Any], document: dict[str, Any]) -> None:
         """Store an object, whether or not it is there, and let the cache see it."""

@@ -10,7 +10,7 @@ import pytest
 
 from kedge.apiserver import pki
 from kedge.apiserver.webhooks.caller import Caller, CallFailed
-from kedge.apiserver.webhooks.configuration import Client
+from kedge.apiserver.webhooks.configuration import WebhookEndpoint
 from kedge.machinery.errors import not_found
 from kedge.testing.webhook_server import WebhookServer, webhook_server
 
@@ -41,14 +41,14 @@ async def caller() -> AsyncIterator[Caller]:
     await calling.close()
 
 
-async def failure(caller: Caller, client: Client) -> str:
+async def failure(caller: Caller, client: WebhookEndpoint) -> str:
     with pytest.raises(CallFailed) as failed:
         await caller.call(client, BODY, 5)
     return str(failed.value)
 
 
 async def test_connection_is_used_again(hook: WebhookServer, caller: Caller) -> None:
-    client = Client(url=hook.url, ca_bundle=hook.ca_bundle)
+    client = WebhookEndpoint(url=hook.url, ca_bundle=hook.ca_bundle)
     for _ in range(3):
         await caller.call(client, BODY, 5)
     assert len(hook.asked) == 3
@@ -58,7 +58,7 @@ async def test_connection_is_used_again(hook: WebhookServer, caller: Caller) -> 
 async def test_connection_that_ended_meanwhile_is_replaced(
     hook: WebhookServer, caller: Caller
 ) -> None:
-    client = Client(url=hook.url, ca_bundle=hook.ca_bundle)
+    client = WebhookEndpoint(url=hook.url, ca_bundle=hook.ca_bundle)
     await caller.call(client, BODY, 5)
     hook.drop_connections()
     await caller.call(client, BODY, 5)
@@ -69,7 +69,7 @@ async def test_server_of_another_authority_is_not_trusted(
     hook: WebhookServer, caller: Caller, tmp_path: Path
 ) -> None:
     stranger = base64.b64encode(pki.ensure(tmp_path / "other", ()).ca_pem).decode()
-    told = await failure(caller, Client(url=hook.url, ca_bundle=stranger))
+    told = await failure(caller, WebhookEndpoint(url=hook.url, ca_bundle=stranger))
     assert told.endswith(
         "tls: failed to verify certificate: x509: certificate signed by unknown authority"
     )
@@ -79,7 +79,7 @@ async def test_server_of_another_authority_is_not_trusted(
 async def test_machines_own_authorities_do_not_vouch_for_it(
     hook: WebhookServer, caller: Caller
 ) -> None:
-    told = await failure(caller, Client(url=hook.url))
+    told = await failure(caller, WebhookEndpoint(url=hook.url))
     assert "x509: certificate signed by unknown authority" in told
 
 
@@ -87,7 +87,7 @@ async def test_certificate_must_be_for_the_name_that_is_called(
     hook: WebhookServer, keys: Path
 ) -> None:
     caller = Caller(lambda namespace, name, port: ("127.0.0.1", hook.port))
-    client = Client(namespace="default", service="impostor", ca_bundle=hook.ca_bundle)
+    client = WebhookEndpoint(namespace="default", service="impostor", ca_bundle=hook.ca_bundle)
     try:
         told = await failure(caller, client)
     finally:
@@ -99,7 +99,7 @@ async def test_nobody_listening_is_said_plainly(caller: Caller) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        told = await failure(caller, Client(url=f"https://127.0.0.1:{port}/p"))
+        told = await failure(caller, WebhookEndpoint(url=f"https://127.0.0.1:{port}/p"))
     assert told == (
         f'failed to call webhook: Post "https://127.0.0.1:{port}/p?timeout=5s": '
         f"dial tcp 127.0.0.1:{port}: connect: connection refused"
@@ -108,12 +108,12 @@ async def test_nobody_listening_is_said_plainly(caller: Caller) -> None:
 
 async def test_bundle_that_is_no_certificate_is_named_as_the_fault(caller: Caller) -> None:
     bundle = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n?\n").decode()
-    told = await failure(caller, Client(url="https://127.0.0.1:1", ca_bundle=bundle))
+    told = await failure(caller, WebhookEndpoint(url="https://127.0.0.1:1", ca_bundle=bundle))
     assert told.startswith("could not get REST client: unable to load root certificates")
 
 
 async def test_unknown_service_is_named(caller: Caller) -> None:
-    told = await failure(caller, Client(namespace="ns", service="s", path="p"))
+    told = await failure(caller, WebhookEndpoint(namespace="ns", service="s", path="p"))
     assert told == (
         'failed to call webhook: Post "https://s.ns.svc:443/p?timeout=5s": service "s" not found'
     )

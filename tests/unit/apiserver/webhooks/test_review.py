@@ -81,7 +81,7 @@ def test_nulls_in_an_answer_are_what_is_left_out() -> None:
             "auditAnnotations": None,
         }
     )
-    assert review.read(body, "v1", "u", mutating=True) == review.Verdict(allowed=True)
+    assert review.read(body, "v1", "u", mutating=True) == review.AdmissionVerdict(allowed=True)
 
 
 def test_answer_without_its_kind_is_refused() -> None:

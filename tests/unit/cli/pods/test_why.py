@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from kedge.api.decision import (
-    Amounts,
-    Decision,
-    Decisions,
-    Expected,
+    DecisionSource,
+    ExpectedAmounts,
     NodeUsage,
     NodeVerdict,
-    Points,
+    SchedulingDecision,
+    ScorePoints,
+    UsageAmounts,
 )
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.pods import why as reasoning
 from kedge.testing.local_server import LocalServer
 
-PLACED = Decision(
+PLACED = SchedulingDecision(
     namespace="shop",
     pod="web-0",
     scheduler="default-scheduler",
@@ -28,7 +28,7 @@ PLACED = Decision(
     node="node-2",
     boundTo="node-2",
     usage=True,
-    expected=Expected(amounts=Amounts(cpu="120m", memory="80Mi"), source="siblings"),
+    expected=ExpectedAmounts(amounts=UsageAmounts(cpu="120m", memory="80Mi"), source="siblings"),
     same=("NodeAffinity",),
     nodes=(
         NodeVerdict(
@@ -36,14 +36,14 @@ PLACED = Decision(
             verdict="chosen",
             total=377,
             scores=(
-                Points(name="NodeResourcesFit", weight=1, value=95),
-                Points(name="NodeUsage", weight=3, value=94),
+                ScorePoints(name="NodeResourcesFit", weight=1, value=95),
+                ScorePoints(name="NodeUsage", weight=3, value=94),
             ),
             usage=NodeUsage(
                 window="1m 95th",
-                used=Amounts(cpu="240m", memory="1Gi"),
-                expected=Amounts(cpu="100m", memory="200Mi"),
-                allocatable=Amounts(cpu="8", memory="32Gi"),
+                used=UsageAmounts(cpu="240m", memory="1Gi"),
+                expected=UsageAmounts(cpu="100m", memory="200Mi"),
+                allocatable=UsageAmounts(cpu="8", memory="32Gi"),
                 measured=True,
                 pods=7,
                 measuredPods=6,
@@ -59,7 +59,7 @@ PLACED = Decision(
     notAsked=3,
 )
 
-PENDING = Decision(
+PENDING = SchedulingDecision(
     namespace="shop",
     pod="web-1",
     scheduler="default-scheduler",
@@ -112,8 +112,8 @@ node-1   refused by NodeResourcesFit: Insufficient cpu"""
     )
 
 
-class Known(Decisions):
-    def why(self, namespace: str, name: str) -> Decision | None:
+class Known(DecisionSource):
+    def why(self, namespace: str, name: str) -> SchedulingDecision | None:
         return PENDING if (namespace, name) == ("default", "web-1") else None
 
 
