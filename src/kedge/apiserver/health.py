@@ -99,7 +99,7 @@ def _unmatched(names: set[str]) -> Iterator[str]:
         yield f"warn: some health checks cannot be excluded: no matches for {quoted}"
 
 
-class Lifecycle:
+class ServerLifecycle:
     """How far the start of a server is, and whether it shuts down."""
 
     def __init__(self, hooks: Iterable[str]) -> None:
@@ -128,7 +128,7 @@ class Lifecycle:
 
 
 def server_checks(
-    store: Store, cache: WatchCache, lifecycle: Lifecycle, components: ControlPlaneComponents
+    store: Store, cache: WatchCache, lifecycle: ServerLifecycle, components: ControlPlaneComponents
 ) -> list[HealthCheck]:
     """Return the checks of an API server, with upstream's names as far as upstream has them.
 

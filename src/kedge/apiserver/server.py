@@ -34,7 +34,7 @@ from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
-from kedge.apiserver.health import HealthChecks, Lifecycle, server_checks
+from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
 from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
@@ -121,7 +121,7 @@ async def serve(
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-        lifecycle = Lifecycle(HOOKS)
+        lifecycle = ServerLifecycle(HOOKS)
         app = application(
             api,
             {**users, token: ADMIN},
@@ -212,7 +212,7 @@ def application(
     tokens: Mapping[str, User],
     key: SigningKey,
     address: Callable[[], str],
-    lifecycle: Lifecycle,
+    lifecycle: ServerLifecycle,
     *,
     components: ControlPlaneComponents | None = None,
     in_flight: InFlight | None = None,

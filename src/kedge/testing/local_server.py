@@ -19,7 +19,7 @@ from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.crd.registrar import Registrar
-from kedge.apiserver.health import Lifecycle
+from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
@@ -144,7 +144,7 @@ class LocalServer:
         store: MemoryStore,
         clock: FakeClock,
         app: App,
-        lifecycle: Lifecycle,
+        lifecycle: ServerLifecycle,
         components: ControlPlaneComponents,
     ) -> None:
         self.store = store
@@ -178,7 +178,7 @@ class LocalServer:
             agents=LoopbackAgents(),
             usage_window=usage_window,
         )
-        lifecycle = Lifecycle(HOOKS)
+        lifecycle = ServerLifecycle(HOOKS)
         components = components or ControlPlaneComponents()
         app = application(
             api,

@@ -10,7 +10,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.handlers import ROWS, Handlers, handlers
-from kedge.apiserver.subresources import binding, running
+from kedge.apiserver.subresources import binding, pod_streams
 from kedge.apiserver.verbs import read, write
 from kedge.machinery.errors import StatusError
 
@@ -49,8 +49,8 @@ def test_every_row_names_something_that_discovery_offers() -> None:
     [
         ("", "pods", "", "get", read.get),
         ("", "pods", "status", "get", read.get),
-        ("", "pods", "exec", "get", running.execute),
-        ("", "pods", "exec", "create", running.execute),
+        ("", "pods", "exec", "get", pod_streams.execute),
+        ("", "pods", "exec", "create", pod_streams.execute),
         ("", "pods", "binding", "create", binding.serve),
         ("", "bindings", "", "create", binding.serve_collection),
         ("apps", "deployments", "", "create", write.create),

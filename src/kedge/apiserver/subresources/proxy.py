@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kedge.api.core_v1.pod import pod as pods
-from kedge.apiserver import passing
+from kedge.apiserver import relay
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
-from kedge.apiserver.subresources.running import admit, agent, entering
+from kedge.apiserver.subresources.pod_streams import admit, agent, entering
 from kedge.machinery.errors import StatusError, bad_request, not_found
 from kedge.web.exchange import OutgoingRequest, ServerAddress
 from kedge.web.message import Response, asks_upgrade
@@ -99,20 +99,20 @@ async def _pass_on(request: Request, address: ServerAddress) -> Response:
     http = request.http
     target = _rest(request) + (f"?{http.query_string}" if http.query_string else "")
     if asks_upgrade(http.headers):
-        return await passing.upgrade(http, address, target)
+        return await relay.upgrade(http, address, target)
     headers = [
-        *passing.passed_headers(http.headers, upgrading=False),
+        *relay.passed_headers(http.headers, upgrading=False),
         ("x-forwarded-for", http.peer),
         ("x-forwarded-host", http.headers.get("host", "")),
         ("x-forwarded-proto", "https"),
         ("x-forwarded-uri", http.path),
     ]
-    exchange = await passing.reach(
+    exchange = await relay.reach(
         address, OutgoingRequest(http.method, target, headers, http.body)
     )
     base = http.path.removesuffix(_rest(request))
-    answered = [(name, _moved(name, value, base)) for name, value in passing.answered(exchange)]
-    return passing.poured(exchange, exchange.header("content-type") or "text/plain", answered)
+    answered = [(name, _moved(name, value, base)) for name, value in relay.answered(exchange)]
+    return relay.poured(exchange, exchange.header("content-type") or "text/plain", answered)
 
 
 def _moved(name: str, value: str, base: str) -> str:

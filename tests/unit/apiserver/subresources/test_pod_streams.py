@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.subresources.running import container_of, log_parameters
+from kedge.apiserver.subresources.pod_streams import container_of, log_parameters
 from kedge.machinery.errors import StatusError
 from kedge.testing.agents import FakeAgent
 from kedge.testing.local_server import TOKEN, LocalResponse, LocalServer

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 from kedge.api.core_v1 import node
 from kedge.api.model import Document, ObjectMeta
-from kedge.apiserver import passing
+from kedge.apiserver import relay
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.authorization.attributes import Attributes
@@ -82,7 +82,7 @@ def _numbers(text: str) -> list[int]:
 async def _upgrade(request: Request, address: ServerAddress, target: str) -> Response:
     if not asks_upgrade(request.http.headers):
         raise bad_request("Upgrade request required")
-    return await passing.upgrade(request.http, address, target, passing.AGENT_SECONDS)
+    return await relay.upgrade(request.http, address, target, relay.AGENT_SECONDS)
 
 
 def _require_create(api: Api, request: Request) -> None:
@@ -127,12 +127,12 @@ async def log(api: Api, request: Request) -> Response:
         return Response(204, b"", TEXT)
     address = _agent_of(api, request, pod)
     target = _target("containerLogs", request, container, parameters)
-    exchange = await passing.reach(address, OutgoingRequest("GET", target), passing.AGENT_SECONDS)
+    exchange = await relay.reach(address, OutgoingRequest("GET", target), relay.AGENT_SECONDS)
     if not 200 <= exchange.status <= 206:
         raise await _refusal(exchange, request.name)
     if websocket.is_wanted(request.http.headers):
-        return passing.in_messages(request.http, exchange)
-    return passing.poured(exchange, "text/plain", [])
+        return relay.in_messages(request.http, exchange)
+    return relay.poured(exchange, "text/plain", [])
 
 
 def log_parameters(query: Query, name: str) -> Parameters:
