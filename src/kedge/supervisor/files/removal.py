@@ -12,7 +12,6 @@ Entries that cannot be removed are left and reported; the rest is removed.
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from typing import Final
@@ -65,7 +64,7 @@ class _Removal:
         self._enough = enough
         self._top = -1
         # A container cannot guess it, so entries with this prefix were moved here by us.
-        self._prefix = f"..{secrets.token_hex(8)}-"
+        self._prefix = f"..{os.urandom(8).hex()}-"
         self._last = _TOP
         self._waiting = [_TOP]
         """Numbers of directories that are to be emptied, the last one first."""
