@@ -50,7 +50,7 @@ _groups = msgspec.json.Decoder(_Groups)
 
 
 class Served:
-    """What a server serves; of each group, the preferred version comes first."""
+    """The resources of a server; the preferred version of each group comes first."""
 
     def __init__(self, resources: Iterable[Resource[Document]]) -> None:
         self.resources = list(resources)
@@ -84,7 +84,7 @@ class Discovery:
 
     @property
     def known(self) -> Served:
-        """What was served when the server was last asked."""
+        """Return the resources as of the last request."""
         return self._served
 
     async def served(self) -> Served:

@@ -25,7 +25,7 @@ RENEWED: Final = 5.0
 GIVEN_UP: Final = 10.0
 """Seconds without a renewal after which the holder stops working: others will begin soon."""
 PAUSE: Final = 2.0
-"""Seconds between two looks at a lease that somebody else holds, or that cannot be renewed."""
+"""Seconds between two checks of a lease that another holds, or that cannot be renewed."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Election:
             pause = RENEWED if await self._try() else PAUSE
 
     async def _try(self) -> bool:
-        """Take the lease or renew it; False if it is another's, or nobody can be asked."""
+        """Acquire or renew the lease; False if another holds it, or no server answers."""
         now = self._clock.monotonic()
         try:
             held = await self._write()

@@ -28,7 +28,7 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 WAITING: Final = 1000
-"""Events that may wait to be written; more than that are lost, for nobody waits for events."""
+"""Events that may wait to be written; further ones are dropped, as upstream's recorder does."""
 REMEMBERED: Final = 4096
 """Events and objects that are remembered, to count what comes again."""
 SIMILAR: Final = 10
@@ -67,7 +67,7 @@ class Happening:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What is the same in events that differ only in their message."""
+        """Return the key of events that differ only in their message."""
         about = self.about
         where = about.apiVersion, about.kind, about.namespace, about.name, about.uid
         return (*where, about.fieldPath, self.type, self.reason)
@@ -132,7 +132,7 @@ class Correlator:
         return made
 
     def _combined(self, happening: Happening, now: datetime) -> tuple[tuple[object, ...], str]:
-        """What the event is counted as, and what it says."""
+        """Return the key under which an event is counted, and its message."""
         similar = self._similar.get(happening.kind)
         if similar is None or now - similar.last > SIMILAR_WITHIN:
             similar = _Similar(now)
@@ -179,7 +179,7 @@ def _within_limit(message: str) -> str:
 
 
 class Recorder:
-    """Tells people about objects, in the name of one component. Somebody must `run` it."""
+    """Records events about objects, for one component. Its owner must `run` it."""
 
     def __init__(self, client: Client, clock: Clock, component: str, host: str = "") -> None:
         self._client = client
@@ -277,7 +277,7 @@ def _version_of(kind: type[Object]) -> str:
 
 
 def reference_to(obj: Object) -> ObjectReference:
-    """What an event says of the object it is about."""
+    """Return the reference to the object of an event."""
     kind, api_version = obj.kind, obj.apiVersion
     if not kind:
         # Objects that were made here or came in a list do not say themselves what they are.

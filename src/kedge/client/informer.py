@@ -47,7 +47,7 @@ I = TypeVar("I", bound=Identified)  # noqa: E741
 
 
 class Receiver(Protocol[V_contra]):
-    """What is told of the objects; never waits."""
+    """Called for changes of objects; never waits."""
 
     def replace(self, objects: Iterable[V_contra]) -> Iterator[None] | None:
         """Replace all known objects by these.
@@ -68,7 +68,7 @@ class Receiver(Protocol[V_contra]):
 
 
 class Cache(Generic[I]):
-    """A Receiver that keeps the objects and wakes whoever listens."""
+    """A Receiver that keeps the objects and wakes its listeners."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, I] = {}

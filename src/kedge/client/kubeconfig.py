@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What `remove` needs to know about the time before `merge`."""
+    """The state before `merge`, which `remove` restores."""
 
     context: str
     """The current context, unless it was the merged one already."""
@@ -124,7 +124,7 @@ def set_namespace(path: Path, context: str, namespace: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file that kubectl and its kin honour: whoever creates it has it."""
+    """Hold the lock file of kubectl and client-go: the process that creates it has the lock."""
     lock = path.with_name(f"{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ UNKNOWN_WAYS: Final = {
     "user": ("exec", "auth-provider", "username", "as", "as-uid", "as-groups"),
     "cluster": ("proxy-url",),
 }
-"""What kubectl can be told and this client cannot do; to ignore it would be to act as another."""
+"""Fields that this client does not support. Ignoring them would mean acting as another user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +34,12 @@ class Login:
     """The file that has the context."""
     server: str
     namespace: str = ""
-    """What the context says; empty if nothing."""
+    """The namespace of the context; empty if it has none."""
     ca_pem: bytes = b""
     insecure: bool = False
     """Whether whoever answers is believed."""
     server_name: str = ""
-    """What the certificate of the server must be for, if not for its address."""
+    """The host name in the server's certificate, if it differs from the address."""
     token: str = ""
     certificate_pem: bytes = b""
     key_pem: bytes = b""
@@ -64,7 +64,7 @@ class Login:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.certificate_pem:
-            # Only files can be loaded; this one is nobody else's to read, and gone at once.
+            # Only files can be loaded; this one is private, and removed at once.
             with tempfile.NamedTemporaryFile() as file:
                 file.write(self.certificate_pem + b"\n" + self.key_pem)
                 file.flush()
@@ -111,7 +111,7 @@ class _Entry(NamedTuple):
         return "" if value is None else str(value)
 
     def content(self, key: str) -> bytes:
-        """What `key-data` holds, else what the file that `key` names holds."""
+        """Return the value of `key-data`, else the content of the file that `key` names."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data)
@@ -162,7 +162,7 @@ def _find(documents: _Documents, key: str, inner: str, name: str) -> _Entry | No
 
 
 def _referred(documents: _Documents, context: _Entry, key: str) -> _Entry:
-    """The cluster or the user of a context; a context without a user is nobody's."""
+    """Return the cluster or the user of a context; a context without a user is anonymous."""
     name = context.text(key)
     if key == "user" and not name:
         return _Entry({}, context.file, context.called)

@@ -168,7 +168,7 @@ def _resolve(future: asyncio.Future[None] | None) -> None:
 
 
 class Sink(Protocol):
-    """Where a server in the same process writes a stream."""
+    """The destination of a stream from a server in the same process."""
 
     @property
     def paused(self) -> bool: ...
@@ -183,7 +183,7 @@ Body = bytes | Iterable[bytes] | Pour
 
 
 class Answer(Protocol):
-    """What a server in the same process answers with."""
+    """The response of a server in the same process."""
 
     @property
     def status(self) -> int: ...

@@ -25,7 +25,7 @@ _LONGEST_LINE: Final = 200
 
 
 class Ending(NamedTuple):
-    """How a program ended."""
+    """The end of a program: its status, and how long it had been ready."""
 
     status: int | None
     """The exit code, or the negative number of the signal; None if it is not known, because

@@ -80,7 +80,7 @@ def _dictionary() -> bytes:
 
 
 DICTIONARY: Final = _dictionary()
-"""What both sides know before the first header is compressed."""
+"""The dictionary with which both sides begin to compress headers."""
 
 Headers = Mapping[str, str]
 
@@ -146,7 +146,7 @@ class Parser:
         self.is_exhausted = False
 
     def take(self, most: int) -> list[Event]:
-        """What there is in so many frames or parts of them; raises Violation."""
+        """Return the content of at most so many frames or parts of frames; raises Violation."""
         found = []
         for _ in range(most):
             event = self._next()
@@ -346,7 +346,7 @@ class Stream:
 
 
 class Connection:
-    """The server's side: the streams that a client opens. Somebody must `run` it."""
+    """The server's side: the streams that a client opens. Its owner must `run` it."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream

@@ -20,14 +20,14 @@ MOST: Final = 1 << 20
 _FRAMES_PER_TURN: Final = 64
 """Frames of one peer that are handled per turn."""
 GOODBYE_SECONDS: Final = 2.0
-"""How long a peer may take to answer a goodbye."""
+"""How long a peer may take to answer a CLOSE frame."""
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTROL_BYTES: Final = 125
 _XOR: Final = tuple(bytes(a ^ b for a in range(256)) for b in range(256))
 
 
 class Opcode(IntEnum):
-    """What a frame is."""
+    """The type of a frame."""
 
     CONTINUATION = 0
     TEXT = 1
@@ -38,7 +38,7 @@ class Opcode(IntEnum):
 
 
 class Code(IntEnum):
-    """Why a connection is closed."""
+    """The reason for closing a connection."""
 
     NORMAL = 1000
     GOING_AWAY = 1001
@@ -114,7 +114,7 @@ class Parser:
         self.is_exhausted = False
 
     def take(self, most: int) -> list[Received]:
-        """What there is in so many frames or parts of them; raises Violation."""
+        """Return the content of at most so many frames or parts of frames; raises Violation."""
         found = []
         for _ in range(most):
             if self._left:
@@ -207,7 +207,7 @@ def _check_text(decoder: codecs.IncrementalDecoder, payload: bytes, *, final: bo
 
 
 def closing(payload: bytes) -> tuple[int, str]:
-    """What a CLOSE frame says: code and reason."""
+    """Return code and reason of a CLOSE frame."""
     if len(payload) < 2:
         return Code.NO_STATUS, ""
     return int.from_bytes(payload[:2], "big"), payload[2:].decode(errors="replace")
@@ -275,8 +275,7 @@ class WebSocket:
 
     def _take(self, received: list[Received]) -> bytes | None:
         """Take the received frames; returns the payload of the last ping, which is the one to
-        answer
-        (RFC 6455, 5.5.3)."""
+        answer (RFC 6455, 5.5.3)."""
         ping = None
         for each in received:
             if each.opcode is Opcode.PING:
@@ -307,8 +306,8 @@ class WebSocket:
             self._said_goodbye = True
 
     async def close(self, code: Code = Code.NORMAL, reason: str = "") -> None:
-        """Say goodbye, give the peer a moment to answer, and hang up. Who hangs up on a peer that
-        still talks takes back what it has not read yet."""
+        """Send a CLOSE frame, wait a moment for the answer, and disconnect. Without the wait, a
+        reset could discard data that a peer that still sends has not read yet."""
         self.say_goodbye(code, reason)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(GOODBYE_SECONDS):
@@ -361,7 +360,7 @@ def protocols(headers: Mapping[str, str]) -> list[str]:
 
 
 def refusal(headers: Mapping[str, str]) -> str:
-    """What is wrong with a request for a WebSocket; empty if nothing."""
+    """Return what is wrong with a request for a WebSocket; empty if it is valid."""
     if headers.get("sec-websocket-version") != "13":
         return "only version 13 of the WebSocket protocol is spoken here"
     try:

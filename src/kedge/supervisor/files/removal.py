@@ -166,14 +166,14 @@ class _Removal:
     def _name_of(self, number: int) -> str:
         return f"{self._prefix}{number}"
 
-    def _do(self, deed: Callable[[], None], name: str, at: int) -> bool:
+    def _do(self, action: Callable[[], None], name: str, at: int) -> bool:
         """Do something to an entry of a directory, if need be after unlocking both."""
         try:
             try:
-                deed()
+                action()
             except PermissionError:
                 _unlock(name, at, above=at != self._parent)
-                deed()
+                action()
         except FileNotFoundError:
             # Another process may have removed it.
             return True
