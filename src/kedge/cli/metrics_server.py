@@ -87,7 +87,7 @@ def run(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
     from kedge.apiserver.startup import innermost
     from kedge.cli import state
     from kedge.cli.failure import Failure
-    from kedge.client.kubeconfig import Unusable
+    from kedge.client.kubeconfig import KubeconfigError
     from kedge.client.transport import Unreachable
     from kedge.machinery.errors import StatusError
 
@@ -103,7 +103,7 @@ def run(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
         metrics_server.run(config, read, say)
     except Exception as error:
         cause = innermost(error)
-        if isinstance(cause, Unusable | UnknownProxy | Unreachable | OSError):
+        if isinstance(cause, KubeconfigError | UnknownProxy | Unreachable | OSError):
             raise Failure(str(cause)) from error
         if isinstance(cause, StatusError):
             raise Failure(f"the cluster refused: {cause.message}") from error

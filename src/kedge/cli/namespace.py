@@ -32,7 +32,7 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(whereto: Whereto, flags: Namespace) -> int:
     from kedge.cli import connection
     from kedge.client import login
-    from kedge.client.kubeconfig import Unusable
+    from kedge.client.kubeconfig import KubeconfigError
     from kedge.machinery.names import dns_label
 
     name: str | None = flags.name
@@ -42,7 +42,7 @@ def run(whereto: Whereto, flags: Namespace) -> int:
         return connection.visit(whereto, lambda there: change(there, name))
     try:
         print(login.read(whereto.files, whereto.context).namespace or "default")
-    except Unusable as error:
+    except KubeconfigError as error:
         raise Failure(str(error)) from error
     return 0
 
@@ -55,7 +55,7 @@ async def change(there: "Connection", name: str) -> int:
         print(f"namespace/{name} created")
     try:
         kubeconfig.set_namespace(there.login.file, there.login.context, name)
-    except kubeconfig.Unusable as error:
+    except kubeconfig.KubeconfigError as error:
         raise Failure(str(error)) from error
     print(f'Context "{there.login.context}" now uses the namespace "{name}".')
     return 0

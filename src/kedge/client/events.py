@@ -46,7 +46,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Memory(OrderedDict[K, V], Generic[K, V]):
+class _BoundedMap(OrderedDict[K, V], Generic[K, V]):
     """The latest things only."""
 
     def remember(self, key: K, value: V) -> None:
@@ -57,7 +57,7 @@ class _Memory(OrderedDict[K, V], Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class EventDetails:
     """One thing to be told of an object."""
 
     about: ObjectReference
@@ -74,7 +74,7 @@ class Happening:
 
 
 @dataclass(slots=True)
-class _Similar:
+class _EventSeries:
     """Events of one kind, of late."""
 
     last: datetime
@@ -102,13 +102,13 @@ class Correlator:
 
     def __init__(self, source: EventSource) -> None:
         self._source = source
-        self._similar: _Memory[tuple[object, ...], _Similar] = _Memory()
-        self._allowances: _Memory[tuple[str, ...], _Allowance] = _Memory()
-        self._events: _Memory[tuple[object, ...], Event] = _Memory()
+        self._similar: _BoundedMap[tuple[object, ...], _EventSeries] = _BoundedMap()
+        self._allowances: _BoundedMap[tuple[str, ...], _Allowance] = _BoundedMap()
+        self._events: _BoundedMap[tuple[object, ...], Event] = _BoundedMap()
         self._named = 0
         """The number in the name of the latest event."""
 
-    def event(self, happening: Happening, now: datetime) -> Event | None:
+    def event(self, happening: EventDetails, now: datetime) -> Event | None:
         """The event as it should now be, counting those before it; None if there are too many."""
         key, message = self._combined(happening, now)
         if not self._allowance(happening.about, now).take(now):
@@ -131,11 +131,11 @@ class Correlator:
                 break
         return made
 
-    def _combined(self, happening: Happening, now: datetime) -> tuple[tuple[object, ...], str]:
+    def _combined(self, happening: EventDetails, now: datetime) -> tuple[tuple[object, ...], str]:
         """Return the key under which an event is counted, and its message."""
         similar = self._similar.get(happening.kind)
         if similar is None or now - similar.last > SIMILAR_WITHIN:
-            similar = _Similar(now)
+            similar = _EventSeries(now)
         similar.last = now
         similar.messages.add(happening.message)
         self._similar.remember(happening.kind, similar)
@@ -150,7 +150,7 @@ class Correlator:
         self._allowances.remember(key, allowance)
         return allowance
 
-    def _new(self, happening: Happening, message: str, now: datetime) -> Event:
+    def _new(self, happening: EventDetails, message: str, now: datetime) -> Event:
         stamp = format_time(now)
         return Event(
             metadata=self._metadata(happening.about, now),
@@ -186,7 +186,7 @@ class Recorder:
         self._clock = clock
         self._component = component
         self._correlator = Correlator(EventSource(component=component, host=host))
-        self._waiting: deque[tuple[Happening, datetime]] = deque()
+        self._waiting: deque[tuple[EventDetails, datetime]] = deque()
         self._arrival = asyncio.Event()
         self._lost = 0
 
@@ -209,7 +209,7 @@ class Recorder:
         if len(self._waiting) >= WAITING:
             self._lost += 1
             return
-        happening = Happening(about, type, reason, _within_limit(message))
+        happening = EventDetails(about, type, reason, _within_limit(message))
         self._waiting.append((happening, self._clock.now()))
         self._arrival.set()
 
@@ -225,7 +225,7 @@ class Recorder:
             self._arrival.clear()
             await self._arrival.wait()
 
-    async def _write(self, happening: Happening, moment: datetime) -> None:
+    async def _write(self, happening: EventDetails, moment: datetime) -> None:
         event = self._correlator.event(happening, moment)
         if event is None:
             return

@@ -25,7 +25,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """The part of metadata that tells an object from the others of its kind."""
 
     @property
@@ -35,15 +35,15 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-class Identified(Protocol):
+class HasKey(Protocol):
     """Anything that has metadata."""
 
     @property
-    def metadata(self) -> Named: ...
+    def metadata(self) -> HasName: ...
 
 
 V_contra = TypeVar("V_contra", contravariant=True)
-I = TypeVar("I", bound=Identified)  # noqa: E741
+I = TypeVar("I", bound=HasKey)  # noqa: E741
 
 
 class Receiver(Protocol[V_contra]):
@@ -109,7 +109,7 @@ class Cache(Generic[I]):
             listener(key)
 
 
-def _key(obj: Identified) -> Key:
+def _key(obj: HasKey) -> Key:
     return Key(obj.metadata.namespace, obj.metadata.name)
 
 

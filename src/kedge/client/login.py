@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.transport import Transport
 from kedge.machinery import yaml_text
 
@@ -52,7 +52,7 @@ class Login:
                 self.server, token=self.token, tls=tls, server_name=self.server_name
             )
         except (ssl.SSLError, ValueError) as error:
-            raise Unusable(f'context "{self.context}" in {self.file}: {error}') from error
+            raise KubeconfigError(f'context "{self.context}" in {self.file}: {error}') from error
 
     def client(self, user_agent: str) -> Client:
         return Client(self.transport(), user_agent=user_agent)
@@ -76,13 +76,17 @@ def read(paths: Sequence[Path], context: str = "") -> Login:
     """The context of that name or, without one, the current one; raises Unusable."""
     documents = [(path, _document(path)) for path in paths if path.exists()]
     if not documents:
-        raise Unusable(f"there is no kubeconfig: {' and '.join(map(str, paths))} cannot be found")
+        raise KubeconfigError(
+            f"there is no kubeconfig: {' and '.join(map(str, paths))} cannot be found"
+        )
     chosen = context or _current(documents)
     if not chosen:
-        raise Unusable(f"no context is the current one in {documents[0][0]}: name one by --context")
+        raise KubeconfigError(
+            f"no context is the current one in {documents[0][0]}: name one by --context"
+        )
     described = _find(documents, "contexts", "context", chosen)
     if described is None:
-        raise Unusable(f'context "{chosen}" does not exist in {documents[0][0]}')
+        raise KubeconfigError(f'context "{chosen}" does not exist in {documents[0][0]}')
     cluster = _referred(documents, described, "cluster")
     user = _referred(documents, described, "user")
     return Login(
@@ -116,7 +120,9 @@ class _Entry(NamedTuple):
             try:
                 return base64.b64decode(data)
             except binascii.Error as error:
-                raise Unusable(f"{self.called} in {self.file}: {key}-data: {error}") from error
+                raise KubeconfigError(
+                    f"{self.called} in {self.file}: {key}-data: {error}"
+                ) from error
         return self.file_content(key)
 
     def file_content(self, key: str) -> bytes:
@@ -128,7 +134,9 @@ class _Entry(NamedTuple):
         try:
             return path.read_bytes()
         except OSError as error:
-            raise Unusable(f"{self.called} in {self.file}: {path}: {error.strerror}") from error
+            raise KubeconfigError(
+                f"{self.called} in {self.file}: {path}: {error.strerror}"
+            ) from error
 
 
 _Documents = Iterable[tuple[Path, Mapping[str, Any]]]
@@ -138,11 +146,11 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         document = yaml_text.read(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Unusable(f"cannot read {path}: {error.strerror}") from error
+        raise KubeconfigError(f"cannot read {path}: {error.strerror}") from error
     except (yaml_text.YamlError, UnicodeDecodeError) as error:
-        raise Unusable(f"{path} is not a kubeconfig file: {error}") from error
+        raise KubeconfigError(f"{path} is not a kubeconfig file: {error}") from error
     if not isinstance(document, dict | None):
-        raise Unusable(f"{path} is not a kubeconfig file: it is not a mapping")
+        raise KubeconfigError(f"{path} is not a kubeconfig file: it is not a mapping")
     return document or {}
 
 
@@ -168,13 +176,13 @@ def _referred(documents: _Documents, context: _Entry, key: str) -> _Entry:
         return _Entry({}, context.file, context.called)
     found = _find(documents, f"{key}s", key, name)
     if found is None:
-        raise Unusable(
+        raise KubeconfigError(
             f'{context.called} in {context.file} names the {key} "{name}", which is none'
         )
     if key == "cluster" and not found.text("server"):
-        raise Unusable(f"{found.called} in {found.file} does not say where its server is")
+        raise KubeconfigError(f"{found.called} in {found.file} does not say where its server is")
     if unknown := [way for way in UNKNOWN_WAYS[key] if found.values.get(way)]:
-        raise Unusable(
+        raise KubeconfigError(
             f'{found.called} in {found.file} has "{unknown[0]}", which kedge cannot do: use'
             " kubectl, or a context that has a token or a client certificate"
         )

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
-from kedge.client.discovery import Discovery, Served
+from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer
 from kedge.client.view import Outline, OutlineMeta, outlines
@@ -70,7 +70,7 @@ class GarbageCollector:
         self._clock = clock
         self._recorder = Recorder(client, clock, COMPONENT)
         self._loop: Loop[str] = Loop("garbage-collector", self.reconcile, clock, workers=WORKERS)
-        self._served = Served(())
+        self._served = ServedResources(())
         self._kinds = Kinds(self._served, ())
         self._definitions: Cache[Definition] = Cache()
         self._informer = Informer(client, definitions(), self._definitions, clock)
@@ -91,7 +91,7 @@ class GarbageCollector:
             await self._all_synced()
             self._tasks.create_task(self._loop.run())
 
-    async def _discover(self) -> Served:
+    async def _discover(self) -> ServedResources:
         while True:
             try:
                 return await self._discovery.served()

@@ -14,7 +14,7 @@ from kedge.api.quota.measure import Measure, Meter, Usage
 from kedge.api.quota.meters import Kind, kinds_of, meter_of
 from kedge.api.resource import Resource
 from kedge.client.client import Client
-from kedge.client.discovery import Discovery, Served
+from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import View, objects, outlines
 from kedge.controllers.kinds import Definition, Kinds, definitions
@@ -111,7 +111,7 @@ class ResourceQuotaController:
         self._clock = clock
         self._quotas: Cache[ResourceQuota] = Cache()
         self._definitions: Cache[Definition] = Cache()
-        self._served = Served(())
+        self._served = ServedResources(())
         self._accounts: dict[str, dict[str, Account]] = {}
         """By namespace and name of the quota."""
         self._monitors: dict[Kind, Monitor] = {}
@@ -138,7 +138,7 @@ class ResourceQuotaController:
                 for monitor in self._monitors.values():
                     self.recount(monitor)
 
-    async def _discover(self) -> Served:
+    async def _discover(self) -> ServedResources:
         while True:
             try:
                 return await self._discovery.served()

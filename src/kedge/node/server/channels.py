@@ -5,7 +5,7 @@ import base64
 import binascii
 from typing import NamedTuple
 
-from kedge.web.websocket import Received
+from kedge.web.websocket import FramePiece
 
 
 class ChannelData(NamedTuple):
@@ -28,7 +28,7 @@ class ChannelReader:
         self._rest = b""
         """Base64 text that is not complete yet."""
 
-    def read(self, piece: Received) -> ChannelData:
+    def read(self, piece: FramePiece) -> ChannelData:
         """Decode a piece; base64 text is dropped from its first error on."""
         if piece.begins:
             self._channel, self._rest = None, b""

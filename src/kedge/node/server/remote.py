@@ -247,7 +247,7 @@ def _over_spdy(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
         return none.response()
 
     async def take_over(duplex: Duplex) -> None:
-        connection = spdy.Connection(duplex)
+        connection = spdy.SpdyConnection(duplex)
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(connection.run())
             expected = wanted.channels(resizable=version[:2] in ("v3", "v4"))
@@ -263,16 +263,16 @@ def _over_spdy(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
 
 
 async def _opened(
-    connection: spdy.Connection, expected: set[Channel]
-) -> dict[Channel, spdy.Stream] | None:
+    connection: spdy.SpdyConnection, expected: set[Channel]
+) -> dict[Channel, spdy.SpdyStream] | None:
     """The streams that the client opens, when they are complete; None if they never are."""
-    streams: dict[Channel, spdy.Stream] = {}
+    streams: dict[Channel, spdy.SpdyStream] = {}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CREATION_SECONDS):
             async for stream in connection.opened():
                 channel = _channel(stream)
                 if channel is None or channel in streams:
-                    stream.reset(spdy.Reset.PROTOCOL_ERROR)
+                    stream.reset(spdy.ResetCode.PROTOCOL_ERROR)
                     continue
                 connection.accept(stream)
                 streams[channel] = stream
@@ -281,7 +281,7 @@ async def _opened(
     return None
 
 
-def _channel(stream: spdy.Stream) -> Channel | None:
+def _channel(stream: spdy.SpdyStream) -> Channel | None:
     return Channel.__members__.get(stream.headers.get("streamtype", "").upper())
 
 
@@ -290,8 +290,8 @@ class SpdyClient:
 
     def __init__(
         self,
-        connection: spdy.Connection,
-        streams: Mapping[Channel, spdy.Stream],
+        connection: spdy.SpdyConnection,
+        streams: Mapping[Channel, spdy.SpdyStream],
         *,
         documents: bool,
     ) -> None:
@@ -308,7 +308,7 @@ class SpdyClient:
             ]
             # Further streams mean nothing; but when there are no more, the client has gone.
             async for stream in self._connection.opened():
-                stream.reset(spdy.Reset.REFUSED_STREAM)
+                stream.reset(spdy.ResetCode.REFUSED_STREAM)
             for task in inputs:
                 task.cancel()
 
