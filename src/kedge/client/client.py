@@ -21,14 +21,14 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 class Preconditions(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What must be true of an object for it to be deleted."""
+    """Conditions that an object must meet to be deleted."""
 
     uid: str = ""
     resource_version: str = ""
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """How something is to be deleted."""
+    """Options of a delete request."""
 
     propagation_policy: str = ""
     grace_period_seconds: int | None = None
@@ -187,7 +187,7 @@ class Client:
         labels: str = "",
         fields: str = "",
     ) -> AsyncIterator["AsyncIterator[WatchEvent[V]]"]:
-        """What happens after a version; the iterator ends when the server ends the watch."""
+        """Yield the events after a resource version, until the server ends the watch."""
         query = _query(
             watch="true",
             allowWatchBookmarks="true",
@@ -385,7 +385,7 @@ class _Events(Generic[V]):
 def path_of(
     resource: Resource[Any], namespace: str = "", name: str = "", subresource: str = ""
 ) -> str:
-    """Where a resource, an object or a subresource is found."""
+    """Return the path of a resource, an object or a subresource."""
     root = f"/apis/{resource.group}" if resource.group else "/api"
     parts = [root, resource.version]
     if namespace and resource.namespaced:

@@ -50,8 +50,8 @@ class _Groups(msgspec.Struct, frozen=True):
 _groups = msgspec.json.Decoder(_Groups)
 
 
-class Served:
-    """What a server serves; of each group, the preferred version comes first."""
+class ServedResources:
+    """The resources of a server; the preferred version of each group comes first."""
 
     def __init__(self, resources: Iterable[Resource[Document]]) -> None:
         self.resources = list(resources)
@@ -81,18 +81,18 @@ class Discovery:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._pages: dict[str, _Page] = {}
-        self._served = Served(())
+        self._served = ServedResources(())
 
     @property
-    def known(self) -> Served:
-        """What was served when the server was last asked."""
+    def known(self) -> ServedResources:
+        """Return the resources as of the last request."""
         return self._served
 
-    async def served(self) -> Served:
+    async def served(self) -> ServedResources:
         changed = [await self._refresh(root) for root in ROOTS]
         if any(changed):
             pages = [self._pages[root].resources for root in ROOTS]
-            self._served = Served(each for page in pages for each in page)
+            self._served = ServedResources(each for page in pages for each in page)
         return self._served
 
     async def _refresh(self, root: str) -> bool:

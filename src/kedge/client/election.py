@@ -25,11 +25,11 @@ RENEWED: Final = 5.0
 GIVEN_UP: Final = 10.0
 """Seconds without a renewal after which the holder stops working: others will begin soon."""
 PAUSE: Final = 2.0
-"""Seconds between two looks at a lease that somebody else holds, or that cannot be renewed."""
+"""Seconds between two checks of a lease that another holds, or that cannot be renewed."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class LeaseObservation:
     """A lease as it was found, and when, by the finder's own clock: clocks of others may differ."""
 
     lease: Lease
@@ -69,7 +69,7 @@ class Election:
         self._clock = clock
         self._office = office
         self._identity = identity
-        self._seen: Seen | None = None
+        self._seen: LeaseObservation | None = None
         self._renewed = 0.0
 
     def failure(self) -> str:
@@ -108,7 +108,7 @@ class Election:
             pause = RENEWED if await self._try() else PAUSE
 
     async def _try(self) -> bool:
-        """Take the lease or renew it; False if it is another's, or nobody can be asked."""
+        """Acquire or renew the lease; False if another holds it, or no server answers."""
         now = self._clock.monotonic()
         try:
             held = await self._write()
@@ -130,17 +130,17 @@ class Election:
             return False
         else:
             lease = await self._client.update(RESOURCE, taken(self._seen.lease, self._identity, at))
-            self._seen = Seen(lease, self._clock.monotonic())
+            self._seen = LeaseObservation(lease, self._clock.monotonic())
         return True
 
     def _is_free(self) -> bool:
         seen = self._seen
         return seen is not None and seen.is_free_for(self._identity, self._clock.monotonic())
 
-    async def _create(self, at: str) -> Seen:
+    async def _create(self, at: str) -> LeaseObservation:
         empty = Lease(metadata=ObjectMeta(name=self._office, namespace=NAMESPACE), spec=LeaseSpec())
         made = await self._client.create(RESOURCE, taken(empty, self._identity, at))
-        return Seen(made, self._clock.monotonic())
+        return LeaseObservation(made, self._clock.monotonic())
 
     async def _look(self) -> None:
         """See the lease as it is now; one that was not renewed is as old as it was."""
@@ -154,4 +154,4 @@ class Election:
             return
         seen = self._seen.lease.metadata.resourceVersion if self._seen else ""
         if lease.metadata.resourceVersion != seen:
-            self._seen = Seen(lease, self._clock.monotonic())
+            self._seen = LeaseObservation(lease, self._clock.monotonic())

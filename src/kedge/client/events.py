@@ -28,7 +28,7 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 WAITING: Final = 1000
-"""Events that may wait to be written; more than that are lost, for nobody waits for events."""
+"""Events that may wait to be written; further ones are dropped, as upstream's recorder does."""
 REMEMBERED: Final = 4096
 """Events and objects that are remembered, to count what comes again."""
 SIMILAR: Final = 10
@@ -46,7 +46,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Memory(OrderedDict[K, V], Generic[K, V]):
+class _BoundedMap(OrderedDict[K, V], Generic[K, V]):
     """The latest things only."""
 
     def remember(self, key: K, value: V) -> None:
@@ -57,7 +57,7 @@ class _Memory(OrderedDict[K, V], Generic[K, V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class EventDetails:
     """One thing to be told of an object."""
 
     about: ObjectReference
@@ -67,14 +67,14 @@ class Happening:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What is the same in events that differ only in their message."""
+        """Return the key of events that differ only in their message."""
         about = self.about
         where = about.apiVersion, about.kind, about.namespace, about.name, about.uid
         return (*where, about.fieldPath, self.type, self.reason)
 
 
 @dataclass(slots=True)
-class _Similar:
+class _EventSeries:
     """Events of one kind, of late."""
 
     last: datetime
@@ -102,13 +102,13 @@ class Correlator:
 
     def __init__(self, source: EventSource) -> None:
         self._source = source
-        self._similar: _Memory[tuple[object, ...], _Similar] = _Memory()
-        self._allowances: _Memory[tuple[str, ...], _Allowance] = _Memory()
-        self._events: _Memory[tuple[object, ...], Event] = _Memory()
+        self._similar: _BoundedMap[tuple[object, ...], _EventSeries] = _BoundedMap()
+        self._allowances: _BoundedMap[tuple[str, ...], _Allowance] = _BoundedMap()
+        self._events: _BoundedMap[tuple[object, ...], Event] = _BoundedMap()
         self._named = 0
         """The number in the name of the latest event."""
 
-    def event(self, happening: Happening, now: datetime) -> Event | None:
+    def event(self, happening: EventDetails, now: datetime) -> Event | None:
         """The event as it should now be, counting those before it; None if there are too many."""
         key, message = self._combined(happening, now)
         if not self._allowance(happening.about, now).take(now):
@@ -131,11 +131,11 @@ class Correlator:
                 break
         return made
 
-    def _combined(self, happening: Happening, now: datetime) -> tuple[tuple[object, ...], str]:
-        """What the event is counted as, and what it says."""
+    def _combined(self, happening: EventDetails, now: datetime) -> tuple[tuple[object, ...], str]:
+        """Return the key under which an event is counted, and its message."""
         similar = self._similar.get(happening.kind)
         if similar is None or now - similar.last > SIMILAR_WITHIN:
-            similar = _Similar(now)
+            similar = _EventSeries(now)
         similar.last = now
         similar.messages.add(happening.message)
         self._similar.remember(happening.kind, similar)
@@ -150,7 +150,7 @@ class Correlator:
         self._allowances.remember(key, allowance)
         return allowance
 
-    def _new(self, happening: Happening, message: str, now: datetime) -> Event:
+    def _new(self, happening: EventDetails, message: str, now: datetime) -> Event:
         stamp = format_time(now)
         return Event(
             metadata=self._metadata(happening.about, now),
@@ -179,14 +179,14 @@ def _within_limit(message: str) -> str:
 
 
 class Recorder:
-    """Tells people about objects, in the name of one component. Somebody must `run` it."""
+    """Records events about objects, for one component. Its owner must `run` it."""
 
     def __init__(self, client: Client, clock: Clock, component: str, host: str = "") -> None:
         self._client = client
         self._clock = clock
         self._component = component
         self._correlator = Correlator(EventSource(component=component, host=host))
-        self._waiting: deque[tuple[Happening, datetime]] = deque()
+        self._waiting: deque[tuple[EventDetails, datetime]] = deque()
         self._arrival = asyncio.Event()
         self._lost = 0
 
@@ -209,7 +209,7 @@ class Recorder:
         if len(self._waiting) >= WAITING:
             self._lost += 1
             return
-        happening = Happening(about, type, reason, _within_limit(message))
+        happening = EventDetails(about, type, reason, _within_limit(message))
         self._waiting.append((happening, self._clock.now()))
         self._arrival.set()
 
@@ -225,7 +225,7 @@ class Recorder:
             self._arrival.clear()
             await self._arrival.wait()
 
-    async def _write(self, happening: Happening, moment: datetime) -> None:
+    async def _write(self, happening: EventDetails, moment: datetime) -> None:
         event = self._correlator.event(happening, moment)
         if event is None:
             return
@@ -277,7 +277,7 @@ def _version_of(kind: type[Object]) -> str:
 
 
 def reference_to(obj: Object) -> ObjectReference:
-    """What an event says of the object it is about."""
+    """Return the reference to the object of an event."""
     kind, api_version = obj.kind, obj.apiVersion
     if not kind:
         # Objects that were made here or came in a list do not say themselves what they are.

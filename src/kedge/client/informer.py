@@ -25,7 +25,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """The part of metadata that tells an object from the others of its kind."""
 
     @property
@@ -35,19 +35,19 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-class Identified(Protocol):
+class HasKey(Protocol):
     """Anything that has metadata."""
 
     @property
-    def metadata(self) -> Named: ...
+    def metadata(self) -> HasName: ...
 
 
 V_contra = TypeVar("V_contra", contravariant=True)
-I = TypeVar("I", bound=Identified)  # noqa: E741
+I = TypeVar("I", bound=HasKey)  # noqa: E741
 
 
 class Receiver(Protocol[V_contra]):
-    """What is told of the objects; never waits."""
+    """Called for changes of objects; never waits."""
 
     def replace(self, objects: Iterable[V_contra]) -> Iterator[None] | None:
         """Replace all known objects by these.
@@ -68,7 +68,7 @@ class Receiver(Protocol[V_contra]):
 
 
 class Cache(Generic[I]):
-    """A Receiver that keeps the objects and wakes whoever listens."""
+    """A Receiver that keeps the objects and wakes its listeners."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, I] = {}
@@ -109,7 +109,7 @@ class Cache(Generic[I]):
             listener(key)
 
 
-def _key(obj: Identified) -> Key:
+def _key(obj: HasKey) -> Key:
     return Key(obj.metadata.namespace, obj.metadata.name)
 
 

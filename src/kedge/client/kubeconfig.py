@@ -23,11 +23,11 @@ _LOCK_PAUSE: Final = 0.005
 _EMPTY: Final = "apiVersion: v1\nkind: Config\n"
 
 
-class Unusable(Exception):
+class KubeconfigError(Exception):
     """The kubeconfig file cannot be read or changed; it was left as it is."""
 
 
-class Access(NamedTuple):
+class ClusterAccess(NamedTuple):
     """How to reach one cluster; its name is that of the cluster, the user and the context."""
 
     name: str
@@ -36,7 +36,7 @@ class Access(NamedTuple):
     token: str
 
 
-class Entry(NamedTuple):
+class KubeconfigEntry(NamedTuple):
     """A cluster as the file has it."""
 
     server: str
@@ -44,8 +44,8 @@ class Entry(NamedTuple):
     """Empty if the file itself does not hold it."""
 
 
-class Before(NamedTuple):
-    """What `remove` needs to know about the time before `merge`."""
+class KubeconfigState(NamedTuple):
+    """The state before `merge`, which `remove` restores."""
 
     context: str
     """The current context, unless it was the merged one already."""
@@ -53,23 +53,23 @@ class Before(NamedTuple):
     """Whether there was a file at all."""
 
 
-def find(path: Path, name: str) -> Entry | None:
+def find(path: Path, name: str) -> KubeconfigEntry | None:
     """The cluster of that name; Unusable if `merge` could make nothing of the file."""
     return _entry(_read(path), name)
 
 
-def _entry(config: yaml.MappingNode, name: str) -> Entry | None:
+def _entry(config: yaml.MappingNode, name: str) -> KubeconfigEntry | None:
     item = _find(config, "clusters", name)
     body = _get(item, "cluster") if item else None
     if not isinstance(body, yaml.MappingNode):
         return None
     data = _scalar(body, "certificate-authority-data")
     with contextlib.suppress(ValueError):
-        return Entry(_scalar(body, "server"), base64.b64decode(data))
+        return KubeconfigEntry(_scalar(body, "server"), base64.b64decode(data))
     return None
 
 
-def merge(path: Path, access: Access) -> Before:
+def merge(path: Path, access: ClusterAccess) -> KubeconfigState:
     """Put the cluster into the file and make it the current one."""
     with _locked(path):
         existed = path.exists()
@@ -80,10 +80,10 @@ def merge(path: Path, access: Access) -> Before:
         _put(config, "contexts", _context(access, _find(config, "contexts", access.name)))
         _set(config, "current-context", _text(access.name))
         _write(path, config)
-    return Before("" if previous == access.name else previous, existed)
+    return KubeconfigState("" if previous == access.name else previous, existed)
 
 
-def remove(path: Path, name: str, before: Before, ca_pem: bytes = b"") -> str:
+def remove(path: Path, name: str, before: KubeconfigState, ca_pem: bytes = b"") -> str:
     """Take the cluster out again, unless the one of that name has another authority by now; returns
     the context that is then the current one.
 
@@ -117,25 +117,25 @@ def set_namespace(path: Path, context: str, namespace: str) -> None:
         item = _find(config, "contexts", context)
         body = _get(item, "context") if item else None
         if not isinstance(body, yaml.MappingNode):
-            raise Unusable(f'{path} has no context "{context}"')
+            raise KubeconfigError(f'{path} has no context "{context}"')
         _set(body, "namespace", _text(namespace))
         _write(path, config)
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file that kubectl and its kin honour: whoever creates it has it."""
+    """Hold the lock file of kubectl and client-go: the process that creates it has the lock."""
     lock = path.with_name(f"{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _create_soon(lock)
     except FileExistsError:
-        raise Unusable(
+        raise KubeconfigError(
             f"{path} is being changed by another program: try again, or remove {lock} if it was"
             " left behind by a program that crashed"
         ) from None
     except OSError as error:
-        raise Unusable(f"cannot change {path}: {error.strerror}") from error
+        raise KubeconfigError(f"cannot change {path}: {error.strerror}") from error
     try:
         yield
     finally:
@@ -161,7 +161,7 @@ def _read(path: Path) -> yaml.MappingNode:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         root = yaml_text.compose(text) or yaml_text.compose(_EMPTY)
     except OSError as error:
-        raise Unusable(f"cannot read {path}: {error.strerror}") from error
+        raise KubeconfigError(f"cannot read {path}: {error.strerror}") from error
     except (yaml_text.YamlError, UnicodeDecodeError) as error:
         raise _malformed(path, str(error)) from error
     if not isinstance(root, yaml.MappingNode):
@@ -181,8 +181,8 @@ def _check_list(path: Path, root: yaml.MappingNode, key: str) -> None:
         raise _malformed(path, f"{key} has an item that is not a mapping")
 
 
-def _malformed(path: Path, why: str) -> Unusable:
-    return Unusable(
+def _malformed(path: Path, why: str) -> KubeconfigError:
+    return KubeconfigError(
         f"{path} is not a kubeconfig file: {why}. Nothing was changed; put the file right, or"
         " choose another with --kubeconfig"
     )
@@ -196,11 +196,11 @@ def _write(path: Path, config: yaml.MappingNode) -> None:
             # A file that is up to date is not written, so this works on a full disk.
             return
         if target.exists() and not os.access(target, os.W_OK):
-            raise Unusable(f"cannot change {path}: it is read-only")
+            raise KubeconfigError(f"cannot change {path}: it is read-only")
         with _opened(target.parent) as directory:
             _replace(directory, target.name, content)
     except OSError as error:
-        raise Unusable(f"cannot change {path}: {error.strerror}") from error
+        raise KubeconfigError(f"cannot change {path}: {error.strerror}") from error
 
 
 def _target(path: Path) -> Path:
@@ -212,7 +212,7 @@ def _target(path: Path) -> Path:
     if not path.is_symlink():
         return path
     if path.lstat().st_uid != os.geteuid() or path.parent.stat().st_uid not in (0, os.geteuid()):
-        raise Unusable(f"cannot change {path}: it is a link that belongs to another user")
+        raise KubeconfigError(f"cannot change {path}: it is a link that belongs to another user")
     return Path(os.path.realpath(path))
 
 
@@ -226,7 +226,7 @@ def _opened(directory: Path) -> Iterator[int]:
             ownership.check_parents(directory / "file")
         yield descriptor
     except ownership.UntrustedPath as error:
-        raise Unusable(f"cannot change a file in {directory}: {error}") from error
+        raise KubeconfigError(f"cannot change a file in {directory}: {error}") from error
     finally:
         os.close(descriptor)
 
@@ -261,17 +261,17 @@ def _owner(directory: int, name: str) -> os.stat_result:
     return home
 
 
-def _cluster(access: Access) -> yaml.MappingNode:
+def _cluster(access: ClusterAccess) -> yaml.MappingNode:
     certificate = base64.b64encode(access.ca_pem).decode()
     body = {"certificate-authority-data": certificate, "server": access.server}
     return _item(access.name, "cluster", body)
 
 
-def _user(access: Access) -> yaml.MappingNode:
+def _user(access: ClusterAccess) -> yaml.MappingNode:
     return _item(access.name, "user", {"token": access.token})
 
 
-def _context(access: Access, known: yaml.MappingNode | None) -> yaml.MappingNode:
+def _context(access: ClusterAccess, known: yaml.MappingNode | None) -> yaml.MappingNode:
     """The context; the namespace that the user may have chosen in it is kept."""
     body = _get(known, "context") if known else None
     namespace = _scalar(body, "namespace") if isinstance(body, yaml.MappingNode) else ""

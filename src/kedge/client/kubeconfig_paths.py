@@ -1,4 +1,4 @@
-"""Where kubeconfig files are. Apart from what is in them, which takes a YAML library to tell."""
+"""Paths of kubeconfig files; reading them needs a YAML library and is in `kubeconfig`."""
 
 import os
 from pathlib import Path

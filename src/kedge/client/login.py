@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.transport import Transport
 from kedge.machinery import yaml_text
 
@@ -22,7 +22,7 @@ UNKNOWN_WAYS: Final = {
     "user": ("exec", "auth-provider", "username", "as", "as-uid", "as-groups"),
     "cluster": ("proxy-url",),
 }
-"""What kubectl can be told and this client cannot do; to ignore it would be to act as another."""
+"""Fields that this client does not support. Ignoring them would mean acting as another user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +34,12 @@ class Login:
     """The file that has the context."""
     server: str
     namespace: str = ""
-    """What the context says; empty if nothing."""
+    """The namespace of the context; empty if it has none."""
     ca_pem: bytes = b""
     insecure: bool = False
     """Whether whoever answers is believed."""
     server_name: str = ""
-    """What the certificate of the server must be for, if not for its address."""
+    """The host name in the server's certificate, if it differs from the address."""
     token: str = ""
     certificate_pem: bytes = b""
     key_pem: bytes = b""
@@ -52,7 +52,7 @@ class Login:
                 self.server, token=self.token, tls=tls, server_name=self.server_name
             )
         except (ssl.SSLError, ValueError) as error:
-            raise Unusable(f'context "{self.context}" in {self.file}: {error}') from error
+            raise KubeconfigError(f'context "{self.context}" in {self.file}: {error}') from error
 
     def client(self, user_agent: str) -> Client:
         return Client(self.transport(), user_agent=user_agent)
@@ -64,7 +64,7 @@ class Login:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.certificate_pem:
-            # Only files can be loaded; this one is nobody else's to read, and gone at once.
+            # Only files can be loaded; this one is private, and removed at once.
             with tempfile.NamedTemporaryFile() as file:
                 file.write(self.certificate_pem + b"\n" + self.key_pem)
                 file.flush()
@@ -76,13 +76,17 @@ def read(paths: Sequence[Path], context: str = "") -> Login:
     """The context of that name or, without one, the current one; raises Unusable."""
     documents = [(path, _document(path)) for path in paths if path.exists()]
     if not documents:
-        raise Unusable(f"there is no kubeconfig: {' and '.join(map(str, paths))} cannot be found")
+        raise KubeconfigError(
+            f"there is no kubeconfig: {' and '.join(map(str, paths))} cannot be found"
+        )
     chosen = context or _current(documents)
     if not chosen:
-        raise Unusable(f"no context is the current one in {documents[0][0]}: name one by --context")
+        raise KubeconfigError(
+            f"no context is the current one in {documents[0][0]}: name one by --context"
+        )
     described = _find(documents, "contexts", "context", chosen)
     if described is None:
-        raise Unusable(f'context "{chosen}" does not exist in {documents[0][0]}')
+        raise KubeconfigError(f'context "{chosen}" does not exist in {documents[0][0]}')
     cluster = _referred(documents, described, "cluster")
     user = _referred(documents, described, "user")
     return Login(
@@ -111,12 +115,14 @@ class _Entry(NamedTuple):
         return "" if value is None else str(value)
 
     def content(self, key: str) -> bytes:
-        """What `key-data` holds, else what the file that `key` names holds."""
+        """Return the value of `key-data`, else the content of the file that `key` names."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data)
             except binascii.Error as error:
-                raise Unusable(f"{self.called} in {self.file}: {key}-data: {error}") from error
+                raise KubeconfigError(
+                    f"{self.called} in {self.file}: {key}-data: {error}"
+                ) from error
         return self.file_content(key)
 
     def file_content(self, key: str) -> bytes:
@@ -128,7 +134,9 @@ class _Entry(NamedTuple):
         try:
             return path.read_bytes()
         except OSError as error:
-            raise Unusable(f"{self.called} in {self.file}: {path}: {error.strerror}") from error
+            raise KubeconfigError(
+                f"{self.called} in {self.file}: {path}: {error.strerror}"
+            ) from error
 
 
 _Documents = Iterable[tuple[Path, Mapping[str, Any]]]
@@ -138,11 +146,11 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         document = yaml_text.read(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise Unusable(f"cannot read {path}: {error.strerror}") from error
+        raise KubeconfigError(f"cannot read {path}: {error.strerror}") from error
     except (yaml_text.YamlError, UnicodeDecodeError) as error:
-        raise Unusable(f"{path} is not a kubeconfig file: {error}") from error
+        raise KubeconfigError(f"{path} is not a kubeconfig file: {error}") from error
     if not isinstance(document, dict | None):
-        raise Unusable(f"{path} is not a kubeconfig file: it is not a mapping")
+        raise KubeconfigError(f"{path} is not a kubeconfig file: it is not a mapping")
     return document or {}
 
 
@@ -162,19 +170,19 @@ def _find(documents: _Documents, key: str, inner: str, name: str) -> _Entry | No
 
 
 def _referred(documents: _Documents, context: _Entry, key: str) -> _Entry:
-    """The cluster or the user of a context; a context without a user is nobody's."""
+    """Return the cluster or the user of a context; a context without a user is anonymous."""
     name = context.text(key)
     if key == "user" and not name:
         return _Entry({}, context.file, context.called)
     found = _find(documents, f"{key}s", key, name)
     if found is None:
-        raise Unusable(
+        raise KubeconfigError(
             f'{context.called} in {context.file} names the {key} "{name}", which is none'
         )
     if key == "cluster" and not found.text("server"):
-        raise Unusable(f"{found.called} in {found.file} does not say where its server is")
+        raise KubeconfigError(f"{found.called} in {found.file} does not say where its server is")
     if unknown := [way for way in UNKNOWN_WAYS[key] if found.values.get(way)]:
-        raise Unusable(
+        raise KubeconfigError(
             f'{found.called} in {found.file} has "{unknown[0]}", which kedge cannot do: use'
             " kubectl, or a context that has a token or a client certificate"
         )

@@ -55,7 +55,7 @@ class Stream:
     status: int
     headers: Mapping[str, str]
     pieces: AsyncIterator[bytes]
-    tidings: "Tidings | None" = None
+    tidings: "WatchInflow | None" = None
     """The events of a watch, if the server tells them; the pieces are then not to be read."""
 
     async def whole(self) -> bytes:
@@ -148,7 +148,7 @@ News = bytes | tuple[str, bytes]
 """A piece of text, or an event: its type and its encoded object."""
 
 
-class Tidings(Inflow):
+class WatchInflow(Inflow):
     """An Inflow of a watch: most events come as objects handed over, the others as text."""
 
     def tell(self, type_: str, body: bytes) -> None:
@@ -167,8 +167,8 @@ def _resolve(future: asyncio.Future[None] | None) -> None:
         future.set_result(None)
 
 
-class Sink(Protocol):
-    """Where a server in the same process writes a stream."""
+class LocalSink(Protocol):
+    """The destination of a stream from a server in the same process."""
 
     @property
     def paused(self) -> bool: ...
@@ -178,12 +178,12 @@ class Sink(Protocol):
     async def drain(self) -> None: ...
 
 
-Pour = Callable[[Sink], Awaitable[None]]
+Pour = Callable[[LocalSink], Awaitable[None]]
 Body = bytes | Iterable[bytes] | Pour
 
 
-class Answer(Protocol):
-    """What a server in the same process answers with."""
+class LocalResponse(Protocol):
+    """The response of a server in the same process."""
 
     @property
     def status(self) -> int: ...
@@ -200,7 +200,7 @@ class Answer(Protocol):
     def headers(self) -> Sequence[tuple[str, str]]: ...
 
 
-Handler = Callable[[Call], Answer | Awaitable[Answer]]
+Handler = Callable[[Call], LocalResponse | Awaitable[LocalResponse]]
 """A server in the same process; it knows who its callers are."""
 
 
@@ -232,7 +232,7 @@ class LocalTransport:
             pieces = [body] if isinstance(body, bytes) else body
             yield Stream(answer.status, _headers(answer), _each(pieces))
             return
-        tidings = Tidings() if call.told else None
+        tidings = WatchInflow() if call.told else None
         inflow = tidings or Inflow()
         # This context owns the task. A TaskGroup would wrap exceptions of the caller in a group.
         task = asyncio.get_running_loop().create_task(_pour(body, inflow))
@@ -246,7 +246,7 @@ class LocalTransport:
     async def close(self) -> None:
         pass
 
-    async def _answer(self, call: Call) -> Answer:
+    async def _answer(self, call: Call) -> LocalResponse:
         if self._clock is not None:
             await self._clock.give_way()
         answer = self._handler(call)
@@ -267,7 +267,7 @@ async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _headers(answer: Answer) -> Mapping[str, str]:
+def _headers(answer: LocalResponse) -> Mapping[str, str]:
     headers = {"content-type": answer.content_type}
     for name, value in answer.headers:
         key = name.lower()

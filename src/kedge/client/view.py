@@ -19,7 +19,7 @@ PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1
 
 @dataclass(frozen=True, eq=False)
 class View(Generic[V]):
-    """What is asked for, and what is made of each object that comes."""
+    """The requested representation, and the conversion of each received object."""
 
     resource: Resource[Any]
     decode: Callable[[bytes], V]

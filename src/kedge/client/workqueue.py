@@ -75,7 +75,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """The next key; whoever takes it must call `done`."""
+        """Return the next key; the caller must call `done` for it."""
         while True:
             self._promote()
             if self._ready:

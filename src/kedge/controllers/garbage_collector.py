@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
-from kedge.client.discovery import Discovery, Served
+from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer
 from kedge.client.view import Outline, OutlineMeta, outlines
@@ -72,7 +72,7 @@ class GarbageCollector:
         self._loop: ControllerLoop[str] = ControllerLoop(
             "garbage-collector", self.reconcile, clock, workers=WORKERS
         )
-        self._served = Served(())
+        self._served = ServedResources(())
         self._kinds = ServedKinds(self._served, ())
         self._definitions: Cache[PartialDefinition] = Cache()
         self._informer = Informer(client, definitions(), self._definitions, clock)
@@ -93,7 +93,7 @@ class GarbageCollector:
             await self._all_synced()
             self._tasks.create_task(self._loop.run())
 
-    async def _discover(self) -> Served:
+    async def _discover(self) -> ServedResources:
         while True:
             try:
                 return await self._discovery.served()

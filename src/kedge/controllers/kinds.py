@@ -7,7 +7,7 @@ import msgspec
 from kedge.api.apiextensions_v1.custom_resource_definition import RESOURCE
 from kedge.api.model import Document
 from kedge.api.resource import ALL_VERBS, Resource
-from kedge.client.discovery import Served
+from kedge.client.discovery import ServedResources
 from kedge.client.view import View, sketches
 
 IGNORED = (("", "events"), ("events.k8s.io", "events"))
@@ -84,14 +84,16 @@ class ServedKinds:
     Definitions are trusted over discovery, which lags behind them for a moment.
     """
 
-    def __init__(self, served: Served, defined: Iterable[PartialDefinition]) -> None:
+    def __init__(self, served: ServedResources, defined: Iterable[PartialDefinition]) -> None:
         defined = list(defined)
         names = {definition.metadata.name for definition in defined}
-        self._served = Served(
+        self._served = ServedResources(
             each for each in served.resources if f"{each.plural}.{each.group}" not in names
         )
         custom = [each for each in defined if each.established]
-        self._custom = Served(each for definition in custom for each in definition.resources())
+        self._custom = ServedResources(
+            each for definition in custom for each in definition.resources()
+        )
 
     def followed(self) -> Iterator[Resource[Document]]:
         """The resources whose objects can be owned, in one version each."""

@@ -15,7 +15,7 @@ from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
 from kedge.api.quota.meters import Kind, kinds_of, meter_of
 from kedge.api.resource import Resource
 from kedge.client.client import Client
-from kedge.client.discovery import Discovery, Served
+from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import View, objects, outlines
 from kedge.controllers.kinds import PartialDefinition, ServedKinds, definitions
@@ -114,7 +114,7 @@ class ResourceQuotaController:
         self._clock = clock
         self._quotas: Cache[ResourceQuota] = Cache()
         self._definitions: Cache[PartialDefinition] = Cache()
-        self._served = Served(())
+        self._served = ServedResources(())
         self._accounts: dict[str, dict[str, QuotaAccount]] = {}
         """By namespace and name of the quota."""
         self._monitors: dict[Kind, QuotaMonitor] = {}
@@ -143,7 +143,7 @@ class ResourceQuotaController:
                 for monitor in self._monitors.values():
                     self.recount(monitor)
 
-    async def _discover(self) -> Served:
+    async def _discover(self) -> ServedResources:
         while True:
             try:
                 return await self._discovery.served()

@@ -15,7 +15,7 @@ import uvloop
 
 from kedge.apiserver.metrics.kubelets import KubeletCredentials
 from kedge.client.client import Client
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
 from kedge.client.transport import Call, Reply, Stream, Transport
 from kedge.machinery.clock import Clock, SystemClock
@@ -68,16 +68,16 @@ async def _end(stop: asyncio.Event, serving: asyncio.Task[None]) -> None:
 
 
 def in_cluster(environment: Mapping[str, str], home: Path = SERVICE_ACCOUNT) -> Login:
-    """Who a pod is to the cluster that it runs in; raises Unusable outside of one."""
+    """Who a pod is to the cluster that it runs in; raises KubeconfigError outside of one."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise Unusable("this is no pod of a cluster: name a kubeconfig with --kubeconfig")
+        raise KubeconfigError("this is no pod of a cluster: name a kubeconfig with --kubeconfig")
     where = f"[{host}]" if ":" in host else host
     try:
         ca_pem, token = (home / "ca.crt").read_bytes(), (home / "token").read_text().strip()
     except OSError as error:
-        raise Unusable(f"{error.filename}: {error.strerror}") from error
+        raise KubeconfigError(f"{error.filename}: {error.strerror}") from error
     server = f"https://{where}:{port}"
     return Login(context="", file=home / "token", server=server, ca_pem=ca_pem, token=token)
 
@@ -97,7 +97,7 @@ class ClusterCredentials:
             self._at = self._clock.monotonic()
             try:
                 self._login = self._read()
-            except Unusable as error:
+            except KubeconfigError as error:
                 log.warning("credentials not read again error=%r", str(error))
         return self._login
 

@@ -24,8 +24,8 @@ MOST_FAILED_STARTS: Final = 8
 _LONGEST_LINE: Final = 200
 
 
-class Ending(NamedTuple):
-    """How a program ended."""
+class ProgramEnd(NamedTuple):
+    """The end of a program: its status, and how long it had been ready."""
 
     status: int | None
     """The exit code, or the negative number of the signal; None if it is not known, because
@@ -43,7 +43,7 @@ class Failures(NamedTuple):
     """How many of the last starts in a row never became ready."""
 
 
-class Verdict(NamedTuple):
+class RestartDecision(NamedTuple):
     """The decision about a program that ended."""
 
     failures: Failures
@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
     """Why it is given up."""
 
 
-def decide(failures: Failures, ending: Ending) -> Verdict:
+def decide(failures: Failures, ending: ProgramEnd) -> RestartDecision:
     """Decide whether and when a program that ended is restarted.
 
     A program that was ready once is always restarted, as the kubelet does with containers: the
@@ -67,10 +67,10 @@ def decide(failures: Failures, ending: Ending) -> Verdict:
     failed_starts = failures.failed_starts + 1 if ending.ready_seconds is None else 0
     counted = Failures(failures.ends + 1, failed_starts)
     if ending.status == DO_NOT_TRY_AGAIN:
-        return Verdict(counted, None, "its exit code says that a restart would fail too")
+        return RestartDecision(counted, None, "its exit code says that a restart would fail too")
     if ending.status not in (TRY_LATER, RUNS_ALREADY) and failed_starts >= MOST_FAILED_STARTS:
-        return Verdict(counted, None, f"{failed_starts} starts in a row have failed")
-    return Verdict(counted, delay_after(failures.ends))
+        return RestartDecision(counted, None, f"{failed_starts} starts in a row have failed")
+    return RestartDecision(counted, delay_after(failures.ends))
 
 
 def delay_after(ends: int) -> float:

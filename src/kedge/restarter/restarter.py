@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from kedge.restarter import decision
-from kedge.restarter.decision import Ending, Failures
+from kedge.restarter.decision import Failures, ProgramEnd
 from kedge.restarter.program import (
     LOG_LIMIT,
     REASON_VARIABLE,
@@ -53,7 +53,7 @@ _PAUSE: Final = 0.01
 Document = dict[str, Any]
 
 
-class Part:
+class ManagedProgram:
     """One program of the cluster, and its current process."""
 
     def __init__(self, name: str, pid: int, birth: str) -> None:
@@ -143,7 +143,7 @@ class Part:
 class Restarter:
     """All parts of one cluster."""
 
-    def __init__(self, directory: int, control: int, parts: list[Part]) -> None:
+    def __init__(self, directory: int, control: int, parts: list[ManagedProgram]) -> None:
         self._directory = directory
         self._control = control
         self._parts = parts
@@ -255,7 +255,7 @@ class Restarter:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)
 
-    def _hear(self, part: Part) -> None:
+    def _hear(self, part: ManagedProgram) -> None:
         """Handle the readiness report of a restarted program, or the end of its pipe."""
         said = os.read(part.ready, 1 << 16)
         if said and not said.endswith(b"\n"):
@@ -266,7 +266,7 @@ class Restarter:
             note(f"{part.name} is ready again, process {part.pid}")
             self._write("always")
 
-    def _ended(self) -> Iterator[tuple[Part, int | None]]:
+    def _ended(self) -> Iterator[tuple[ManagedProgram, int | None]]:
         for part in self._parts:
             if part.state in (STARTING, RUNNING):
                 if part.pidfd >= 0:
@@ -276,7 +276,7 @@ class Restarter:
                 with contextlib.suppress(BlockingIOError):
                     yield part, part.status()
 
-    def _consider(self, part: Part, status: int | None) -> bool:
+    def _consider(self, part: ManagedProgram, status: int | None) -> bool:
         """Decide about a program that ended; returns False if the cluster was deleted."""
         self._forget_pipe(part)
         ready = None if part.since is None else monotonic() - part.since
@@ -294,7 +294,7 @@ class Restarter:
             # It runs in a terminal, so it is not restarted.
             note(f"{part.name} {part.reason}")
             return False
-        verdict = decision.decide(part.failures, Ending(status, ready))
+        verdict = decision.decide(part.failures, ProgramEnd(status, ready))
         part.failures = verdict.failures
         if verdict.delay is None:
             part.state, part.why = STOPPED, verdict.why
@@ -305,7 +305,7 @@ class Restarter:
             note(f"{part.name} {part.reason}; restarted in {verdict.delay:g} s")
         return True
 
-    def _start_again(self, part: Part) -> None:
+    def _start_again(self, part: ManagedProgram) -> None:
         assert part.program is not None
         part.ready, ready = os.pipe()
         heard = -1
@@ -324,7 +324,7 @@ class Restarter:
             os.close(part.ready)
             part.ready = -1
             part.reason = f"cannot be started: {error.strerror}"
-            verdict = decision.decide(part.failures, Ending(decision.TRY_LATER, None))
+            verdict = decision.decide(part.failures, ProgramEnd(decision.TRY_LATER, None))
             part.failures, delay = verdict.failures, verdict.delay or 0.0
             part.due, part.next = monotonic() + delay, epoch() + delay
             note(f"{part.name} {part.reason}")
@@ -332,7 +332,7 @@ class Restarter:
         part.state = STARTING
         self._poll.register(part.ready, select.POLLIN)
 
-    def _forget_pipe(self, part: Part) -> None:
+    def _forget_pipe(self, part: ManagedProgram) -> None:
         if part.ready >= 0:
             self._poll.unregister(part.ready)
             os.close(part.ready)
@@ -469,7 +469,7 @@ def main(directory: str, control: str, claim: str, *parts: str) -> NoReturn:
     found = []
     for each in parts:
         name, pid, birth = (*each.split(":"), "")[:3]
-        found.append(Part(name, int(pid), birth))
+        found.append(ManagedProgram(name, int(pid), birth))
     # A program that crashes again and again would fill the disk with images of its memory, secrets
     # included. The first crash may leave one, if the user wants that: it was started before.
     with contextlib.suppress(OSError, ValueError):

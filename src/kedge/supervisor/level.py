@@ -1,4 +1,4 @@
-"""How much of a container this machine lets us build; found out by trying."""
+"""The isolation level of this machine, determined by trying: full, userns or plain."""
 
 import os
 from collections.abc import Callable
@@ -16,9 +16,9 @@ ALL: Final = (
 
 
 def probe() -> tuple[str, bool]:
-    """The level, and whether it takes a user namespace to get there."""
+    """Return the level, and whether it needs a user namespace for the supervisor itself."""
     if os.geteuid() == 0 and _works(_namespaces):
-        # Root without control groups can isolate, but not limit: what an ordinary user can.
+        # Root without control groups can isolate, but not limit, like an ordinary user.
         return (FULL if cgroups.here().writable() else USERNS), False
     if _works(_mapped_namespaces):
         return USERNS, True
@@ -26,11 +26,12 @@ def probe() -> tuple[str, bool]:
 
 
 def enter() -> int:
-    """Go on in a user namespace in which the user that we are is root, as the first process of a
-    pid namespace; returns the machine's /proc as a descriptor.
+    """Continue as root of a new user namespace and as the first process of a new pid namespace;
+    returns a descriptor of the machine's /proc.
 
-    Of namespaces that belong to the machine there is no way back to them, so that the supervisor
-    needs its own ones to come home to. And with it everything ends that it has begun.
+    A process in a user namespace cannot return to namespaces that the machine owns, so the
+    supervisor needs mount and pid namespaces of its own. The kernel kills all its containers when
+    it ends, because it is the first process of their pid namespace.
     """
     outer = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _map_root(libc.NEW_MOUNT | libc.NEW_PID)
@@ -50,7 +51,7 @@ def _map_root(namespaces: int) -> None:
 
 
 def _works(attempt: Callable[[], None]) -> bool:
-    """Try it in a process that may be spoilt."""
+    """Return whether an attempt succeeds in a child, whose namespaces it may change."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -1,4 +1,4 @@
-"""The supervisor's one thread: waits for descriptors, for children and for moments in time."""
+"""The supervisor's event loop: descriptors, children, signals and timers in one thread."""
 
 import contextlib
 import heapq
@@ -12,7 +12,7 @@ from functools import partial
 from resource import struct_rusage
 from typing import Final
 
-Deed = Callable[[], object]
+Callback = Callable[[], object]
 Ended = Callable[[int, struct_rusage], None]
 
 READABLE: Final = select.EPOLLIN
@@ -21,49 +21,49 @@ _SECOND: Final = 1_000_000_000
 
 
 class Timer:
-    """A deed that is due; may be called off."""
+    """A callback that is due at a time; can be cancelled."""
 
-    def __init__(self, due: int, number: int, deed: Deed) -> None:
+    def __init__(self, due: int, number: int, callback: Callback) -> None:
         self._order = (due, number)
         self.due = due
-        self.deed: Deed | None = deed
+        self.callback: Callback | None = callback
 
     def __lt__(self, other: "Timer") -> bool:
         return self._order < other._order
 
     def cancel(self) -> None:
-        self.deed = None
+        self.callback = None
 
 
 class EventLoop:
-    """Calls back when something happens. Whatever a deed raises is a bug; it goes to the log, and
-    the loop goes on, since with it all containers would end."""
+    """Calls back on events. An exception of a callback is a bug; it is logged and the loop
+    continues, because the end of the supervisor would end all containers."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._deeds: dict[int, Deed] = {}
+        self._callbacks: dict[int, Callback] = {}
         self._timers: list[Timer] = []
         self._number = 0
         self._children: dict[int, Ended] = {}
         self._announcing: set[int] = set()
         self._alone: Timer | None = None
-        self._signalled: list[Deed] = []
+        self._signalled: list[Callback] = []
         self._running = False
         self._wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.on(self._wake, READABLE, self._woken)
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def on(self, descriptor: int, events: int, deed: Deed) -> None:
-        """From now on do that when those events are seen on the descriptor; replaces the last."""
-        known = descriptor in self._deeds
-        self._deeds[descriptor] = deed
+    def on(self, descriptor: int, events: int, callback: Callback) -> None:
+        """Call back on events of a descriptor; replaces an earlier callback."""
+        known = descriptor in self._callbacks
+        self._callbacks[descriptor] = callback
         (self._epoll.modify if known else self._epoll.register)(descriptor, events)
 
     def off(self, descriptor: int) -> None:
-        """Forget a descriptor; must come before it is closed."""
+        """Forget a descriptor; call this before closing it."""
         self._announcing.discard(descriptor)
-        if self._deeds.pop(descriptor, None) is not None:
+        if self._callbacks.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
     def announcing(self, descriptor: int) -> None:
@@ -71,34 +71,34 @@ class EventLoop:
         child's pid."""
         self._announcing.add(descriptor)
 
-    def after(self, seconds: float, deed: Deed) -> Timer:
+    def after(self, seconds: float, callback: Callback) -> Timer:
         self._number += 1
-        timer = Timer(time.monotonic_ns() + int(seconds * _SECOND), self._number, deed)
+        timer = Timer(time.monotonic_ns() + int(seconds * _SECOND), self._number, callback)
         heapq.heappush(self._timers, timer)
         return timer
 
-    def child(self, pid: int, deed: Ended) -> None:
-        """Do that with the wait status and the resource usage of the child when it has ended."""
-        self._children[pid] = deed
+    def child(self, pid: int, callback: Ended) -> None:
+        """Call back with the wait status and the resource usage of a child that has ended."""
+        self._children[pid] = callback
 
     @property
     def children(self) -> list[int]:
-        """Those whose end is waited for."""
+        """The children with a callback."""
         return list(self._children)
 
-    def when_alone(self, deed: Deed, seconds: float) -> None:
-        """Do that once there are no such children any more, or when so much time has passed."""
-        self._alone = self.after(seconds, deed)
+    def when_alone(self, callback: Callback, seconds: float) -> None:
+        """Call back when there are no such children any more, or after so many seconds."""
+        self._alone = self.after(seconds, callback)
         self._look_around()
 
     def _look_around(self) -> None:
-        if self._alone is not None and self._alone.deed is not None and not self._children:
-            self.after(0, self._alone.deed)
+        if self._alone is not None and self._alone.callback is not None and not self._children:
+            self.after(0, self._alone.callback)
             self._alone.cancel()
 
-    def signal(self, number: int, deed: Deed) -> None:
-        """Do that when the signal comes, between two other deeds."""
-        signal.signal(number, lambda *_: self._signalled.append(deed))
+    def signal(self, number: int, callback: Callback) -> None:
+        """Call back after a signal, between two other callbacks."""
+        signal.signal(number, lambda *_: self._signalled.append(callback))
 
     def stop(self) -> None:
         self._running = False
@@ -107,13 +107,13 @@ class EventLoop:
         self._running = True
         while self._running:
             for descriptor, _ in self._epoll.poll(self._patience()):
-                # An earlier deed of this round may have closed it.
-                if deed := self._deeds.get(descriptor):
-                    _do(deed)
+                # An earlier callback of this round may have closed it.
+                if callback := self._callbacks.get(descriptor):
+                    _call(callback)
             self._ring()
 
     def _patience(self) -> float:
-        while self._timers and self._timers[0].deed is None:
+        while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
         if not self._timers:
             return -1
@@ -122,8 +122,8 @@ class EventLoop:
     def _ring(self) -> None:
         now = time.monotonic_ns()
         while self._timers and self._timers[0].due <= now:
-            if deed := heapq.heappop(self._timers).deed:
-                _do(deed)
+            if callback := heapq.heappop(self._timers).callback:
+                _call(callback)
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -131,7 +131,7 @@ class EventLoop:
         self._reap()
         self._look_around()
         while self._signalled:
-            _do(self._signalled.pop())
+            _call(self._signalled.pop())
 
     def _reap(self) -> None:
         while True:
@@ -144,15 +144,15 @@ class EventLoop:
                 return
             if ended.si_pid not in self._children:
                 for descriptor in list(self._announcing):
-                    _do(self._deeds[descriptor])
+                    _call(self._callbacks[descriptor])
             pid, status, usage = os.wait4(ended.si_pid, 0)
-            # Those that nobody waits for are orphans that came to us as their subreaper.
-            if deed := self._children.pop(pid, None):
-                _do(partial(deed, status, usage))
+            # Children without a callback are orphans: the supervisor is their subreaper.
+            if callback := self._children.pop(pid, None):
+                _call(partial(callback, status, usage))
 
 
-def _do(deed: Deed) -> None:
+def _call(callback: Callback) -> None:
     try:
-        deed()
+        callback()
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)

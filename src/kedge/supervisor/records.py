@@ -1,4 +1,4 @@
-"""What the supervisor remembers on disk, so that the next one knows what ran."""
+"""Records of sandboxes and containers on disk, from which the next supervisor recovers."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ _TRASH: Final = "trash"
 
 
 class Records:
-    """Directories of one kind, each with a record in it: a line for each state it was in."""
+    """Directories of one kind, each with a record: one line per state."""
 
     def __init__(self, home: str, kind: str) -> None:
         self._home = f"{home}/{kind}"
@@ -29,7 +29,7 @@ class Records:
         return f"{self._home}/{identity}"
 
     def make(self, identity: str, *inside: str) -> str:
-        """A directory for something new, with some more in it."""
+        """Make the directory of a new object, with subdirectories."""
         directory = self.directory(identity)
         os.mkdir(directory, 0o700)
         for name in inside:
@@ -37,11 +37,11 @@ class Records:
         return directory
 
     def save(self, record: Document) -> None:
-        """Add its latest state to its file: a line that is not whole is as if it was never begun.
-        What does not change later is said once, since it is large.
+        """Append the latest state to the record. A line that was not written completely is ignored
+        by readers. Large fields that do not change are written once.
 
-        A file that is replaced instead would be another inode each time, and those are dear: a
-        file system that was just made to forget many looks at all of them before it makes one."""
+        The file is not replaced, because each replacement needs a new inode: after many deletions
+        ext4 without a journal scans all recently deleted inodes before it allocates one."""
         with self._opened(record["id"]) as file:
             begun = os.fstat(file).st_size > 0
             changing = {name: value for name, value in record.items() if name not in _ONCE}
@@ -75,8 +75,7 @@ class Records:
             os.close(descriptor)
 
     def load(self) -> list[Document]:
-        """All that can be read, the eldest first; what has no record was never finished, and
-        goes."""
+        """Return all records, the oldest first; directories without a record are discarded."""
         found: list[Document] = []
         for identity in os.listdir(self._home):
             try:
@@ -95,7 +94,7 @@ class Records:
         return record
 
     def discard(self, identity: str) -> None:
-        """Out of sight at once; `files.removal` empties the trash."""
+        """Move the directory to the trash, which is emptied later."""
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.directory(identity), f"{self._trash}/{identity}")
 
@@ -105,6 +104,7 @@ class Records:
 
 
 def _add(file: int, document: Document, begun: bool) -> None:
-    """The end of a line comes with the next one, which so does not suffer from a broken one."""
+    """Append a line. The line end is written before the next line, so that an incomplete line does
+    not damage the next one."""
     line = json.dumps(document).encode()
     os.write(file, b"\n" + line if begun else line)

@@ -1,4 +1,4 @@
-"""What the node agent tells the supervisor to build, worked out to the last number."""
+"""Specs of containers and sandboxes: everything the supervisor needs, with no names to resolve."""
 
 from typing import Any, TypedDict
 
@@ -8,7 +8,7 @@ class BindMount(TypedDict):
 
     source: str
     part: str
-    """What of the source is shown, by a path that must not lead out of it; empty for all."""
+    """The subPath: a path below the source, which must not lead out of it; empty for all."""
     target: str
     read_only: bool
     recursive: bool
@@ -25,12 +25,12 @@ class DeviceNode(TypedDict):
 
 
 class ContainerSpec(TypedDict):
-    """One container."""
+    """One container. Its role is that of an OCI runtime spec."""
 
     lowers: list[str]
-    """Directories that make the root, the uppermost first; none for a view of the machine."""
+    """Layers of the image, the uppermost first; none for a view of the machine."""
     hidden: list[str]
-    """What a view of the machine must not show."""
+    """Paths that a view of the machine must not show."""
     concealed: list[str]
     """Files and directories that are empty in a view of the machine."""
     shown: list[str]
@@ -41,7 +41,7 @@ class ContainerSpec(TypedDict):
     env: list[str]
     """NAME=value"""
     directory: str
-    """Where the program starts; it is made if need be."""
+    """The working directory; it is created if it does not exist."""
     user: int
     group: int
     groups: list[int]
@@ -53,7 +53,7 @@ class ContainerSpec(TypedDict):
     privileged: bool
     read_only: bool
     masked: bool
-    """Whether what tells too much of the machine is hidden from it."""
+    """Whether paths of /proc and /sys that reveal too much of the machine are masked."""
     pid: str
     """container, pod, host or target."""
     pid_target: str
@@ -65,11 +65,11 @@ class ContainerSpec(TypedDict):
     resources: dict[str, Any]
     oom_score_adj: int
     shortfalls: list[str]
-    """What the agent knows cannot be had."""
+    """Requested features that the agent knows to be missing."""
 
 
 class SandboxSpec(TypedDict):
-    """What the containers of one pod share."""
+    """Properties that the containers of one pod share."""
 
     hostname: str
     host_network: bool
@@ -79,7 +79,7 @@ class SandboxSpec(TypedDict):
     cgroup_parent: str
     sysctls: dict[str, str]
     first_id: int
-    """The first of the machine's ids that the ids 0 to 65,535 of the pod's own user namespace are;
-    0 for a pod without one."""
+    """The machine's id of id 0 in the pod's user namespace, which has 65,536 ids; 0 for a pod
+    without one."""
     files: dict[str, str]
-    """Small files that containers get to see: names and content."""
+    """Small files for the containers, such as /etc/hosts: names and content."""

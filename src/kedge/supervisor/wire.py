@@ -1,6 +1,6 @@
 """Messages between the node agent and the supervisor: JSON in packets, with file descriptors.
 
-What does not fit into a packet lies in a file in memory, whose descriptor is sent in its place.
+A message that does not fit into a packet is sent as the descriptor of a memory file.
 """
 
 import array
@@ -14,22 +14,22 @@ Document = dict[str, Any]
 
 SOCKET: Final = "supervisor.sock"
 LARGE: Final = 48 << 10
-"""Bytes from which on a message goes by a file; any kernel's socket buffers hold this much."""
+"""Bytes from which on a message is sent as a file; socket buffers of any kernel hold this much."""
 _MOST_DESCRIPTORS: Final = 32
 _BY_FILE: Final = b"file"
 
 
 class PeerClosed(Exception):
-    """The other side is gone."""
+    """The peer has closed the connection."""
 
 
 def address(directory: int) -> str:
-    """The socket in an open directory: paths of sockets may have no more than 107 bytes."""
+    """Return the path of the socket in an open directory; such paths have at most 107 bytes."""
     return f"/proc/self/fd/{directory}/{SOCKET}"
 
 
 def packet(message: Document, descriptors: Sequence[int] = ()) -> tuple[bytes, list[int]]:
-    """What is sent for a message, and with which descriptors; the first may have to be closed."""
+    """Return the bytes and descriptors to send for a message; see `let_go`."""
     return wrapped(json.dumps(message, separators=(",", ":")).encode(), descriptors)
 
 
@@ -50,13 +50,13 @@ def post(connection: socket.socket, content: bytes, descriptors: Sequence[int]) 
 
 
 def let_go(content: bytes, descriptors: Sequence[int]) -> None:
-    """Close the file that a packet was made with."""
+    """Close the memory file of a packet, if it has one."""
     if content == _BY_FILE:
         os.close(descriptors[0])
 
 
 def take(connection: socket.socket) -> tuple[Document, list[int]]:
-    """The next message and its descriptors; BlockingIOError if there is none yet."""
+    """Return the next message and its descriptors; raises BlockingIOError if there is none yet."""
     content, received = unwrapped(connection)
     message: Document = json.loads(content)
     return message, received

@@ -27,7 +27,7 @@ class ByteStream(Protocol):
     """Bytes both ways, whatever carries them."""
 
     async def read(self) -> bytes:
-        """What has come, as soon as anything has; empty when nothing more will come."""
+        """Return received bytes as soon as there are any; empty at the end."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Duplex(asyncio.Protocol):
         first: bytes,
         when_lost: Callable[[Exception | None], None],
     ) -> "Duplex":
-        """Take a connection over from whoever spoke on it; `first` is what came since."""
+        """Take over a connection from another protocol; `first` are bytes that it has received."""
         duplex = cls()
         duplex._when_lost = when_lost
         duplex.connection_made(transport)
@@ -188,7 +188,7 @@ class Duplex(asyncio.Protocol):
 async def connect(
     host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str | None = None
 ) -> Duplex:
-    """A connection to somewhere; raises OSError if there is none."""
+    """Connect to a host; raises OSError."""
     loop = asyncio.get_running_loop()
     _, duplex = await loop.create_connection(
         Duplex, host, port, ssl=tls, server_hostname=server_name if tls else None
@@ -197,7 +197,7 @@ async def connect(
 
 
 async def adopt(connected: socket.socket) -> Duplex:
-    """The same for a socket that is connected already, which then belongs to the duplex."""
+    """Return a duplex for a connected socket, which then belongs to it."""
     connected.setblocking(False)
     _, duplex = await asyncio.get_running_loop().create_connection(Duplex, sock=connected)
     return duplex

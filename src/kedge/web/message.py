@@ -1,4 +1,4 @@
-"""What the server's rooms know of HTTP: a request, a response, and a sink for streams."""
+"""HTTP messages, independent of the HTTP library: request, response and a sink for streams."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -28,7 +28,7 @@ def one_line(value: str) -> str:
 
 
 class HttpRequest(msgspec.Struct):
-    """A request as it came off the wire."""
+    """A request as it was received."""
 
     method: str
     path: str
@@ -85,7 +85,7 @@ class Query:
 
 
 class Sink(Protocol):
-    """Where a streamed body goes."""
+    """The destination of a streamed body."""
 
     @property
     def paused(self) -> bool:
@@ -115,8 +115,8 @@ class Response(msgspec.Struct):
     content_type: str = JSON
     headers: list[tuple[str, str]] = []
     take_over: TakeOver | None = None
-    """Of an answer with status 101: who goes on with the connection. The request must have asked
-    for that (`asks_upgrade`)."""
+    """Continues on the connection after a response with status 101. The request must have asked for
+    an upgrade (`asks_upgrade`)."""
 
 
 def asks_upgrade(headers: Mapping[str, str], protocol: str = "") -> bool:

@@ -59,7 +59,7 @@ class ServerConnection(asyncio.Protocol):
         """Whether the incoming body was accepted."""
         self._unparsed = b""
         self._parsed = 0
-        """How much of it is parsed."""
+        """Bytes of it that are parsed."""
         self._waiting: deque[PendingRequest] = deque()
         self._chunked = True
         self._body_bytes = 0

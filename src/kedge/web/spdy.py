@@ -30,7 +30,7 @@ _CONTROL: Final = 0x8003
 GOODBYE_SECONDS: Final = 2.0
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Control frames that mean something here; others are passed over."""
 
     SYN_STREAM = 1
@@ -40,7 +40,7 @@ class Kind(IntEnum):
     GOAWAY = 7
 
 
-class Reset(IntEnum):
+class ResetCode(IntEnum):
     """Why a stream is broken off."""
 
     PROTOCOL_ERROR = 1
@@ -49,7 +49,7 @@ class Reset(IntEnum):
     CANCEL = 5
 
 
-class Violation(Exception):
+class SpdyError(Exception):
     """The peer does not keep to the protocol."""
 
 
@@ -80,12 +80,12 @@ def _dictionary() -> bytes:
 
 
 DICTIONARY: Final = _dictionary()
-"""What both sides know before the first header is compressed."""
+"""The dictionary with which both sides begin to compress headers."""
 
 Headers = Mapping[str, str]
 
 
-class Opened(NamedTuple):
+class SynStream(NamedTuple):
     """The peer has opened a stream."""
 
     stream: int
@@ -93,7 +93,7 @@ class Opened(NamedTuple):
     final: bool
 
 
-class Data(NamedTuple):
+class DataFrame(NamedTuple):
     """More of a stream."""
 
     stream: int
@@ -101,32 +101,32 @@ class Data(NamedTuple):
     final: bool
 
 
-class Replied(NamedTuple):
+class SynReply(NamedTuple):
     """The peer has accepted a stream of ours."""
 
     stream: int
     final: bool
 
 
-class Broke(NamedTuple):
+class RstStream(NamedTuple):
     """The peer has given a stream up."""
 
     stream: int
     status: int
 
 
-class Pinged(NamedTuple):
+class PingFrame(NamedTuple):
     number: int
 
 
-class Leaving(NamedTuple):
+class GoAway(NamedTuple):
     """The peer will open no more streams."""
 
 
-Event = Opened | Data | Replied | Broke | Pinged | Leaving
+Event = SynStream | DataFrame | SynReply | RstStream | PingFrame | GoAway
 
 
-class Parser:
+class SpdyParser:
     """Bytes in, events out. Data is passed on as it arrives, so that no more than one read is
     buffered, independently of a frame's length."""
 
@@ -146,7 +146,7 @@ class Parser:
         self.is_exhausted = False
 
     def take(self, most: int) -> list[Event]:
-        """What there is in so many frames or parts of them; raises Violation."""
+        """Return the content of at most so many frames or parts of frames; raises Violation."""
         found = []
         for _ in range(most):
             event = self._next()
@@ -173,7 +173,7 @@ class Parser:
             self._left = size
             return None if size else self._data()
         if size > _MOST_CONTROL:
-            raise Violation("a control frame is too long")
+            raise SpdyError("a control frame is too long")
         if len(buffer) < 8 + size:
             return None
         body = bytes(buffer[8 : 8 + size])
@@ -181,60 +181,60 @@ class Parser:
         self.is_exhausted = False
         return self._event(head, body)
 
-    def _data(self) -> Data:
+    def _data(self) -> DataFrame:
         content = bytes(self._buffer[: self._left])
         del self._buffer[: len(content)]
         self._left -= len(content)
-        return Data(self._stream, content, self._final and not self._left)
+        return DataFrame(self._stream, content, self._final and not self._left)
 
     def _event(self, head: bytes, body: bytes) -> Event | None:
         version, kind = struct.unpack("!HH", head[:4])
         if version != _CONTROL:
-            raise Violation(f"version {version & 0x7FFF} of SPDY")
+            raise SpdyError(f"version {version & 0x7FFF} of SPDY")
         try:
             return self._control(kind, body, bool(head[4] & _FIN))
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
-            raise Violation(f"a broken frame: {error}") from error
+            raise SpdyError(f"a broken frame: {error}") from error
 
     def _control(self, kind: int, body: bytes, final: bool) -> Event | None:
         match kind:
-            case Kind.SYN_STREAM:
+            case FrameKind.SYN_STREAM:
                 (stream,) = struct.unpack_from("!I", body)
-                return Opened(stream & 0x7FFFFFFF, self._headers(body[10:]), final)
-            case Kind.SYN_REPLY:
+                return SynStream(stream & 0x7FFFFFFF, self._headers(body[10:]), final)
+            case FrameKind.SYN_REPLY:
                 (stream,) = struct.unpack_from("!I", body)
                 # Read even though nothing in it counts: what follows is compressed on its base.
                 self._headers(body[4:])
-                return Replied(stream & 0x7FFFFFFF, final)
-            case Kind.RST_STREAM:
+                return SynReply(stream & 0x7FFFFFFF, final)
+            case FrameKind.RST_STREAM:
                 stream, status = struct.unpack("!II", body)
-                return Broke(stream & 0x7FFFFFFF, status)
-            case Kind.PING:
-                return Pinged(*struct.unpack("!I", body))
-            case Kind.GOAWAY:
-                return Leaving()
+                return RstStream(stream & 0x7FFFFFFF, status)
+            case FrameKind.PING:
+                return PingFrame(*struct.unpack("!I", body))
+            case FrameKind.GOAWAY:
+                return GoAway()
             case _:
                 return None
 
     def _headers(self, packed: bytes) -> Headers:
         block = self._inflate.decompress(packed, _MOST_HEADERS)
         if self._inflate.unconsumed_tail:
-            raise Violation("the headers of a stream are too long")
+            raise SpdyError("the headers of a stream are too long")
         (count,) = struct.unpack_from("!I", block)
         if count > _HEADERS:
-            raise Violation("a stream has too many headers")
+            raise SpdyError("a stream has too many headers")
         at = 4
         texts = []
         for _ in range(2 * count):
             (size,) = struct.unpack_from("!I", block, at)
             at += 4 + size
             if at > len(block):
-                raise Violation("the headers of a stream are cut off")
+                raise SpdyError("the headers of a stream are cut off")
             texts.append(block[at - size : at].decode())
         return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
 
 
-class Framer:
+class SpdyFramer:
     """Frames as bytes."""
 
     def __init__(self) -> None:
@@ -242,10 +242,12 @@ class Framer:
 
     def syn_stream(self, stream: int, headers: Headers, *, final: bool = False) -> bytes:
         body = struct.pack("!IIBB", stream, 0, 0, 0) + self._block(headers)
-        return _control_frame(Kind.SYN_STREAM, body, final)
+        return _control_frame(FrameKind.SYN_STREAM, body, final)
 
     def syn_reply(self, stream: int, *, final: bool = False) -> bytes:
-        return _control_frame(Kind.SYN_REPLY, struct.pack("!I", stream) + self._block({}), final)
+        return _control_frame(
+            FrameKind.SYN_REPLY, struct.pack("!I", stream) + self._block({}), final
+        )
 
     def _block(self, headers: Headers) -> bytes:
         parts = [struct.pack("!I", len(headers))]
@@ -261,26 +263,26 @@ def data(stream: int, content: bytes, *, final: bool = False) -> bytes:
     return struct.pack("!II", stream, flags_and_size) + content
 
 
-def reset(stream: int, status: Reset) -> bytes:
-    return _control_frame(Kind.RST_STREAM, struct.pack("!II", stream, status))
+def reset(stream: int, status: ResetCode) -> bytes:
+    return _control_frame(FrameKind.RST_STREAM, struct.pack("!II", stream, status))
 
 
 def ping(number: int) -> bytes:
-    return _control_frame(Kind.PING, struct.pack("!I", number))
+    return _control_frame(FrameKind.PING, struct.pack("!I", number))
 
 
 def goaway(last: int) -> bytes:
-    return _control_frame(Kind.GOAWAY, struct.pack("!II", last, 0))
+    return _control_frame(FrameKind.GOAWAY, struct.pack("!II", last, 0))
 
 
-def _control_frame(kind: Kind, body: bytes, final: bool = False) -> bytes:
+def _control_frame(kind: FrameKind, body: bytes, final: bool = False) -> bytes:
     return struct.pack("!HHI", _CONTROL, kind, (_FIN if final else 0) << 24 | len(body)) + body
 
 
-class Stream:
+class SpdyStream:
     """One of the streams of a connection. Fulfils ByteStream."""
 
-    def __init__(self, connection: "Connection", number: int, headers: Headers) -> None:
+    def __init__(self, connection: "SpdyConnection", number: int, headers: Headers) -> None:
         self.number = number
         self.headers = headers
         self._connection = connection
@@ -331,7 +333,7 @@ class Stream:
         size, self._size = self._size, 0
         self._connection.was_read(size)
 
-    def reset(self, status: Reset = Reset.CANCEL) -> None:
+    def reset(self, status: ResetCode = ResetCode.CANCEL) -> None:
         """Give it up."""
         self._connection.reset(self, status)
 
@@ -345,16 +347,16 @@ class Stream:
             self._arrival.set_result(None)
 
 
-class Connection:
-    """The server's side: the streams that a client opens. Somebody must `run` it."""
+class SpdyConnection:
+    """The server's side: the streams that a client opens. Its owner must `run` it."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
-        self._parser = Parser()
-        self._framer = Framer()
-        self._streams: dict[int, Stream] = {}
+        self._parser = SpdyParser()
+        self._framer = SpdyFramer()
+        self._streams: dict[int, SpdyStream] = {}
         self._last = 0
-        self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self._opened: asyncio.Queue[SpdyStream | None] = asyncio.Queue()
         self._room: asyncio.Future[None] | None = None
         self._has_answered = False
         """Whether answers to the peer's own frames were sent."""
@@ -371,7 +373,7 @@ class Connection:
                         self._take(event)
                     await self._breathe()
                     await turn()
-        except (Violation, ConnectionError):
+        except (SpdyError, ConnectionError):
             pass
         finally:
             for stream in list(self._streams.values()):
@@ -380,12 +382,12 @@ class Connection:
             self._streams.clear()
             self._opened.put_nowait(None)
 
-    async def opened(self) -> AsyncIterator[Stream]:
+    async def opened(self) -> AsyncIterator[SpdyStream]:
         """The streams that the peer opens, until it has gone. `accept` or `reset` each."""
         while (stream := await self._opened.get()) is not None:
             yield stream
 
-    def accept(self, stream: Stream) -> None:
+    def accept(self, stream: SpdyStream) -> None:
         self._stream.write(self._framer.syn_reply(stream.number))
 
     async def close(self) -> None:
@@ -400,7 +402,7 @@ class Connection:
 
     # What streams ask for.
 
-    def send_data(self, stream: Stream, content: bytes) -> None:
+    def send_data(self, stream: SpdyStream, content: bytes) -> None:
         if stream.finished:
             return
         for at in range(0, len(content), _PIECE):
@@ -409,13 +411,13 @@ class Connection:
     async def drain(self) -> None:
         await self._stream.drain()
 
-    def finish(self, stream: Stream) -> None:
+    def finish(self, stream: SpdyStream) -> None:
         if not stream.finished:
             stream.finished = True
             self._stream.write(data(stream.number, b"", final=True))
             self._forget(stream)
 
-    def reset(self, stream: Stream, status: Reset) -> None:
+    def reset(self, stream: SpdyStream, status: ResetCode) -> None:
         if self._streams.pop(stream.number, None) is not None:
             self._stream.write(reset(stream.number, status))
         stream.finished = True
@@ -431,35 +433,35 @@ class Connection:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Opened():
+            case SynStream():
                 self._open(event)
-            case Data(number, content, final):
+            case DataFrame(number, content, final):
                 stream = self._streams.get(number)
                 if stream is not None:
                     stream.arrived(content, final=final)
                     self._forget(stream)
-            case Broke(number, _):
+            case RstStream(number, _):
                 stream = self._streams.pop(number, None)
                 if stream is not None:
                     stream.finished = True
                     stream.arrived(b"", final=True)
-            case Pinged(number):
+            case PingFrame(number):
                 self._answer(ping(number))
 
-    def _open(self, event: Opened) -> None:
+    def _open(self, event: SynStream) -> None:
         number = event.stream
         if number <= self._last or number % 2 == 0:
-            raise Violation(f"stream {number} cannot be opened")
+            raise SpdyError(f"stream {number} cannot be opened")
         self._last = number
         if len(self._streams) >= _STREAMS:
-            self._answer(reset(number, Reset.REFUSED_STREAM))
+            self._answer(reset(number, ResetCode.REFUSED_STREAM))
             return
-        stream = self._streams[number] = Stream(self, number, event.headers)
+        stream = self._streams[number] = SpdyStream(self, number, event.headers)
         if event.final:
             stream.arrived(b"", final=True)
         self._opened.put_nowait(stream)
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: SpdyStream) -> None:
         if stream.finished and stream.ended:
             self._streams.pop(stream.number, None)
 

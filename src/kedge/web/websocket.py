@@ -20,14 +20,14 @@ MOST: Final = 1 << 20
 _FRAMES_PER_TURN: Final = 64
 """Frames of one peer that are handled per turn."""
 GOODBYE_SECONDS: Final = 2.0
-"""How long a peer may take to answer a goodbye."""
+"""How long a peer may take to answer a CLOSE frame."""
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTROL_BYTES: Final = 125
 _XOR: Final = tuple(bytes(a ^ b for a in range(256)) for b in range(256))
 
 
 class Opcode(IntEnum):
-    """What a frame is."""
+    """The type of a frame."""
 
     CONTINUATION = 0
     TEXT = 1
@@ -37,8 +37,8 @@ class Opcode(IntEnum):
     PONG = 10
 
 
-class Code(IntEnum):
-    """Why a connection is closed."""
+class CloseCode(IntEnum):
+    """The reason for closing a connection."""
 
     NORMAL = 1000
     GOING_AWAY = 1001
@@ -49,15 +49,15 @@ class Code(IntEnum):
     INTERNAL = 1011
 
 
-class Violation(Exception):
+class WebSocketError(Exception):
     """The peer does not keep to the protocol; the code says in which way."""
 
-    def __init__(self, code: Code, why: str) -> None:
+    def __init__(self, code: CloseCode, why: str) -> None:
         super().__init__(why)
         self.code = code
 
 
-class Received(NamedTuple):
+class FramePiece(NamedTuple):
     """A control frame, or a received piece of a message."""
 
     opcode: Opcode
@@ -88,7 +88,7 @@ def frame(opcode: Opcode, payload: bytes, key: bytes = b"") -> bytes:
     return head + key + mask(payload, key) if key else head + payload
 
 
-class Parser:
+class FrameParser:
     """Bytes in, frames out. Messages are not collected: they may have any length, and each
     received piece is passed on. So no more than one read is buffered."""
 
@@ -113,8 +113,8 @@ class Parser:
         self._buffer += data
         self.is_exhausted = False
 
-    def take(self, most: int) -> list[Received]:
-        """What there is in so many frames or parts of them; raises Violation."""
+    def take(self, most: int) -> list[FramePiece]:
+        """Return the content of at most so many frames or parts of frames; raises Violation."""
         found = []
         for _ in range(most):
             if self._left:
@@ -128,7 +128,7 @@ class Parser:
                 found.append(received)
         return found
 
-    def _frame(self) -> Received | None:
+    def _frame(self) -> FramePiece | None:
         """Begin the next frame; control frames are waited for whole."""
         buffer = self._buffer
         self.is_exhausted = True
@@ -137,10 +137,12 @@ class Parser:
         first, second = buffer[0], buffer[1]
         final, opcode = bool(first & 0x80), self._opcode(first)
         if bool(second & 0x80) is not self._masked:
-            raise Violation(Code.PROTOCOL_ERROR, "wrongly masked")
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "wrongly masked")
         size, at = second & 0x7F, 2
         if opcode >= Opcode.CLOSE and (size > _CONTROL_BYTES or not final):
-            raise Violation(Code.PROTOCOL_ERROR, "a control frame is too long or in pieces")
+            raise WebSocketError(
+                CloseCode.PROTOCOL_ERROR, "a control frame is too long or in pieces"
+            )
         if size >= 126:
             at = 4 if size == 126 else 10
             if len(buffer) < at:
@@ -153,26 +155,26 @@ class Parser:
         del buffer[:start]
         self.is_exhausted = False
         if opcode >= Opcode.CLOSE:
-            return Received(opcode, self._unmasked(size))
+            return FramePiece(opcode, self._unmasked(size))
         return self._begin(opcode, size, final=final)
 
-    def _begin(self, opcode: Opcode, size: int, *, final: bool) -> Received | None:
+    def _begin(self, opcode: Opcode, size: int, *, final: bool) -> FramePiece | None:
         if (opcode is Opcode.CONTINUATION) is (self._kind is None):
-            raise Violation(Code.PROTOCOL_ERROR, "fragments are out of order")
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "fragments are out of order")
         if self._kind is None:
             self._kind, self._begun, self._text = opcode, False, _strict_text()
         self._left, self._final = size, final
         # An empty frame is passed on only if it is the last.
         return self._piece() if final and not size else None
 
-    def _piece(self) -> Received:
+    def _piece(self) -> FramePiece:
         assert self._kind is not None
         payload = self._unmasked(min(self._left, len(self._buffer)))
         self._left -= len(payload)
         ends = self._final and not self._left
         if self._kind is Opcode.TEXT:
             _check_text(self._text, payload, final=ends)
-        piece = Received(self._kind, payload, not self._begun, ends)
+        piece = FramePiece(self._kind, payload, not self._begun, ends)
         self._begun = True
         if ends:
             self._kind = None
@@ -189,11 +191,13 @@ class Parser:
 
     def _opcode(self, first: int) -> Opcode:
         if first & 0x70:
-            raise Violation(Code.PROTOCOL_ERROR, "an extension is used that was not agreed on")
+            raise WebSocketError(
+                CloseCode.PROTOCOL_ERROR, "an extension is used that was not agreed on"
+            )
         try:
             return Opcode(first & 0x0F)
         except ValueError:
-            raise Violation(Code.PROTOCOL_ERROR, "a frame of no known kind") from None
+            raise WebSocketError(CloseCode.PROTOCOL_ERROR, "a frame of no known kind") from None
 
 
 _strict_text: Final = codecs.getincrementaldecoder("utf-8")
@@ -203,13 +207,13 @@ def _check_text(decoder: codecs.IncrementalDecoder, payload: bytes, *, final: bo
     try:
         decoder.decode(payload, final)
     except UnicodeDecodeError:
-        raise Violation(Code.INVALID_DATA, "text that is not UTF-8") from None
+        raise WebSocketError(CloseCode.INVALID_DATA, "text that is not UTF-8") from None
 
 
 def closing(payload: bytes) -> tuple[int, str]:
-    """What a CLOSE frame says: code and reason."""
+    """Return code and reason of a CLOSE frame."""
     if len(payload) < 2:
-        return Code.NO_STATUS, ""
+        return CloseCode.NO_STATUS, ""
     return int.from_bytes(payload[:2], "big"), payload[2:].decode(errors="replace")
 
 
@@ -219,8 +223,8 @@ class WebSocket:
     def __init__(self, stream: ByteStream, *, client: bool = False) -> None:
         self._stream = stream
         self._client = client
-        self._parser = Parser(masked=not client)
-        self._pieces: deque[Received] = deque()
+        self._parser = FrameParser(masked=not client)
+        self._pieces: deque[FramePiece] = deque()
         self._said_goodbye = False
         self._ended = False
         self.close_code = 0
@@ -233,12 +237,14 @@ class WebSocket:
         while (piece := await self.piece()) is not None:
             message += piece.payload
             if len(message) > MOST:
-                self._violated(Violation(Code.TOO_BIG, f"a message is longer than {MOST} bytes"))
+                self._violated(
+                    WebSocketError(CloseCode.TOO_BIG, f"a message is longer than {MOST} bytes")
+                )
             elif piece.ends:
                 return message
         return None
 
-    async def piece(self) -> Received | None:
+    async def piece(self) -> FramePiece | None:
         """Return the next piece of a message; None when the peer has closed.
 
         Pings are answered here. As long as the peer does not read what it gets for them, nothing
@@ -255,7 +261,7 @@ class WebSocket:
                     await turn()
                 elif not self._pieces and not self._ended:
                     await self._read()
-            except Violation as violation:
+            except WebSocketError as violation:
                 self._violated(violation)
             except ConnectionError:
                 self._ended = True
@@ -268,15 +274,14 @@ class WebSocket:
         else:
             self._ended = True
 
-    def _violated(self, violation: Violation) -> None:
+    def _violated(self, violation: WebSocketError) -> None:
         self._ended = True
         self._pieces.clear()
         self.say_goodbye(violation.code, str(violation))
 
-    def _take(self, received: list[Received]) -> bytes | None:
+    def _take(self, received: list[FramePiece]) -> bytes | None:
         """Take the received frames; returns the payload of the last ping, which is the one to
-        answer
-        (RFC 6455, 5.5.3)."""
+        answer (RFC 6455, 5.5.3)."""
         ping = None
         for each in received:
             if each.opcode is Opcode.PING:
@@ -284,7 +289,7 @@ class WebSocket:
             elif each.opcode is Opcode.CLOSE:
                 self._ended = True
                 self.close_code, _ = closing(each.payload)
-                self.say_goodbye(Code.NORMAL)
+                self.say_goodbye(CloseCode.NORMAL)
                 break
             elif each.opcode is not Opcode.PONG:
                 self._pieces.append(each)
@@ -299,16 +304,16 @@ class WebSocket:
     async def drain(self) -> None:
         await self._stream.drain()
 
-    def say_goodbye(self, code: Code, reason: str = "") -> None:
+    def say_goodbye(self, code: CloseCode, reason: str = "") -> None:
         """Nothing is sent after this."""
         if not self._said_goodbye:
             content = code.to_bytes(2, "big") + reason.encode()[: _CONTROL_BYTES - 2]
             self._send(Opcode.CLOSE, content)
             self._said_goodbye = True
 
-    async def close(self, code: Code = Code.NORMAL, reason: str = "") -> None:
-        """Say goodbye, give the peer a moment to answer, and hang up. Who hangs up on a peer that
-        still talks takes back what it has not read yet."""
+    async def close(self, code: CloseCode = CloseCode.NORMAL, reason: str = "") -> None:
+        """Send a CLOSE frame, wait a moment for the answer, and disconnect. Without the wait, a
+        reset could discard data that a peer that still sends has not read yet."""
         self.say_goodbye(code, reason)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(GOODBYE_SECONDS):
@@ -321,7 +326,7 @@ class WebSocket:
             self._stream.write(frame(opcode, payload, os.urandom(4) if self._client else b""))
 
 
-class Tunnel:
+class WebSocketTunnel:
     """Fulfils ByteStream: what is read are the contents of messages, one after the other."""
 
     def __init__(self, socket: WebSocket) -> None:
@@ -340,10 +345,10 @@ class Tunnel:
         await self._socket.drain()
 
     def write_eof(self) -> None:
-        self._socket.say_goodbye(Code.NORMAL)
+        self._socket.say_goodbye(CloseCode.NORMAL)
 
     def close(self) -> None:
-        self._socket.say_goodbye(Code.NORMAL)
+        self._socket.say_goodbye(CloseCode.NORMAL)
 
 
 # How a connection becomes one.
@@ -361,7 +366,7 @@ def protocols(headers: Mapping[str, str]) -> list[str]:
 
 
 def refusal(headers: Mapping[str, str]) -> str:
-    """What is wrong with a request for a WebSocket; empty if nothing."""
+    """Return what is wrong with a request for a WebSocket; empty if it is valid."""
     if headers.get("sec-websocket-version") != "13":
         return "only version 13 of the WebSocket protocol is spoken here"
     try:

@@ -18,7 +18,7 @@ from kedge.client.client import (
     error_of,
     path_of,
 )
-from kedge.client.transport import Body, Call, LocalTransport, Sink, Tidings
+from kedge.client.transport import Body, Call, LocalSink, LocalTransport, WatchInflow
 from kedge.client.view import PARTIAL, PARTIAL_LIST, outlines
 from kedge.machinery.errors import StatusError, expired, not_found
 
@@ -155,7 +155,7 @@ def test_an_answer_that_is_no_status_is_an_error_all_the_same() -> None:
 
 
 async def test_events_that_arrive_in_pieces_are_put_together() -> None:
-    async def piecemeal(sink: Sink) -> None:
+    async def piecemeal(sink: LocalSink) -> None:
         sink.write(b'{"type":"ADDED","object":{"metadata":{"name":"a","resour')
         sink.write(b'ceVersion":"5"}}}\n{"type":"BOOKMARK","object":{"meta')
         sink.write(b'data":{"resourceVersion":"9"}}}\n')
@@ -167,8 +167,8 @@ async def test_events_that_arrive_in_pieces_are_put_together() -> None:
 
 
 async def test_events_that_are_told_and_events_in_writing_keep_their_order() -> None:
-    async def telling(sink: Sink) -> None:
-        assert isinstance(sink, Tidings)
+    async def telling(sink: LocalSink) -> None:
+        assert isinstance(sink, WatchInflow)
         sink.tell("ADDED", b'{"metadata":{"name":"a","resourceVersion":"5"}}')
         sink.write(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"6"}}}\n')
         sink.tell("DELETED", b'{"metadata":{"name":"a","resourceVersion":"7"}}')
@@ -182,7 +182,7 @@ async def test_events_that_are_told_and_events_in_writing_keep_their_order() -> 
 async def test_an_error_event_is_raised() -> None:
     line = {"type": "ERROR", "object": expired("too old").status()}
 
-    async def failing(sink: Sink) -> None:
+    async def failing(sink: LocalSink) -> None:
         sink.write(msgspec.json.encode(line) + b"\n")
 
     client = Client(LocalTransport(lambda call: Said(failing)))

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kedge.client.client import Client
-from kedge.client.discovery import Discovery, Served, parse
+from kedge.client.discovery import Discovery, ServedResources, parse
 from kedge.client.transport import Body, Call, LocalTransport
 
 
@@ -27,7 +27,7 @@ SCALERS = page(
 
 
 def test_of_each_resource_one_version_is_preferred() -> None:
-    served = Served(parse(SCALERS))
+    served = ServedResources(parse(SCALERS))
     assert [(r.version, r.plural) for r in served.preferred("list")] == [
         ("v2", "horizontalpodautoscalers"),
         ("v1", "oddities"),
@@ -36,7 +36,7 @@ def test_of_each_resource_one_version_is_preferred() -> None:
 
 
 def test_a_kind_is_found_in_every_version() -> None:
-    served = Served(parse(SCALERS))
+    served = ServedResources(parse(SCALERS))
     found = served.of_kind("autoscaling/v1", "HorizontalPodAutoscaler")
     assert found is not None
     assert (found.version, found.namespaced) == ("v1", True)

@@ -22,7 +22,7 @@ from kedge.client.events import (
     WAITING,
     WARNING,
     Correlator,
-    Happening,
+    EventDetails,
     Recorder,
     reference_to,
 )
@@ -158,8 +158,8 @@ async def test_nobody_waits_for_events(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.messages == ["events lost component=c count=5"]
 
 
-def happening(message: str = "x", name: str = "web") -> Happening:
-    return Happening(ObjectReference(kind="Pod", name=name), WARNING, "Failed", message)
+def happening(message: str = "x", name: str = "web") -> EventDetails:
+    return EventDetails(ObjectReference(kind="Pod", name=name), WARNING, "Failed", message)
 
 
 def test_much_of_the_same_is_told_as_one() -> None:

@@ -10,13 +10,13 @@ import pytest
 from kedge.api.core_v1 import config_map
 from kedge.client.client import Client
 from kedge.client.informer import Cache, Informer, Key
-from kedge.client.transport import Body, Call, LocalTransport, Sink, Unreachable
+from kedge.client.transport import Body, Call, LocalSink, LocalTransport, Unreachable
 from kedge.client.view import Outline, outlines
 from kedge.machinery.errors import expired
 from kedge.machinery.turns import SHARE_SECONDS
 from kedge.testing.clock import BusyClock, FakeClock
 
-Pour = Callable[[Sink], Awaitable[None]]
+Pour = Callable[[LocalSink], Awaitable[None]]
 
 
 @dataclass
@@ -58,7 +58,7 @@ def listing(version: int, *names: str) -> bytes:
 
 
 def events(*told: tuple[str, dict[str, object]], stay: bool = False) -> Pour:
-    async def pour(sink: Sink) -> None:
+    async def pour(sink: LocalSink) -> None:
         for type_, body in told:
             sink.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
         if stay:
@@ -67,7 +67,7 @@ def events(*told: tuple[str, dict[str, object]], stay: bool = False) -> Pour:
     return pour
 
 
-async def quiet(sink: Sink) -> None:
+async def quiet(sink: LocalSink) -> None:
     await asyncio.Event().wait()
 
 

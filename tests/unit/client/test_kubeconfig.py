@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.client import kubeconfig
-from kedge.client.kubeconfig import Access, Before, Unusable
+from kedge.client.kubeconfig import ClusterAccess, KubeconfigError, KubeconfigState
 
-OURS = Access("kedge-a", "https://127.0.0.1:7001", b"PEM a", "secret-a")
-OTHER = Access("kedge-b", "https://127.0.0.1:7002", b"PEM b", "secret-b")
+OURS = ClusterAccess("kedge-a", "https://127.0.0.1:7001", b"PEM a", "secret-a")
+OTHER = ClusterAccess("kedge-b", "https://127.0.0.1:7002", b"PEM b", "secret-b")
 
 EXISTING = """\
 apiVersion: v1
@@ -61,7 +61,7 @@ def named(path: Path, key: str) -> list[str]:
 
 def test_a_new_file_holds_the_cluster_as_its_current_context(path: Path) -> None:
     before = kubeconfig.merge(path, OURS)
-    assert before == Before("", existed=False)
+    assert before == KubeconfigState("", existed=False)
     assert yaml.safe_load(path.read_text()) == {
         "apiVersion": "v1",
         "kind": "Config",
@@ -90,7 +90,7 @@ def test_a_file_of_our_making_is_gone_afterwards(path: Path) -> None:
 
 def test_a_file_of_the_users_is_afterwards_what_it_was_to_the_byte(existing: Path) -> None:
     before = kubeconfig.merge(existing, OURS)
-    assert before == Before("prod", existed=True)
+    assert before == KubeconfigState("prod", existed=True)
     assert named(existing, "contexts") == ["prod", "kedge-a"]
     assert kubeconfig.remove(existing, OURS.name, before) == "prod"
     assert existing.read_text() == EXISTING
@@ -157,12 +157,12 @@ def test_a_context_chosen_since_stays_chosen(existing: Path) -> None:
 
 def test_a_previous_context_that_is_gone_is_not_restored(existing: Path) -> None:
     kubeconfig.merge(existing, OURS)
-    assert kubeconfig.remove(existing, OURS.name, Before("deleted", existed=True)) == ""
+    assert kubeconfig.remove(existing, OURS.name, KubeconfigState("deleted", existed=True)) == ""
     assert yaml.safe_load(existing.read_text())["current-context"] == ""
 
 
 def test_removing_from_a_file_that_is_gone_is_no_error(path: Path) -> None:
-    assert kubeconfig.remove(path, OURS.name, Before("", existed=False)) == ""
+    assert kubeconfig.remove(path, OURS.name, KubeconfigState("", existed=False)) == ""
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_malformed_file_is_reported_and_left_alone(
 ) -> None:
     path.parent.mkdir()
     path.write_text(content)
-    with pytest.raises(Unusable, match=complaint):
+    with pytest.raises(KubeconfigError, match=complaint):
         kubeconfig.merge(path, OURS)
     assert path.read_text() == content
     assert [file.name for file in path.parent.iterdir()] == ["config"]
@@ -192,7 +192,7 @@ def test_a_file_that_kubectl_has_locked_is_not_touched(
     monkeypatch.setattr(kubeconfig, "LOCK_ATTEMPTS", 1)
     lock = existing.with_name("config.lock")
     lock.touch()
-    with pytest.raises(Unusable, match=r"remove .*config\.lock"):
+    with pytest.raises(KubeconfigError, match=r"remove .*config\.lock"):
         kubeconfig.merge(existing, OURS)
     assert existing.read_text() == EXISTING
     assert lock.exists()
@@ -228,7 +228,7 @@ def test_a_context_without_a_namespace_gets_one(path: Path) -> None:
 
 
 def test_a_context_that_is_not_there_has_no_namespace(existing: Path) -> None:
-    with pytest.raises(Unusable, match='has no context "x"'):
+    with pytest.raises(KubeconfigError, match='has no context "x"'):
         kubeconfig.set_namespace(existing, "x", "other")
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kedge.client import login
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.transport import Unreachable
 from kedge.testing.server import memory_server
 
@@ -104,19 +104,19 @@ def test_only_a_file_that_says_so_has_whoever_answers_believed(tmp_path: Path) -
 def test_what_cannot_be_used_is_said(tmp_path: Path, content: Any, complaint: str) -> None:
     path = tmp_path / "config"
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-    with pytest.raises(Unusable, match=complaint):
+    with pytest.raises(KubeconfigError, match=complaint):
         login.read([path])
 
 
 def test_without_any_file_there_is_nowhere_to_go(tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match="there is no kubeconfig"):
+    with pytest.raises(KubeconfigError, match="there is no kubeconfig"):
         login.read([tmp_path / "config"])
 
 
 def test_broken_credentials_are_said(tmp_path: Path) -> None:
     user = {"client-certificate-data": encoded(b"no certificate")}
     found = login.read([write(tmp_path / "config", config("one", user))])
-    with pytest.raises(Unusable, match='context "one" in '):
+    with pytest.raises(KubeconfigError, match='context "one" in '):
         found.transport()
 
 

@@ -5,13 +5,13 @@ import pytest
 
 from kedge.client.transport import (
     BUFFER,
-    Answer,
     Body,
     Call,
     Inflow,
+    LocalResponse,
+    LocalSink,
     LocalTransport,
-    Sink,
-    Tidings,
+    WatchInflow,
 )
 
 
@@ -23,7 +23,7 @@ class Said:
     headers: list[tuple[str, str]] = field(default_factory=list)
 
 
-def saying(answer: Answer) -> LocalTransport:
+def saying(answer: LocalResponse) -> LocalTransport:
     return LocalTransport(lambda call: answer)
 
 
@@ -39,7 +39,7 @@ async def test_a_writer_is_held_back_until_the_reader_has_caught_up() -> None:
 
 
 async def test_who_tells_of_objects_is_held_back_like_who_writes() -> None:
-    tidings = Tidings()
+    tidings = WatchInflow()
     tidings.tell("ADDED", b"x" * (BUFFER + 1))
     assert tidings.paused
     async with asyncio.TaskGroup() as tasks:
@@ -61,7 +61,7 @@ async def test_what_was_written_before_an_error_is_read_before_it() -> None:
 async def test_leaving_a_stream_stops_whoever_writes_it() -> None:
     stopped = asyncio.Event()
 
-    async def ticking(sink: Sink) -> None:
+    async def ticking(sink: LocalSink) -> None:
         try:
             sink.write(b"tick")
             await asyncio.Event().wait()
@@ -74,7 +74,7 @@ async def test_leaving_a_stream_stops_whoever_writes_it() -> None:
 
 
 async def test_an_error_inside_a_stream_arrives_as_it_was_raised() -> None:
-    async def waiting(sink: Sink) -> None:
+    async def waiting(sink: LocalSink) -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(KeyError):
@@ -83,7 +83,7 @@ async def test_an_error_inside_a_stream_arrives_as_it_was_raised() -> None:
 
 
 async def test_a_body_in_pieces_and_a_poured_one_are_sent_whole() -> None:
-    async def pouring(sink: Sink) -> None:
+    async def pouring(sink: LocalSink) -> None:
         sink.write(b"a")
         sink.write(b"b")
 

@@ -2,7 +2,7 @@ import msgspec
 
 from kedge.api.model import Document
 from kedge.api.resource import Resource
-from kedge.client.discovery import Served
+from kedge.client.discovery import ServedResources
 from kedge.controllers.kinds import PartialDefinition, ServedKinds
 
 
@@ -25,7 +25,7 @@ def resource(plural: str, kind: str, group: str = "", version: str = "v1") -> Re
     return Resource(type=Document, group=group, version=version, plural=plural, kind=kind)
 
 
-BUILT_IN = Served([resource("pods", "Pod"), resource("events", "Event")])
+BUILT_IN = ServedResources([resource("pods", "Pod"), resource("events", "Event")])
 
 
 def followed(kinds: ServedKinds) -> list[tuple[str, str]]:
@@ -51,7 +51,9 @@ def test_a_kind_that_is_not_established_does_not_exist() -> None:
 
 
 def test_a_definition_is_believed_over_what_was_discovered_before() -> None:
-    discovered = Served([*BUILT_IN.resources, resource("widgets", "Widget", "example.com", "v0")])
+    discovered = ServedResources(
+        [*BUILT_IN.resources, resource("widgets", "Widget", "example.com", "v0")]
+    )
     assert followed(ServedKinds(discovered, [definition("v1")])) == [
         ("v1", "pods"),
         ("v1", "widgets"),

@@ -12,7 +12,7 @@ from kedge.cli.config.server import metrics_server_config
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
 from kedge.metrics_server.config import MetricsServerConfig
 from kedge.metrics_server.run import ClusterCredentials, KubeletAccess, in_cluster
@@ -35,9 +35,9 @@ def test_a_pod_finds_its_cluster(home: Path) -> None:
 
 
 def test_outside_of_a_cluster_a_kubeconfig_is_asked_for(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(Unusable, match="--kubeconfig"):
+    with pytest.raises(KubeconfigError, match="--kubeconfig"):
         in_cluster({}, home)
-    with pytest.raises(Unusable, match=r"ca\.crt"):
+    with pytest.raises(KubeconfigError, match=r"ca\.crt"):
         in_cluster(INSIDE, tmp_path / "nowhere")
 
 

@@ -11,18 +11,18 @@ from kedge.restarter.decision import (
     RUNS_ALREADY,
     STEADY_SECONDS,
     TRY_LATER,
-    Ending,
     Failures,
-    Verdict,
+    ProgramEnd,
+    RestartDecision,
     decide,
     explain,
 )
 
-KILLED = Ending(-signal.SIGKILL, ready_seconds=1.0)
-NEVER_READY = Ending(1, ready_seconds=None)
+KILLED = ProgramEnd(-signal.SIGKILL, ready_seconds=1.0)
+NEVER_READY = ProgramEnd(1, ready_seconds=None)
 
 
-def delays(ending: Ending, times: int) -> list[float | None]:
+def delays(ending: ProgramEnd, times: int) -> list[float | None]:
     """Return the decisions about a sequence of ends."""
     failures, found = Failures(), []
     for _ in range(times):
@@ -39,8 +39,10 @@ def test_what_was_ready_is_started_again_at_once_and_then_ever_later_but_never_g
 
 def test_what_was_ready_for_a_while_begins_anew() -> None:
     before = Failures(ends=6, failed_starts=3)
-    assert decide(before, Ending(-9, STEADY_SECONDS)) == Verdict(Failures(1, 0), 0.0)
-    assert decide(before, Ending(-9, STEADY_SECONDS - 1)) == Verdict(Failures(7, 0), 32.0)
+    assert decide(before, ProgramEnd(-9, STEADY_SECONDS)) == RestartDecision(Failures(1, 0), 0.0)
+    assert decide(before, ProgramEnd(-9, STEADY_SECONDS - 1)) == RestartDecision(
+        Failures(7, 0), 32.0
+    )
 
 
 def test_what_never_becomes_ready_is_given_up_after_some_attempts() -> None:
@@ -51,17 +53,17 @@ def test_what_never_becomes_ready_is_given_up_after_some_attempts() -> None:
 
 
 def test_one_readiness_in_between_and_the_count_of_failed_starts_begins_anew() -> None:
-    assert decide(Failures(7, 7), KILLED) == Verdict(Failures(8, 0), 60.0)
+    assert decide(Failures(7, 7), KILLED) == RestartDecision(Failures(8, 0), 60.0)
 
 
 @pytest.mark.parametrize("code", [TRY_LATER, RUNS_ALREADY])
 def test_what_lacks_something_for_the_moment_is_never_given_up(code: int) -> None:
-    assert None not in delays(Ending(code, ready_seconds=None), 100)
+    assert None not in delays(ProgramEnd(code, ready_seconds=None), 100)
 
 
 @pytest.mark.parametrize("ready", [None, 1.0, 1000.0])
 def test_what_cannot_start_before_somebody_mends_it_is_given_up_at_once(ready: float) -> None:
-    verdict = decide(Failures(), Ending(DO_NOT_TRY_AGAIN, ready))
+    verdict = decide(Failures(), ProgramEnd(DO_NOT_TRY_AGAIN, ready))
     assert verdict.delay is None
     assert verdict.why == "its exit code says that a restart would fail too"
 

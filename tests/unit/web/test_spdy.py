@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from kedge.testing.streams import MemoryStream, pair
 from kedge.web import spdy
 from kedge.web.spdy import (
-    Broke,
-    Connection,
-    Data,
-    Framer,
-    Opened,
-    Parser,
-    Pinged,
-    Replied,
-    Violation,
+    DataFrame,
+    PingFrame,
+    RstStream,
+    SpdyConnection,
+    SpdyError,
+    SpdyFramer,
+    SpdyParser,
+    SynReply,
+    SynStream,
 )
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Lu", "Lt"]), max_size=20)
 headers = st.dictionaries(texts.map(str.lower), texts, max_size=5)
 
 
-def feed(parser: Parser, data: bytes) -> list[spdy.Event]:
+def feed(parser: SpdyParser, data: bytes) -> list[spdy.Event]:
     """All that a parser makes of this."""
     parser.add(data)
     found = []
@@ -45,28 +45,33 @@ def test_the_dictionary_is_the_published_one() -> None:
 def test_headers_are_read_as_they_were_written_however_they_are_cut(
     blocks: list[dict[str, str]], cuts: list[int]
 ) -> None:
-    framer, parser = Framer(), Parser()
+    framer, parser = SpdyFramer(), SpdyParser()
     wire = b"".join(framer.syn_stream(2 * i + 1, block) for i, block in enumerate(blocks))
     found: list[spdy.Event] = []
     for size in cuts:
         found += feed(parser, wire[:size])
         wire = wire[size:]
     found += feed(parser, wire)
-    assert found == [Opened(2 * i + 1, block, False) for i, block in enumerate(blocks)]
+    assert found == [SynStream(2 * i + 1, block, False) for i, block in enumerate(blocks)]
 
 
 def test_other_frames_are_understood_and_unknown_ones_passed_over() -> None:
     settings = struct.pack("!HHI", 0x8003, 4, 4) + b"\0\0\0\0"
     wire = (
         settings
-        + Framer().syn_reply(1)
+        + SpdyFramer().syn_reply(1)
         + spdy.data(1, b"abc")
         + spdy.data(1, b"", final=True)
-        + spdy.reset(3, spdy.Reset.CANCEL)
+        + spdy.reset(3, spdy.ResetCode.CANCEL)
         + spdy.ping(7)
     )
-    expected = [Replied(1, False), Data(1, b"abc", False), Data(1, b"", True), Broke(3, 5)]
-    assert feed(Parser(), wire) == [*expected, Pinged(7)]
+    expected = [
+        SynReply(1, False),
+        DataFrame(1, b"abc", False),
+        DataFrame(1, b"", True),
+        RstStream(3, 5),
+    ]
+    assert feed(SpdyParser(), wire) == [*expected, PingFrame(7)]
 
 
 def test_broken_frames_are_refused() -> None:
@@ -75,33 +80,33 @@ def test_broken_frames_are_refused() -> None:
     garbage = struct.pack("!HHI", 0x8003, 1, 14) + b"\0" * 10 + b"zzzz"
     short_reset = struct.pack("!HHI", 0x8003, 3, 2) + b"\0\0"
     for wire in (other_version, no_headers, garbage, short_reset):
-        with pytest.raises(Violation):
-            feed(Parser(), wire)
+        with pytest.raises(SpdyError):
+            feed(SpdyParser(), wire)
 
 
 def test_headers_that_unfold_without_end_are_refused() -> None:
-    bomb = Framer().syn_stream(1, {"a": "x" * 10_000_000})
-    with pytest.raises(Violation, match="too long"):
-        feed(Parser(), bomb)
+    bomb = SpdyFramer().syn_stream(1, {"a": "x" * 10_000_000})
+    with pytest.raises(SpdyError, match="too long"):
+        feed(SpdyParser(), bomb)
 
 
 def test_headers_that_are_many_are_refused() -> None:
-    many = Framer().syn_stream(1, {f"{number}": "" for number in range(33)})
-    with pytest.raises(Violation, match="too many"):
-        feed(Parser(), many)
+    many = SpdyFramer().syn_stream(1, {f"{number}": "" for number in range(33)})
+    with pytest.raises(SpdyError, match="too many"):
+        feed(SpdyParser(), many)
 
 
 def test_a_long_control_frame_is_refused_by_its_length() -> None:
-    with pytest.raises(Violation, match="too long"):
-        feed(Parser(), struct.pack("!HHI", 0x8003, 4, 1 << 23))
+    with pytest.raises(SpdyError, match="too long"):
+        feed(SpdyParser(), struct.pack("!HHI", 0x8003, 4, 1 << 23))
 
 
 def test_data_is_handed_on_as_it_comes_and_not_kept() -> None:
-    parser = Parser()
+    parser = SpdyParser()
     assert feed(parser, struct.pack("!II", 1, 1 << 24 | 10)) == []
-    assert feed(parser, b"abc") == [Data(1, b"abc", False)]
+    assert feed(parser, b"abc") == [DataFrame(1, b"abc", False)]
     assert not parser._buffer
-    assert feed(parser, b"defghij") == [Data(1, b"defghij", True)]
+    assert feed(parser, b"defghij") == [DataFrame(1, b"defghij", True)]
 
 
 class Client:
@@ -109,8 +114,8 @@ class Client:
 
     def __init__(self, end: MemoryStream) -> None:
         self.end = end
-        self._framer = Framer()
-        self._parser = Parser()
+        self._framer = SpdyFramer()
+        self._parser = SpdyParser()
         self._seen: list[spdy.Event] = []
 
     def open(self, stream: int, **headers: str) -> None:
@@ -123,16 +128,16 @@ class Client:
 
 
 @pytest.fixture
-async def connected() -> AsyncIterator[tuple[Client, Connection]]:
+async def connected() -> AsyncIterator[tuple[Client, SpdyConnection]]:
     near, far = pair()
-    connection = Connection(far)
+    connection = SpdyConnection(far)
     running = asyncio.ensure_future(connection.run())
     yield Client(near), connection
     near.close()
     await running
 
 
-Connected = tuple[Client, Connection]
+Connected = tuple[Client, SpdyConnection]
 
 
 async def test_streams_carry_bytes_both_ways_until_both_have_finished(connected: Connected) -> None:
@@ -142,21 +147,21 @@ async def test_streams_carry_bytes_both_ways_until_both_have_finished(connected:
     stream = await anext(opened)
     assert stream.headers == {"streamtype": "data", "port": "80"}
     connection.accept(stream)
-    assert await client.next() == Replied(1, False)
+    assert await client.next() == SynReply(1, False)
     client.end.write(spdy.data(1, b"question"))
     assert await stream.read() == b"question"
     client.end.write(spdy.data(1, b"", final=True))
     assert await stream.read() == b""
     stream.write(b"answer")
     stream.close()
-    assert await client.next() == Data(1, b"answer", False)
-    assert await client.next() == Data(1, b"", True)
+    assert await client.next() == DataFrame(1, b"answer", False)
+    assert await client.next() == DataFrame(1, b"", True)
 
 
 async def test_pings_are_answered_while_streams_wait(connected: Connected) -> None:
     client, _ = connected
     client.end.write(spdy.ping(9))
-    assert await client.next() == Pinged(9)
+    assert await client.next() == PingFrame(9)
 
 
 async def test_a_stream_that_is_given_up_ends_for_whoever_reads_or_writes(
@@ -165,7 +170,7 @@ async def test_a_stream_that_is_given_up_ends_for_whoever_reads_or_writes(
     client, connection = connected
     client.open(1, streamtype="data")
     stream = await anext(connection.opened())
-    client.end.write(spdy.reset(1, spdy.Reset.CANCEL))
+    client.end.write(spdy.reset(1, spdy.ResetCode.CANCEL))
     assert await stream.read() == b""
     with pytest.raises(ConnectionResetError):
         await stream.drain()
@@ -195,7 +200,7 @@ async def test_a_stream_nobody_reads_holds_the_client_up_until_it_is_closed(
     assert not client.end._arrived
     stream.close()
     seen = [await client.next(), await client.next()]
-    assert Pinged(1) in seen
+    assert PingFrame(1) in seen
 
 
 async def _turn() -> None:
@@ -206,7 +211,7 @@ async def _turn() -> None:
 async def test_stream_numbers_must_rise_and_be_odd() -> None:
     for numbers in ([3, 1], [2]):
         near, far = pair()
-        client, connection = Client(near), Connection(far)
+        client, connection = Client(near), SpdyConnection(far)
         for number in numbers:
             client.open(number, streamtype="data")
         async with asyncio.timeout(5):
@@ -233,13 +238,13 @@ class Stuck(MemoryStream):
 
 
 async def test_a_peer_that_does_not_read_what_it_is_answered_is_not_read_from() -> None:
-    framer = Framer()
+    framer = SpdyFramer()
     opening = b"".join(framer.syn_stream(2 * n + 1, {}) for n in range(700))
     for wire in (spdy.ping(1) * 10_000, opening):
         stuck = Stuck()
         stuck._arrived += wire
         stuck._ended = True
-        running = asyncio.ensure_future(Connection(stuck).run())
+        running = asyncio.ensure_future(SpdyConnection(stuck).run())
         await asyncio.wait([running], timeout=0.1)
         assert not running.done()
         assert stuck.reads == 1
@@ -264,5 +269,5 @@ async def test_streams_that_nobody_reads_hold_the_client_up_together(connected: 
         stream.close()
     for _ in streams:
         await client.next()
-    assert await client.next() == Pinged(1)
+    assert await client.next() == PingFrame(1)
     assert connection.unread == 0

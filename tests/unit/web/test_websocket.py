@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from kedge.testing.streams import MemoryStream, pair
 from kedge.web import websocket
-from kedge.web.websocket import Code, Opcode, Parser, Received, Violation, WebSocket, frame, mask
+from kedge.web.websocket import (
+    CloseCode,
+    FrameParser,
+    FramePiece,
+    Opcode,
+    WebSocket,
+    WebSocketError,
+    frame,
+    mask,
+)
 
 KEY = b"\x01\x02\x03\x04"
 
@@ -22,7 +31,7 @@ def unmasked(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
     return bytes((head(opcode, final=final), len(payload))) + payload
 
 
-def feed(parser: Parser, data: bytes) -> list[Received]:
+def feed(parser: FrameParser, data: bytes) -> list[FramePiece]:
     """All that a parser makes of this."""
     parser.add(data)
     found = []
@@ -31,7 +40,7 @@ def feed(parser: Parser, data: bytes) -> list[Received]:
     return found
 
 
-def whole(pieces: list[Received]) -> list[tuple[Opcode, bytes]]:
+def whole(pieces: list[FramePiece]) -> list[tuple[Opcode, bytes]]:
     """The messages that pieces are of, and control frames."""
     found: list[tuple[Opcode, bytes]] = []
     message = b""
@@ -47,9 +56,9 @@ def whole(pieces: list[Received]) -> list[tuple[Opcode, bytes]]:
     return found
 
 
-def refused(data: bytes, *, masked: bool = False) -> Code:
-    with pytest.raises(Violation) as caught:
-        feed(Parser(masked=masked), data)
+def refused(data: bytes, *, masked: bool = False) -> CloseCode:
+    with pytest.raises(WebSocketError) as caught:
+        feed(FrameParser(masked=masked), data)
     return caught.value.code
 
 
@@ -62,8 +71,8 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(
     sent: list[tuple[Opcode, bytes]], key: bytes, cuts: list[int]
 ) -> None:
     wire = b"".join(frame(opcode, payload, key) for opcode, payload in sent)
-    parser = Parser(masked=bool(key))
-    found: list[Received] = []
+    parser = FrameParser(masked=bool(key))
+    found: list[FramePiece] = []
     for size in cuts:
         found += feed(parser, wire[:size])
         wire = wire[size:]
@@ -74,7 +83,7 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536, 200_000])
 def test_every_way_to_write_a_length_is_understood(size: int) -> None:
     payload = bytes(i % 251 for i in range(size))
-    [received] = feed(Parser(masked=True), frame(Opcode.BINARY, payload, KEY))
+    [received] = feed(FrameParser(masked=True), frame(Opcode.BINARY, payload, KEY))
     assert received.payload == payload
 
 
@@ -91,32 +100,32 @@ def test_fragments_are_joined_around_control_frames() -> None:
         + unmasked(Opcode.CONTINUATION, b"ll", final=False)
         + unmasked(Opcode.CONTINUATION, b"o")
     )
-    found = feed(Parser(masked=False), wire)
+    found = feed(FrameParser(masked=False), wire)
     assert whole(found) == [(Opcode.PING, b"?"), (Opcode.TEXT, b"hello")]
 
 
 def test_the_example_of_the_standard_is_read() -> None:
     wire = bytes.fromhex("81 85 37 fa 21 3d 7f 9f 4d 51 58")
-    assert feed(Parser(masked=True), wire) == [(Opcode.TEXT, b"Hello", True, True)]
+    assert feed(FrameParser(masked=True), wire) == [(Opcode.TEXT, b"Hello", True, True)]
     assert websocket.accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 
 def test_what_breaks_the_protocol_is_refused_with_its_code() -> None:
     good = frame(Opcode.BINARY, b"x")
-    assert refused(good, masked=True) is Code.PROTOCOL_ERROR  # clients must mask
-    assert refused(frame(Opcode.BINARY, b"x", KEY)) is Code.PROTOCOL_ERROR  # servers must not
-    assert refused(bytes((head(2, rsv=0x40), 0))) is Code.PROTOCOL_ERROR
-    assert refused(bytes((head(3), 0))) is Code.PROTOCOL_ERROR
-    assert refused(unmasked(Opcode.CONTINUATION, b"x")) is Code.PROTOCOL_ERROR
+    assert refused(good, masked=True) is CloseCode.PROTOCOL_ERROR  # clients must mask
+    assert refused(frame(Opcode.BINARY, b"x", KEY)) is CloseCode.PROTOCOL_ERROR  # servers must not
+    assert refused(bytes((head(2, rsv=0x40), 0))) is CloseCode.PROTOCOL_ERROR
+    assert refused(bytes((head(3), 0))) is CloseCode.PROTOCOL_ERROR
+    assert refused(unmasked(Opcode.CONTINUATION, b"x")) is CloseCode.PROTOCOL_ERROR
     two_beginnings = unmasked(Opcode.BINARY, b"x", final=False) + good
-    assert refused(two_beginnings) is Code.PROTOCOL_ERROR
-    assert refused(unmasked(Opcode.PING, b"x", final=False)) is Code.PROTOCOL_ERROR
-    assert refused(bytes((head(Opcode.PING), 126, 0, 126))) is Code.PROTOCOL_ERROR
-    assert refused(frame(Opcode.TEXT, b"\xff")) is Code.INVALID_DATA
+    assert refused(two_beginnings) is CloseCode.PROTOCOL_ERROR
+    assert refused(unmasked(Opcode.PING, b"x", final=False)) is CloseCode.PROTOCOL_ERROR
+    assert refused(bytes((head(Opcode.PING), 126, 0, 126))) is CloseCode.PROTOCOL_ERROR
+    assert refused(frame(Opcode.TEXT, b"\xff")) is CloseCode.INVALID_DATA
 
 
 def test_a_message_of_any_length_is_handed_on_as_it_comes_and_not_kept() -> None:
-    parser = Parser(masked=True)
+    parser = FrameParser(masked=True)
     assert feed(parser, bytes((head(2), 0xFF)) + (1 << 60).to_bytes(8, "big") + KEY) == []
     for size in (1, 2, 3, 100_000):
         payload = os.urandom(size)
@@ -127,16 +136,16 @@ def test_a_message_of_any_length_is_handed_on_as_it_comes_and_not_kept() -> None
 
 
 def test_text_is_checked_across_pieces() -> None:
-    parser = Parser(masked=False)
+    parser = FrameParser(masked=False)
     euro = "€".encode()
     assert len(feed(parser, unmasked(Opcode.TEXT, euro[:1], final=False))) == 1
     assert feed(parser, unmasked(Opcode.CONTINUATION, euro[1:]))[0].ends
-    with pytest.raises(Violation):
+    with pytest.raises(WebSocketError):
         feed(parser, unmasked(Opcode.TEXT, euro[:1]))
 
 
 def test_only_so_many_frames_are_looked_at_in_one_go() -> None:
-    parser = Parser(masked=False)
+    parser = FrameParser(masked=False)
     parser.add(unmasked(Opcode.BINARY, b"x") * 5 + unmasked(Opcode.BINARY, b"", final=False) * 5)
     # A frame and its content are two steps; frames that say nothing are counted too.
     assert len(parser.take(6)) == 3
@@ -148,7 +157,7 @@ async def test_a_long_message_is_refused_where_it_would_have_to_be_kept() -> Non
     client.send(b"x" * (websocket.MOST + 1))
     assert await server.receive() is None
     assert await client.receive() is None
-    assert client.close_code == Code.TOO_BIG
+    assert client.close_code == CloseCode.TOO_BIG
 
 
 class Stuck(MemoryStream):
@@ -201,12 +210,12 @@ async def test_messages_go_both_ways_and_pings_are_answered() -> None:
 async def test_a_goodbye_is_answered_and_ends_both_sides() -> None:
     client, server = sides()
     server.send(b"last words")
-    closing = asyncio.ensure_future(server.close(Code.NORMAL))
+    closing = asyncio.ensure_future(server.close(CloseCode.NORMAL))
     assert await client.receive() == b"last words"
     assert await client.receive() is None
-    assert client.close_code == Code.NORMAL
+    assert client.close_code == CloseCode.NORMAL
     await closing
-    assert server.close_code == Code.NORMAL
+    assert server.close_code == CloseCode.NORMAL
 
 
 async def test_a_peer_that_vanishes_ends_the_conversation() -> None:
@@ -219,20 +228,20 @@ async def test_a_peer_that_breaks_the_rules_is_told_and_heard_no_more() -> None:
     near, far = pair()
     near.write(frame(Opcode.BINARY, b"not masked"))
     assert await WebSocket(far).receive() is None
-    [said] = feed(Parser(masked=False), await near.read())
-    assert websocket.closing(said.payload) == (Code.PROTOCOL_ERROR, "wrongly masked")
+    [said] = feed(FrameParser(masked=False), await near.read())
+    assert websocket.closing(said.payload) == (CloseCode.PROTOCOL_ERROR, "wrongly masked")
 
 
 async def test_a_tunnel_carries_bytes_whatever_the_messages_are() -> None:
     client, server = sides()
     for piece in (b"a", b"", b"bc"):
         client.send(piece)
-    inside = websocket.Tunnel(server)
+    inside = websocket.WebSocketTunnel(server)
     assert await inside.read() == b"a"
     assert await inside.read() == b"bc"
     inside.write(b"back")
     assert await client.receive() == b"back"
-    client.say_goodbye(Code.NORMAL)
+    client.say_goodbye(CloseCode.NORMAL)
     assert await inside.read() == b""
 
 

@@ -107,9 +107,7 @@ async def _pass_on(request: Request, address: ServerAddress) -> Response:
         ("x-forwarded-proto", "https"),
         ("x-forwarded-uri", http.path),
     ]
-    exchange = await relay.reach(
-        address, OutgoingRequest(http.method, target, headers, http.body)
-    )
+    exchange = await relay.reach(address, OutgoingRequest(http.method, target, headers, http.body))
     base = http.path.removesuffix(_rest(request))
     answered = [(name, _moved(name, value, base)) for name, value in relay.answered(exchange)]
     return relay.poured(exchange, exchange.header("content-type") or "text/plain", answered)

@@ -243,12 +243,12 @@ def withdraw_context(directory: Path, root: Path) -> None:
         return
     if cluster is None or not cluster.kubeconfig:
         return
-    before = kubeconfig.Before(cluster.previous_context, cluster.kubeconfig_existed)
+    before = kubeconfig.KubeconfigState(cluster.previous_context, cluster.kubeconfig_existed)
     try:
         # Another user's cluster may have the same name.
         ours = state.authority(directory)
         kubeconfig.remove(Path(cluster.kubeconfig), context(cluster.name), before, ours)
-    except kubeconfig.Unusable as error:
+    except kubeconfig.KubeconfigError as error:
         raise Failure(
             f'cluster "{cluster.name}" is down, but its context is still in the kubeconfig: {error}'
         ) from error

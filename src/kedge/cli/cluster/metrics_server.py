@@ -52,7 +52,7 @@ def serve(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
     from kedge.apiserver.startup import innermost
     from kedge.cli.cluster import state
     from kedge.cli.failure import Failure
-    from kedge.client.kubeconfig import Unusable
+    from kedge.client.kubeconfig import KubeconfigError
     from kedge.client.transport import Unreachable
     from kedge.machinery.errors import StatusError
     from kedge.metrics_server import run as metrics_server
@@ -71,7 +71,7 @@ def serve(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
         metrics_server.run(config, read, say)
     except Exception as error:
         cause = innermost(error)
-        if isinstance(cause, Unusable | UnknownProxy | Unreachable | OSError):
+        if isinstance(cause, KubeconfigError | UnknownProxy | Unreachable | OSError):
             raise Failure(str(cause)) from error
         if isinstance(cause, StatusError):
             raise Failure(f"the cluster refused: {cause.message}") from error

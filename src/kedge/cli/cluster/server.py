@@ -160,7 +160,7 @@ def say(config: "ServerConfig") -> Callable[["Announcement"], None]:
         from kedge.client import kubeconfig
 
         path = config.state / "kubeconfig"
-        access = kubeconfig.Access(config.name, ready.url, ready.ca_pem, ready.token)
+        access = kubeconfig.ClusterAccess(config.name, ready.url, ready.ca_pem, ready.token)
         kubeconfig.merge(path, access)
         print(
             f'The API server of cluster "{config.name}" is ready at {ready.url}.\n'

@@ -16,7 +16,7 @@ from kedge.cli.objects.targets import ObjectTarget, parse
 from kedge.client import login
 from kedge.client.client import Client, path_of
 from kedge.client.discovery import Discovery
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
 from kedge.client.transport import Unreachable
 from kedge.machinery.errors import StatusError
@@ -110,7 +110,7 @@ def visit(whereto: ClientConfig, deed: Deed) -> int:
     """Do something at the server that the kubeconfig leads to; the exit code is the deed's."""
     try:
         found = login.read(whereto.files, whereto.context)
-    except Unusable as error:
+    except KubeconfigError as error:
         raise Failure(
             f"{error}\n'kedge up' starts a cluster and makes its context the current one"
         ) from error
@@ -120,7 +120,7 @@ def visit(whereto: ClientConfig, deed: Deed) -> int:
 async def _visit(found: Login, namespace: str, deed: Deed) -> int:
     try:
         client = Client(WarningTransport(found.transport()), user_agent=USER_AGENT)
-    except Unusable as error:
+    except KubeconfigError as error:
         raise Failure(str(error)) from error
     try:
         return await deed(ApiSession(found, client, Discovery(client), namespace))

@@ -11,7 +11,7 @@ from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
 from kedge.cli.objects.connection import ApiSession, visit
 from kedge.client import kubeconfig, login
-from kedge.client.kubeconfig import Unusable
+from kedge.client.kubeconfig import KubeconfigError
 from kedge.machinery.errors import StatusError
 from kedge.machinery.names import dns_label
 
@@ -41,7 +41,7 @@ def run(flags: Namespace) -> int:
     asked = client_config(Settings(flags))
     try:
         print(login.read(asked.files, asked.context).namespace or "default")
-    except Unusable as error:
+    except KubeconfigError as error:
         raise Failure(str(error)) from error
     return 0
 
@@ -52,7 +52,7 @@ async def change(there: "ApiSession", name: str) -> int:
         print(f"namespace/{name} created")
     try:
         kubeconfig.set_namespace(there.login.file, there.login.context, name)
-    except kubeconfig.Unusable as error:
+    except kubeconfig.KubeconfigError as error:
         raise Failure(str(error)) from error
     print(f'Context "{there.login.context}" now uses the namespace "{name}".')
     return 0

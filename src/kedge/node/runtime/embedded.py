@@ -34,7 +34,7 @@ from kedge.node.runtime.runtime import (
 )
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
-from kedge.restarter.decision import Ending, Failures, decide
+from kedge.restarter.decision import Failures, ProgramEnd, decide
 
 Document = dict[str, Any]
 
@@ -151,7 +151,7 @@ class EmbeddedRuntime:
     async def _back_off(self) -> None:
         """Wait before restarting a supervisor that has died recently."""
         now = self._clock.monotonic()
-        verdict = decide(self._failures, Ending(None, now - self._connected_at))
+        verdict = decide(self._failures, ProgramEnd(None, now - self._connected_at))
         self._failures, self._connected_at = verdict.failures, now
         await self._clock.sleep(min(verdict.delay or 0.0, _LONGEST_DELAY))
 

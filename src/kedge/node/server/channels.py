@@ -4,7 +4,7 @@ import base64
 import binascii
 from typing import NamedTuple
 
-from kedge.web.websocket import Received
+from kedge.web.websocket import FramePiece
 
 
 class ChannelData(NamedTuple):
@@ -27,7 +27,7 @@ class ChannelReader:
         self._rest = b""
         """Base64 text without a complete group."""
 
-    def read(self, piece: Received) -> ChannelData:
+    def read(self, piece: FramePiece) -> ChannelData:
         """Decode a part; base64 text is dropped after its first error."""
         if piece.begins:
             self._channel, self._rest = None, b""

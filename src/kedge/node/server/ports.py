@@ -78,7 +78,7 @@ def _tunnelled(request: HttpRequest, pod: PortForwardTarget) -> Response:
 
     async def take_over(duplex: Duplex) -> None:
         inside = WebSocket(duplex)
-        await forward(websocket.Tunnel(inside), pod)
+        await forward(websocket.WebSocketTunnel(inside), pod)
         await inside.close()
 
     return Response(101, headers=websocket.accepting(request.headers, TUNNEL), take_over=take_over)
@@ -89,20 +89,20 @@ def _tunnelled(request: HttpRequest, pod: PortForwardTarget) -> Response:
 
 @dataclass
 class _PortStreams:
-    data: spdy.Stream | None = None
-    error: spdy.Stream | None = None
+    data: spdy.SpdyStream | None = None
+    error: spdy.SpdyStream | None = None
 
 
 async def forward(stream: ByteStream, pod: PortForwardTarget) -> None:
     """Serve the connections of a client until it disconnects."""
-    connection = spdy.Connection(stream)
+    connection = spdy.SpdyConnection(stream)
     pairs: dict[str, _PortStreams] = {}
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(connection.run())
         async for opened in connection.opened():
             request = _request(opened)
             if request is None:
-                opened.reset(spdy.Reset.PROTOCOL_ERROR)
+                opened.reset(spdy.ResetCode.PROTOCOL_ERROR)
                 continue
             connection.accept(opened)
             _make_room(pairs)
@@ -122,10 +122,10 @@ def _make_room(pairs: dict[str, _PortStreams]) -> None:
         oldest = pairs.pop(next(iter(pairs)))
         for stream in (oldest.data, oldest.error):
             if stream is not None:
-                stream.reset(spdy.Reset.REFUSED_STREAM)
+                stream.reset(spdy.ResetCode.REFUSED_STREAM)
 
 
-def _request(stream: spdy.Stream) -> str | None:
+def _request(stream: spdy.SpdyStream) -> str | None:
     """Return the connection that a stream belongs to; None if its headers are invalid."""
     headers = stream.headers
     kind = headers.get("streamtype", "")
@@ -141,7 +141,7 @@ def _port(text: str) -> int | None:
     return port if 0 < port < 1 << 16 else None
 
 
-async def _carry(data: spdy.Stream, error: spdy.Stream, pod: PortForwardTarget) -> None:
+async def _carry(data: spdy.SpdyStream, error: spdy.SpdyStream, pod: PortForwardTarget) -> None:
     try:
         inside = await pod.connect(int(data.headers["port"]))
     except PortUnreachable as failed:

@@ -248,7 +248,7 @@ def _over_spdy(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Res
         return none.response()
 
     async def take_over(duplex: Duplex) -> None:
-        connection = spdy.Connection(duplex)
+        connection = spdy.SpdyConnection(duplex)
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(connection.run())
             expected = wanted.channels(resizable=version[:2] in ("v3", "v4"))
@@ -264,16 +264,16 @@ def _over_spdy(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Res
 
 
 async def _opened(
-    connection: spdy.Connection, expected: set[RemoteChannel]
-) -> dict[RemoteChannel, spdy.Stream] | None:
+    connection: spdy.SpdyConnection, expected: set[RemoteChannel]
+) -> dict[RemoteChannel, spdy.SpdyStream] | None:
     """Return the client's streams when all are open; None if that takes too long."""
-    streams: dict[RemoteChannel, spdy.Stream] = {}
+    streams: dict[RemoteChannel, spdy.SpdyStream] = {}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CREATION_SECONDS):
             async for stream in connection.opened():
                 channel = _channel(stream)
                 if channel is None or channel in streams:
-                    stream.reset(spdy.Reset.PROTOCOL_ERROR)
+                    stream.reset(spdy.ResetCode.PROTOCOL_ERROR)
                     continue
                 connection.accept(stream)
                 streams[channel] = stream
@@ -282,7 +282,7 @@ async def _opened(
     return None
 
 
-def _channel(stream: spdy.Stream) -> RemoteChannel | None:
+def _channel(stream: spdy.SpdyStream) -> RemoteChannel | None:
     return RemoteChannel.__members__.get(stream.headers.get("streamtype", "").upper())
 
 
@@ -291,8 +291,8 @@ class SpdyClient:
 
     def __init__(
         self,
-        connection: spdy.Connection,
-        streams: Mapping[RemoteChannel, spdy.Stream],
+        connection: spdy.SpdyConnection,
+        streams: Mapping[RemoteChannel, spdy.SpdyStream],
         *,
         documents: bool,
     ) -> None:
@@ -309,7 +309,7 @@ class SpdyClient:
             ]
             # Further streams are ignored; their end shows that the client has disconnected.
             async for stream in self._connection.opened():
-                stream.reset(spdy.Reset.REFUSED_STREAM)
+                stream.reset(spdy.ResetCode.REFUSED_STREAM)
             for task in inputs:
                 task.cancel()
 

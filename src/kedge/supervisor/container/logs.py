@@ -1,4 +1,4 @@
-"""Logs of containers, in the format that the container runtime interface prescribes."""
+"""Logs of containers, in the format of the container runtime interface (CRI)."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ _SECOND: Final = 1_000_000_000
 
 
 def stamp(nanoseconds: int) -> bytes:
-    """A moment as the log shows it."""
+    """Return a timestamp as the log shows it."""
     seconds, rest = divmod(nanoseconds, _SECOND)
     return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:09d}Z", time.gmtime(seconds)).encode()
 
 
 class LineSplitter:
-    """Cuts what one stream says into the lines of a log; holds back a line that is not ended."""
+    """Splits one stream into log entries; holds back an unfinished line."""
 
     def __init__(self, stream: str, *, terminal: bool = False) -> None:
         self._stream = stream.encode()
@@ -30,7 +30,7 @@ class LineSplitter:
         self._rest = b""
 
     def cut(self, chunk: bytes, at: int) -> bytes:
-        """What to write to the log after some more was said."""
+        """Return the log entries for another chunk of output."""
         full, partial = self._heads(at)
         *lines, rest = (self._rest + chunk).split(b"\n")
         parts: list[bytes] = []
@@ -48,7 +48,7 @@ class LineSplitter:
         return b"".join(parts)
 
     def end(self, at: int) -> bytes:
-        """What to write when no more will come."""
+        """Return the log entry for an unfinished last line."""
         rest, self._rest = self._rest, b""
         return self._heads(at)[1] + rest + b"\n" if rest else b""
 

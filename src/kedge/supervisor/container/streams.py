@@ -1,4 +1,4 @@
-"""What goes in and out of a container: to its log, and to whoever is attached to it."""
+"""Standard streams of a container: to its log, and to attached clients."""
 
 import contextlib
 import os
@@ -13,9 +13,10 @@ from kedge.supervisor.loop import READABLE, WRITABLE, EventLoop, Timer
 
 _CHUNK: Final = 65_536
 _AHEAD: Final = 1 << 20
-"""Bytes that may wait for somebody attached before the container has to wait as well."""
+"""Bytes that may wait for an attached client before the container is made to wait."""
 _PATIENCE: Final = 10.0
-"""Seconds that a container waits for somebody attached who takes nothing, and is then let go."""
+"""Seconds that a container waits for an attached client that reads nothing, which is then
+disconnected."""
 _LAST_CHUNKS: Final = 64
 
 
@@ -25,10 +26,10 @@ class OutputSink:
     def __init__(self, loop: EventLoop, descriptor: int, changed: "Changed | None") -> None:
         self._loop = loop
         self.descriptor = descriptor
-        """-1 once nobody is there any more."""
+        """-1 once it is closed."""
         self._changed = changed
-        """Called when there is room again, and when nobody is there any more. Without it, the other
-        side may take as long as it likes."""
+        """Called when there is room again, and when the sink is closed. Without it, the reader has
+        no time limit."""
         self._pending = bytearray()
         self._ending = False
         self._moved = False
@@ -92,7 +93,7 @@ class OutputSink:
             self._changed(self)
 
     def _look(self) -> None:
-        """Let go of whoever takes nothing."""
+        """Disconnect a reader that reads nothing."""
         self._timer = None
         if self._pending and not self._moved:
             self.close()
@@ -120,7 +121,7 @@ class Output:
         loop.on(descriptor, READABLE, self._read)
 
     def tee(self, descriptor: int) -> OutputSink:
-        """Have somebody see what comes from now on."""
+        """Copy later output to a descriptor."""
         sink = OutputSink(self._loop, descriptor, self._changed)
         self.sinks.append(sink)
         return sink
@@ -134,7 +135,7 @@ class Output:
                 self._loop.on(self._descriptor, READABLE, self._read)
 
     def drain(self) -> None:
-        """Take what the container left in the pipe, and close."""
+        """Read the rest of the pipe, and close."""
         for _ in range(_LAST_CHUNKS):
             if not self._read():
                 break
@@ -157,7 +158,7 @@ class Output:
         for sink in list(self.sinks):
             sink.write(data)
         if any(each.full for each in self.sinks):
-            # The container waits for the slowest, as it would for a terminal.
+            # The container waits for the slowest reader, as it would for a terminal.
             self._paused = True
             self._loop.off(self._descriptor)
         return True
@@ -209,8 +210,8 @@ class Streams:
         return self._terminal.descriptor if self._terminal else -1
 
     def attach(self, *, stdin: bool, once: bool) -> list[int]:
-        """Descriptors for somebody who wants to take part: one for a terminal, else standard input
-        (if wanted and there), output and error."""
+        """Return descriptors for a client: one for a terminal, else standard input (if requested
+        and open), output and error."""
         if self._terminal is not None:
             return [self._call()]
         given = []
@@ -227,7 +228,7 @@ class Streams:
         return given
 
     def finish(self) -> None:
-        """The container has ended: take its last words and close everything."""
+        """Read the remaining output of an ended container and close everything."""
         for output in self._outputs.values():
             output.drain()
         for caller in list(self._callers):
@@ -255,7 +256,7 @@ class Streams:
         except OSError:
             data = b""
         if data and self._terminal is not None:
-            # What a terminal has no room for is lost, as everywhere.
+            # Input that a terminal has no room for is lost, as with any terminal.
             if not self._terminal.full:
                 self._terminal.write(data)
         else:

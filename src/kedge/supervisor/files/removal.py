@@ -12,7 +12,6 @@ Entries that cannot be removed are left and reported; the rest is removed.
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from typing import Final
@@ -65,7 +64,7 @@ class _Removal:
         self._enough = enough
         self._top = -1
         # A container cannot guess it, so entries with this prefix were moved here by us.
-        self._prefix = f"..{secrets.token_hex(8)}-"
+        self._prefix = f"..{os.urandom(8).hex()}-"
         self._last = _TOP
         self._waiting = [_TOP]
         """Numbers of directories that are to be emptied, the last one first."""
@@ -167,14 +166,14 @@ class _Removal:
     def _name_of(self, number: int) -> str:
         return f"{self._prefix}{number}"
 
-    def _do(self, deed: Callable[[], None], name: str, at: int) -> bool:
+    def _do(self, action: Callable[[], None], name: str, at: int) -> bool:
         """Do something to an entry of a directory, if need be after unlocking both."""
         try:
             try:
-                deed()
+                action()
             except PermissionError:
                 _unlock(name, at, above=at != self._parent)
-                deed()
+                action()
         except FileNotFoundError:
             # Another process may have removed it.
             return True

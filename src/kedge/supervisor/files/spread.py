@@ -1,4 +1,4 @@
-"""Directories whose subdirectories have nothing to do with each other, which the disk is told."""
+"""A hint for the file system that the subdirectories of a directory are unrelated."""
 
 import contextlib
 
@@ -6,11 +6,12 @@ from kedge.supervisor.kernel import inode_flags
 
 
 def spread(directory: str) -> None:
-    """Let the file system put each subdirectory somewhere else, as `chattr +T` does for ext4.
+    """Set the top-of-hierarchy flag (`chattr +T`), so that ext4 spreads the subdirectories over
+    block groups.
 
-    It would put all of them in one place, where those that were just deleted are in the way of
-    new ones: without a journal, ext4 looks at each of them before it makes another, which is dear
-    where pods come and go. Other file systems have no such flag, and no such trouble.
+    By default ext4 puts them in one block group. Without a journal it scans the recently deleted
+    inodes of that group before it allocates one, which is slow where pods come and go. Other file
+    systems have neither the flag nor the problem.
     """
     with contextlib.suppress(OSError):
         inode_flags.open_and_change(directory, None, on=inode_flags.TOP_OF_HIERARCHY)

@@ -1,4 +1,4 @@
-"""Control groups of containers: in one hierarchy (v2), in one per controller (v1), or in both."""
+"""Control groups in one hierarchy (v2), in one per controller (v1), or in both."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 ROOT: Final = "/sys/fs/cgroup"
 WANTED: Final = ("cpu", "cpuacct", "memory", "pids", "devices", "hugetlb")
-"""Controllers that containers are put under, where they are hierarchies of their own."""
+"""v1 controllers that are used for containers."""
 _DELEGATED: Final = ("cpu", "memory", "pids", "hugetlb")
 _UNLIMITED: Final = -1
 _MOST_SHARES: Final = 262_144
@@ -25,13 +25,13 @@ class Hierarchy:
         self.place = place
         """Where it is mounted."""
         self.controllers = controllers
-        """What it controls; for the second version all that it could be made to."""
+        """Its controllers; for v2 those that can be enabled."""
         self.unified = unified
-        """Whether it is of the second version."""
+        """Whether it is cgroup v2."""
 
 
 def discover(mountinfo: str) -> list[Hierarchy]:
-    """The hierarchies that are mounted, out of /proc/self/mountinfo; the first mount of each."""
+    """Return the mounted hierarchies in /proc/self/mountinfo; the first mount of each."""
     found: dict[frozenset[str], Hierarchy] = {}
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
@@ -56,13 +56,13 @@ def _offered(place: str) -> frozenset[str]:
 
 
 def here() -> "Cgroups":
-    """Those of this machine."""
+    """Return the control groups of this machine."""
     with open("/proc/self/mountinfo") as file:
         return Cgroups(discover(file.read()))
 
 
 class Cgroups:
-    """All hierarchies together: a group has the same path in each."""
+    """All hierarchies; a group has the same path in each."""
 
     def __init__(self, hierarchies: list[Hierarchy]) -> None:
         self.unified = next((each for each in hierarchies if each.unified), None)
@@ -75,17 +75,17 @@ class Cgroups:
         ]
 
     def place(self, controller: str) -> Hierarchy | None:
-        """The hierarchy that a controller works in."""
+        """Return the hierarchy of a controller."""
         fitting = [each for each in self.hierarchies if controller in each.controllers]
         return min(fitting, key=lambda each: each.unified, default=None)
 
     def writable(self) -> bool:
-        """Whether groups can be made here; memory stands for the rest."""
+        """Return whether groups can be created; checked for memory only."""
         memory = self.place("memory")
         return memory is not None and os.access(memory.place, os.W_OK)
 
     def any_procs_file(self) -> str:
-        """The list of processes of the root of one of them."""
+        """Return the cgroup.procs file of the root of one hierarchy."""
         return f"{self.hierarchies[0].place}/cgroup.procs"
 
     def group(self, path: str) -> "Cgroup":
@@ -100,7 +100,7 @@ class Cgroup:
         self.path = path
 
     def missing(self) -> list[str]:
-        """The directories that would have to be made for it, from the top down."""
+        """Return the directories that do not exist yet, from the top down."""
         found: list[str] = []
         for hierarchy in self._cgroups.hierarchies:
             at = hierarchy.place
@@ -111,14 +111,14 @@ class Cgroup:
         return found
 
     def make(self) -> None:
-        """Make it, and what is missing above."""
+        """Create the group and missing groups above it."""
         for hierarchy in self._cgroups.hierarchies:
             for left in reversed(range(_ATTEMPTS)):
                 try:
                     self._make_in(hierarchy)
                     break
                 except FileNotFoundError:
-                    # Another cluster that goes takes along what is above, if nobody is in it yet.
+                    # Another cluster that is removed meanwhile removes empty groups above.
                     if not left:
                         raise
 
@@ -126,29 +126,29 @@ class Cgroup:
         parent = os.path.dirname(self.path.rstrip("/"))
         os.makedirs(f"{hierarchy.place}/{parent.strip('/')}", exist_ok=True)
         if len(self._cgroups.hierarchies) == 1:
-            # Beside hierarchies of the first version this one controls nothing.
+            # Beside v1 hierarchies, v2 has no controllers.
             _delegate(hierarchy, parent)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._in(hierarchy))
 
     def procs_files(self) -> list[str]:
-        """The files a process writes 0 to in order to be in the group."""
+        """Return the cgroup.procs files; a process that writes 0 to them moves to the group."""
         return [f"{self._in(each)}/cgroup.procs" for each in self._cgroups.hierarchies]
 
     def views(self) -> list[tuple[str, str]]:
-        """What a container sees of it below /sys/fs/cgroup: names and mount options. One name
-        that is empty stands for the whole."""
+        """Return the mounts for a container's /sys/fs/cgroup: names and mount options. One empty
+        name means a single v2 mount."""
         first = [each for each in self._cgroups.hierarchies if not each.unified]
         if not first:
             return [("", "")]
-        # Beside the first version, the second has no limits to show; as with other runtimes, who
-        # sees it may take it for the one that counts.
+        # Beside v1, the v2 hierarchy has no limits, and programs that see it could read limits
+        # from the wrong place. Other runtimes do not show it either.
         return [
             (os.path.basename(each.place), ",".join(sorted(each.controllers))) for each in first
         ]
 
     def limit(self, resources: dict[str, Any]) -> list[str]:
-        """Set the limits; says in words which of them cannot be."""
+        """Set the limits; returns texts about limits that cannot be enforced."""
         short: list[str] = []
         for name, setter in _SETTERS:
             if all(resources.get(each) is None for each in name.split()):
@@ -158,7 +158,7 @@ class Cgroup:
         return short
 
     def oom_kills(self) -> int:
-        """How many of its processes the kernel killed for want of memory."""
+        """Return the number of OOM kills."""
         hierarchy = self._cgroups.place("memory")
         if hierarchy is None:
             return 0
@@ -169,7 +169,7 @@ class Cgroup:
             return 0
 
     def watch_oom(self) -> tuple[int, int] | None:
-        """A descriptor, and the epoll events on it that say that memory ran out."""
+        """Return a descriptor and its epoll events that report an OOM; None if not available."""
         hierarchy = self._cgroups.place("memory")
         if hierarchy is None:
             return None
@@ -183,12 +183,12 @@ class Cgroup:
             return None
 
     def attach_point(self) -> str:
-        """The directory that programs of the kernel are attached to; empty if there is none."""
+        """Return the v2 directory for BPF programs; empty if there is none."""
         unified = self._cgroups.unified
         return self._in(unified) if unified else ""
 
     def allow_devices(self, rules: list[str]) -> bool:
-        """Forbid all devices but those, by the controller of the first version if it is there."""
+        """Allow only these devices, with the v1 controller; returns False if there is none."""
         hierarchy = self._cgroups.place("devices")
         if hierarchy is None or hierarchy.unified:
             return False
@@ -198,7 +198,7 @@ class Cgroup:
         return True
 
     def pids(self) -> list[int]:
-        """The processes that are in it, in any hierarchy."""
+        """Return its processes in all hierarchies."""
         found: set[int] = set()
         for door in self.procs_files():
             with contextlib.suppress(OSError):
@@ -234,7 +234,7 @@ class Cgroup:
         return hierarchy.place + "/" + self.path.strip("/")
 
     def _file(self, controller: str) -> tuple[str, bool] | None:
-        """The directory in which a controller is told, and whether it is of the second version."""
+        """Return the directory of a controller, and whether it is v2."""
         hierarchy = self._cgroups.place(controller)
         return None if hierarchy is None else (self._in(hierarchy), hierarchy.unified)
 
@@ -249,7 +249,7 @@ class Cgroup:
             with contextlib.suppress(OSError):
                 write(f"{directory}/memory.swap.max", "max" if limit == _UNLIMITED else "0")
             with contextlib.suppress(OSError):
-                # A container ends as a whole, as upstream has it.
+                # An OOM kills all processes of the container, as the kubelet configures it.
                 write(f"{directory}/memory.oom.group", "1")
         else:
             _set_memory_and_swap(directory, limit)
@@ -277,7 +277,7 @@ class Cgroup:
                 write(f"{directory}/cpu.weight", str(weight(shares)))
             else:
                 write(f"{directory}/cpu.shares", str(min(max(shares, 2), _MOST_SHARES)))
-        # Shares are a request, not a limit: without the controller nobody is promised anything.
+        # Shares are a request, not a limit: a missing controller is not reported.
         return ""
 
     def _set_pids(self, resources: dict[str, Any]) -> str:
@@ -307,7 +307,7 @@ _SETTERS: Final = (
 
 
 def weight(shares: int) -> int:
-    """Shares of the first version as a weight of the second; 1024 is its default of 100."""
+    """Convert v1 shares to a v2 weight; 1024 becomes 100, the default. The formula is runc's."""
     if shares <= 2:
         return 1
     if shares >= _MOST_SHARES:
@@ -317,7 +317,7 @@ def weight(shares: int) -> int:
 
 
 def write(path: str, text: str) -> None:
-    """Write at once and whole: a buffered file would lose the error that the kernel answers."""
+    """Write in one call: a buffered file would lose the kernel's error."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -344,19 +344,19 @@ def _or_max(limit: int) -> str:
 
 
 def _delegate(hierarchy: Hierarchy, path: str) -> None:
-    """Let groups below the path be controlled; every group above must say so."""
+    """Enable the controllers for groups below a path, in every group above it."""
     at = hierarchy.place
     for part in ["", *path.strip("/").split("/")]:
         at = f"{at}/{part}" if part else at
         told = _read(f"{at}/cgroup.subtree_control").split()
         for each in hierarchy.controllers.intersection(_DELEGATED).difference(told):
-            # Those that cannot be had show when their files are missing.
+            # A controller that cannot be enabled is noticed by its missing files.
             with contextlib.suppress(OSError):
                 write(f"{at}/cgroup.subtree_control", f"+{each}")
 
 
 def _set_memory_and_swap(directory: str, limit: int) -> None:
-    """Memory, and memory with swap, which may never be the smaller of the two."""
+    """Set the limits of memory and of memory with swap, which may never be the smaller one."""
     memory, both = (f"{directory}/memory.{name}limit_in_bytes" for name in ("", "memsw."))
     order = [memory, both]
     if limit == _UNLIMITED or limit > int(_read(memory)):

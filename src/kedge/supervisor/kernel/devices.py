@@ -1,5 +1,4 @@
-"""Which devices a container may open: nodes, rules of the first version of control groups, and
-the same rules as a program for the second."""
+"""Devices that a container may open, as rules for cgroup v1 and as a BPF program for cgroup v2."""
 
 import errno
 import os
@@ -27,8 +26,8 @@ ALWAYS: Final = (
     "c 136:* rwm",
     "c 5:2 rwm",
 )
-"""What every container may do: make any node (which opens nothing), open those above, and
-terminals."""
+"""Rules for every container: it may make any node (which opens nothing), and open the devices above
+and terminals."""
 
 EVERYTHING: Final = ("a *:* rwm",)
 
@@ -44,7 +43,7 @@ MKNOD: Final = 1 << 27
 
 
 def rule(device: DeviceNode) -> str:
-    """A device that is given to a container, as a rule."""
+    """Return the rule for a device of a container."""
     status = os.stat(device["source"])
     kind = "b" if stat.S_ISBLK(status.st_mode) else "c"
     major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
@@ -52,7 +51,7 @@ def rule(device: DeviceNode) -> str:
 
 
 def null() -> int:
-    """The machine's own null device, as a descriptor that can be mounted.
+    """Return an O_PATH descriptor of the machine's null device, for bind mounts.
 
     It is opened before any volume of the pod is mounted, and checked by descriptor: a volume
     with its own /dev/null could otherwise replace the masks (CVE-2025-31133).
@@ -66,11 +65,11 @@ def null() -> int:
 
 
 def open_null() -> int:
-    """The null device, open for a container to read and write.
+    """Return a descriptor of the null device for a container to read and write.
 
-    A descriptor lets root change mode and owner of what it stands for (fchmod), which is the
-    machine's: this one is of a read-only mount that is nowhere to be seen. runc opens the
-    container's own for the same reason, which a volume may have taken the place of here.
+    With a descriptor root can change mode and owner of the file (fchmod), which is the machine's.
+    So the descriptor is opened on a detached read-only mount. runc opens the container's own null
+    device instead, but a volume may have replaced that one.
     """
     try:
         tree = libc.open_tree("/dev/null", recursive=False)
@@ -85,9 +84,9 @@ def open_null() -> int:
 
 
 def program(rules: list[str]) -> bytes:
-    """A program for the kernel that allows what one of the rules allows.
+    """Return a BPF program that allows an access if one of the rules does.
 
-    It gets kind and access in one word, then major and minor number, and answers 0 or 1.
+    Its context is type and access in one word, then major and minor number; it returns 0 or 1.
     """
     code = [
         _op(0x61, 2, 1, 0),  # r2 = *(u32 *)(r1 + 0)
@@ -130,7 +129,7 @@ def _op(code: int, target: int = 0, source: int = 0, offset: int = 0, immediate:
 
 
 def attach(directory: str, rules: list[str]) -> None:
-    """Have a group of the second version obey the rules."""
+    """Enforce the rules for a group of cgroup v2."""
     loaded = _load(program(rules))
     group = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

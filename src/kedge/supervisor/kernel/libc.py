@@ -1,4 +1,4 @@
-"""What the kernel offers and Python's own library does not, by way of the C library."""
+"""System calls that Python's standard library does not offer, called through the C library."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ MS_SLAVE: Final = 0x8_0000
 MS_SHARED: Final = 0x10_0000
 MS_STRICTATIME: Final = 0x100_0000
 DETACH: Final = 2
-"""umount2: take it away now, let go of it when nobody uses it."""
+"""umount2: detach now, free the mount when it is no longer used."""
 
 ATTR_RDONLY: Final = 0x1
 ATTR_NOSUID: Final = 0x2
@@ -70,7 +70,7 @@ _MOVE_MOUNT: Final = 429
 _CLOSE_RANGE: Final = 436
 _OPENAT2: Final = 437
 _MOUNT_SETATTR: Final = 442
-# Calls that came later have one number everywhere; these have one for each kind of machine.
+# Newer system calls have one number on all architectures; these do not.
 _OLD: Final = {
     "x86_64": {"pivot_root": 155, "capset": 126, "capget": 125, "bpf": 321, "clone": 56},
     "aarch64": {"pivot_root": 41, "capset": 91, "capget": 90, "bpf": 280, "clone": 220},
@@ -78,7 +78,7 @@ _OLD: Final = {
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
-# The same library, but calls keep Python's lock.
+# The same library, but calls keep the interpreter lock.
 _locked: Final = ctypes.PyDLL(None, use_errno=True)
 _locked.syscall.restype = ctypes.c_long
 
@@ -139,7 +139,7 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def open_tree(path: str, *, at: int = _AT_FDCWD, recursive: bool = True) -> int:
-    """A copy of a mount, attached nowhere yet; an empty path means the descriptor itself."""
+    """Return a detached copy of a mount; an empty path means the descriptor itself."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
     if not path:
         flags |= _AT_EMPTY_PATH
@@ -147,7 +147,7 @@ def open_tree(path: str, *, at: int = _AT_FDCWD, recursive: bool = True) -> int:
 
 
 def move_mount(tree: int, target: int) -> None:
-    """Attach what `open_tree` gave to the file or directory behind a descriptor."""
+    """Attach a mount from `open_tree` to the file or directory behind a descriptor."""
     _syscall("move mount", _MOVE_MOUNT, tree, b"", target, b"", _MOVE_FROM_AND_TO_EMPTY)
 
 
@@ -189,7 +189,7 @@ def open_at(directory: int, path: str, flags: int, resolve: int) -> int:
 
 
 def is_proc(descriptor: int) -> bool:
-    """Whether a file is of a procfs."""
+    """Return whether a file is on a procfs."""
     status = ctypes.create_string_buffer(256)
     _checked(_libc.fstatfs(descriptor, status), "fstatfs")
     return int(struct.unpack_from("@l", status)[0]) == _PROC_MAGIC
@@ -206,12 +206,12 @@ def prctl(option: int, argument: int = 0) -> int:
 
 
 def name_process(name: str) -> None:
-    """What ps shows."""
+    """Set the name that ps shows."""
     _libc.prctl(PR_SET_NAME, os.fsencode(name)[:15])
 
 
 def capabilities() -> int:
-    """The effective set of this process."""
+    """Return the effective capability set of this process."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     data = ctypes.create_string_buffer(24)
     _old("capget", header, data)
@@ -235,14 +235,14 @@ def own_new_files(user: int, group: int) -> None:
 
 
 def set_capabilities(effective: int) -> None:
-    """Keep those as permitted and effective; none is inherited."""
+    """Set the permitted and the effective set; the inheritable set becomes empty."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     low, high = effective & 0xFFFF_FFFF, effective >> 32
     _old("capset", header, struct.pack("=6I", low, low, 0, high, high, 0))
 
 
 def set_filter(program: bytes) -> None:
-    """Put all later system calls of this process through a classic BPF program."""
+    """Filter all later system calls of this process with a classic BPF program (seccomp)."""
     held = buffer(program)
     # struct sock_fprog: the number of instructions, padding, their address.
     described = struct.pack("@HP", len(program) // 8, address(held))
@@ -253,7 +253,7 @@ def set_filter(program: bytes) -> None:
 
 
 def buffer(content: bytes) -> ctypes.Array[ctypes.c_char]:
-    """Memory that stays where it is as long as it is held."""
+    """Return memory with a fixed address, valid as long as the object lives."""
     return ctypes.create_string_buffer(content, len(content))
 
 

@@ -1,4 +1,4 @@
-"""Processes as the machine knows them: told apart by when they began, found by who began them."""
+"""Processes in /proc: identified by pid and start time, found by parent or session."""
 
 import contextlib
 import os
@@ -6,23 +6,23 @@ import signal
 
 
 def boot() -> str:
-    """Which start of the machine this is: pids mean nothing across it."""
+    """Return the id of this boot of the machine; pids are valid only within one boot."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
 
 
 def began(pid: int) -> int:
-    """When a process began, in ticks since the machine did; 0 if there is none."""
+    """Return the start time of a process in clock ticks since boot; 0 if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name may hold anything, blanks and brackets too.
+            # The name of the program may contain blanks and parentheses.
             return int(file.read().rpartition(b")")[2].split()[19])
     except (OSError, IndexError):
         return 0
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return a process and its descendants."""
     found = [pid]
     for each in found:
         with contextlib.suppress(OSError):
@@ -33,7 +33,7 @@ def tree(pid: int) -> list[int]:
 
 
 def session(leader: int) -> list[int]:
-    """The processes of one session."""
+    """Return the processes of a session."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -50,18 +50,18 @@ def kill(pids: list[int]) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and its descendants, parents first so that they notice nothing."""
+    """Kill a process and its descendants, parents first so that they cannot react."""
     everyone = tree(pid)
     for each in everyone:
-        # Nobody forks while it is stopped.
+        # A stopped process cannot fork.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGSTOP)
     kill(list(dict.fromkeys(everyone + tree(pid) + session(pid))))
 
 
 def kill_remains(pid: int, birth: int, *, with_session: bool) -> None:
-    """Kill a process that began then, and what it may have left of its session; but no stranger who
-    has got its pid since. As long as anybody is left of a session, nobody else gets its number."""
+    """Kill a process with that start time, and the rest of its session, but not another process
+    that got its pid since. The kernel does not reuse a pid while its session has processes."""
     now = began(pid)
     if now not in (0, birth):
         return

@@ -17,7 +17,7 @@ The order in `drop` follows from what each call needs:
   run by a user other than root has no capabilities, as in Kubernetes.
 """
 
-import base64
+import binascii
 import contextlib
 import errno
 import os
@@ -76,7 +76,7 @@ def drop(spec: ContainerSpec, *, rootless: bool) -> None:
     """Become the container's user, with its capabilities and, if it has to be set now, its
     seccomp filter. Without root on the machine the namespace has one user, who already has the
     right id (`map_user`)."""
-    program = base64.b64decode(spec["seccomp"])
+    program = binascii.a2b_base64(spec["seccomp"])
     # After `map_user`: the files in /proc of a process that is not dumpable belong to root.
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     _limit_bounding_set(spec["capabilities"])
@@ -109,7 +109,7 @@ def map_user(user: int, group: int, own: int) -> None:
 def set_late_filter(spec: ContainerSpec) -> None:
     """Set the seccomp filter of a process with no_new_privs, right before execve."""
     if spec["no_new_privileges"] and spec["seccomp"]:
-        libc.set_filter(base64.b64decode(spec["seccomp"]))
+        libc.set_filter(binascii.a2b_base64(spec["seccomp"]))
 
 
 def drop_without_namespaces(spec: ContainerSpec, note: Note) -> None:
@@ -126,7 +126,7 @@ def drop_without_namespaces(spec: ContainerSpec, note: Note) -> None:
     elif spec["user"] != os.geteuid():
         note(f"it runs as user {os.geteuid()}, not {spec['user']}: only root may change that")
     if spec["seccomp"] and not spec["no_new_privileges"]:
-        libc.set_filter(base64.b64decode(spec["seccomp"]))
+        libc.set_filter(binascii.a2b_base64(spec["seccomp"]))
 
 
 def give_up(user: int) -> None:

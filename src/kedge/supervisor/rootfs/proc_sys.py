@@ -1,7 +1,6 @@
 """/proc and /sys of a container, and the masks on them."""
 
 import errno
-import glob
 import os
 import socket
 from typing import Final
@@ -12,8 +11,17 @@ from kedge.supervisor.rootfs import inside, mounts
 from kedge.supervisor.rootfs.options import RootfsOptions
 from kedge.supervisor.rootfs.volumes import UnsafeMount
 
+_CPUS: Final = "/sys/devices/system/cpu"
+
+
+def _thermal_throttles() -> list[str]:
+    cpus = os.listdir(_CPUS) if os.path.isdir(_CPUS) else []
+    paths = [f"{_CPUS}/{name}/thermal_throttle" for name in cpus if name[3:].isdigit()]
+    return [path for path in paths if os.path.exists(path)]
+
+
 MASKED: Final = (
-    *glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle"),
+    *_thermal_throttles(),
     "/proc/acpi",
     "/proc/asound",
     "/proc/interrupts",

@@ -11,7 +11,7 @@ from kedge.cli.cluster import down, registry, state
 from kedge.cli.cluster.registry import ClusterLocation, RegisteredCluster
 from kedge.cli.failure import Failure
 from kedge.client import kubeconfig
-from kedge.client.kubeconfig import Access
+from kedge.client.kubeconfig import ClusterAccess
 from kedge.node.host import teardown
 
 
@@ -28,7 +28,7 @@ def config(tmp_path: Path) -> Path:
 def raised(root: Path, name: str, config: Path) -> RegisteredCluster:
     """A cluster as `kedge up` leaves it, but for a server."""
     cluster = state.prepare(root / name, name)
-    before = kubeconfig.merge(config, Access(f"kedge-{name}", "https://x", b"pem", "token"))
+    before = kubeconfig.merge(config, ClusterAccess(f"kedge-{name}", "https://x", b"pem", "token"))
     cluster = msgspec.structs.replace(
         cluster,
         kubeconfig=str(config),

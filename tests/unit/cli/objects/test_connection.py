@@ -72,7 +72,7 @@ def test_without_a_kubeconfig_it_is_said_how_to_get_one(tmp_path: Path) -> None:
 
 def test_nobody_listening_is_said_with_the_address(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    kubeconfig.merge(path, kubeconfig.Access("a", "http://127.0.0.1:1", b"", "t"))
+    kubeconfig.merge(path, kubeconfig.ClusterAccess("a", "http://127.0.0.1:1", b"", "t"))
     with pytest.raises(ServerRefusal, match="Unable to connect to the server http://127"):
         visit(ClientConfig([path]), nothing)
 
@@ -82,7 +82,7 @@ def test_what_the_server_refuses_is_said_in_its_words(tmp_path: Path) -> None:
         raise bad_request("no")
 
     path = tmp_path / "config"
-    kubeconfig.merge(path, kubeconfig.Access("a", "http://127.0.0.1:1", b"", "t"))
+    kubeconfig.merge(path, kubeconfig.ClusterAccess("a", "http://127.0.0.1:1", b"", "t"))
     with pytest.raises(ServerRefusal) as refusal:
         visit(ClientConfig([path]), refused)
     assert refusal.value.said == "Error from server (BadRequest): no"

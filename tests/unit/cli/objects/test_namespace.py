@@ -20,7 +20,7 @@ async def path(tmp_path: Path) -> AsyncIterator[Path]:
     """The kubeconfig of a running server."""
     path = tmp_path / "config"
     async with memory_server(tmp_path / "state") as running:
-        access = kubeconfig.Access("here", running.url, running.ca_pem, running.token)
+        access = kubeconfig.ClusterAccess("here", running.url, running.ca_pem, running.token)
         kubeconfig.merge(path, access)
         yield path
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.node.server.channels import ChannelReader
-from kedge.web.websocket import Opcode, Received
+from kedge.web.websocket import FramePiece, Opcode
 
 
-def pieces(message: bytes, cuts: list[int]) -> list[Received]:
+def pieces(message: bytes, cuts: list[int]) -> list[FramePiece]:
     edges = sorted({0, len(message), *(min(cut, len(message)) for cut in cuts)})
     parts = [message[a:b] for a, b in pairwise(edges)] or [b""]
     last = len(parts) - 1
     return [
-        Received(Opcode.BINARY, part, number == 0, number == last)
+        FramePiece(Opcode.BINARY, part, number == 0, number == last)
         for number, part in enumerate(parts)
     ]
 

@@ -39,8 +39,8 @@ class Client:
 
     def __init__(self) -> None:
         self.end, self.far = pair()
-        self._framer = spdy.Framer()
-        self._parser = spdy.Parser()
+        self._framer = spdy.SpdyFramer()
+        self._parser = spdy.SpdyParser()
         self.seen: list[spdy.Event] = []
 
     def open(self, error: int, port: int, request: str = "0") -> None:
@@ -58,7 +58,9 @@ class Client:
                     self.seen += self._parser.take(100)
 
     def received(self, stream: int) -> bytes:
-        found = (e.content for e in self.seen if isinstance(e, spdy.Data) and e.stream == stream)
+        found = (
+            e.content for e in self.seen if isinstance(e, spdy.DataFrame) and e.stream == stream
+        )
         return b"".join(found)
 
 
@@ -67,15 +69,15 @@ async def test_connections_share_one_and_end_one_by_one(pod: ports.PortForwardTa
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 80, "0")
     client.open(5, 80, "1")
-    await client.until(spdy.Replied(7, False))
+    await client.until(spdy.SynReply(7, False))
     client.end.write(spdy.data(3, b"first") + spdy.data(7, b"second", final=True))
-    await client.until(spdy.Data(7, b"", True))
+    await client.until(spdy.DataFrame(7, b"", True))
     assert client.received(7) == b"SECONDBYE"
     client.end.write(spdy.data(3, b" again", final=True))
-    await client.until(spdy.Data(3, b"", True))
+    await client.until(spdy.DataFrame(3, b"", True))
     assert client.received(3) == b"FIRST AGAINBYE"
     # The streams for errors end without a word.
-    await client.until(spdy.Data(1, b"", True))
+    await client.until(spdy.DataFrame(1, b"", True))
     assert client.received(1) == b""
     client.end.close()
     await serving
@@ -87,14 +89,14 @@ async def test_a_port_nobody_listens_on_is_told_on_the_stream_for_errors(
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 81)
-    await client.until(spdy.Data(1, b"", True))
+    await client.until(spdy.DataFrame(1, b"", True))
     assert client.received(1).decode() == (
         "error forwarding port 81 to pod p, uid u: "
         "failed to connect to localhost:81 inside the pod: Connection refused"
     )
-    await client.until(spdy.Broke(3, spdy.Reset.CANCEL))
+    await client.until(spdy.RstStream(3, spdy.ResetCode.CANCEL))
     client.open(5, 80, "1")  # the connection as a whole goes on
-    await client.until(spdy.Replied(7, False))
+    await client.until(spdy.SynReply(7, False))
     client.end.close()
     await serving
 
@@ -103,7 +105,7 @@ async def test_streams_that_say_no_port_are_refused(pod: ports.PortForwardTarget
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 0)
-    await client.until(spdy.Broke(1, spdy.Reset.PROTOCOL_ERROR))
+    await client.until(spdy.RstStream(1, spdy.ResetCode.PROTOCOL_ERROR))
     client.end.close()
     await serving
 
@@ -112,9 +114,9 @@ async def test_a_client_that_leaves_ends_its_connections(pod: ports.PortForwardT
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 80)
-    await client.until(spdy.Replied(3, False))
+    await client.until(spdy.SynReply(3, False))
     client.end.write(spdy.data(3, b"hello"))
-    await client.until(spdy.Data(3, b"HELLO", False))
+    await client.until(spdy.DataFrame(3, b"HELLO", False))
     client.end.close()
     async with asyncio.timeout(PATIENCE):
         await serving
@@ -133,7 +135,7 @@ async def test_ports_are_channels_for_other_clients(pod: ports.PortForwardTarget
         assert b"\0HELLO" in others
         [error] = [other for other in others if other and other[0] == 3]
         assert error[1:].startswith(b"error forwarding port 81 to pod p")
-        client.say_goodbye(websocket.Code.NORMAL)
+        client.say_goodbye(websocket.CloseCode.NORMAL)
         await serving
 
 

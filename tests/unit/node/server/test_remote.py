@@ -116,7 +116,7 @@ async def test_binary_messages_begin_with_their_channel() -> None:
     far.send(b"\x07unknown")
     far.send(b"\x00as text", text=True)  # as PyPI's client sends it
     far.send(b"\xff\x00")
-    far.say_goodbye(websocket.Code.NORMAL)
+    far.say_goodbye(websocket.CloseCode.NORMAL)
     taken = Taken()
     await client.listen(taken)
     assert taken.seen == [
@@ -130,7 +130,7 @@ async def test_binary_messages_begin_with_their_channel() -> None:
 async def test_before_version_five_there_is_no_end_of_input() -> None:
     far, client = connected("v4.channel.k8s.io")
     far.send(b"\xff\x00")
-    far.say_goodbye(websocket.Code.NORMAL)
+    far.say_goodbye(websocket.CloseCode.NORMAL)
     taken = Taken()
     await client.listen(taken)
     assert taken.seen == []
@@ -140,7 +140,7 @@ async def test_base64_is_text_both_ways() -> None:
     far, client = connected("base64.channel.k8s.io")
     far.send(b"0" + base64.b64encode(b"typed"), text=True)
     far.send(b"0%%%", text=True)
-    far.say_goodbye(websocket.Code.NORMAL)
+    far.say_goodbye(websocket.CloseCode.NORMAL)
     taken = Taken()
     await client.listen(taken)
     assert taken.seen[0] == (RemoteChannel.STDIN, b"typed")
@@ -156,7 +156,7 @@ async def ended(version: str, outcome: status.Status) -> list[bytes]:
     while (message := await far.receive()) is not None:
         messages.append(message)
     await ending
-    assert far.close_code == websocket.Code.NORMAL
+    assert far.close_code == websocket.CloseCode.NORMAL
     return messages
 
 
@@ -190,11 +190,11 @@ async def test_a_client_is_greeted_on_its_lowest_output() -> None:
 
 async def over_spdy(
     near: MemoryStream, far: MemoryStream, channels: Mapping[int, RemoteChannel]
-) -> tuple[spdy.Connection, SpdyClient, "asyncio.Task[None]"]:
-    framer = spdy.Framer()
+) -> tuple[spdy.SpdyConnection, SpdyClient, "asyncio.Task[None]"]:
+    framer = spdy.SpdyFramer()
     for number, channel in channels.items():
         near.write(framer.syn_stream(number, {"streamtype": channel.name.lower()}))
-    connection = spdy.Connection(far)
+    connection = spdy.SpdyConnection(far)
     running = asyncio.get_running_loop().create_task(connection.run())
     opened = connection.opened()
     streams = {channel: await anext(opened) for channel in channels.values()}
@@ -222,15 +222,15 @@ async def test_every_channel_is_a_stream_of_its_own() -> None:
     client.send(RemoteChannel.STDERR, b"to nobody")
     ending = asyncio.ensure_future(client.end(FAILED))
     events: list[spdy.Event] = []
-    parser = spdy.Parser()
-    while spdy.Leaving() not in events:
+    parser = spdy.SpdyParser()
+    while spdy.GoAway() not in events:
         parser.add(await near.read())
         while not parser.is_exhausted:
             events += parser.take(100)
-    assert events[0] == spdy.Data(5, b"said", False)
-    error = next(e.content for e in events if isinstance(e, spdy.Data) and e.stream == 1)
+    assert events[0] == spdy.DataFrame(5, b"said", False)
+    error = next(e.content for e in events if isinstance(e, spdy.DataFrame) and e.stream == 1)
     assert msgspec.json.decode(error) == FAILED
-    assert {e.stream for e in events if isinstance(e, spdy.Data) and e.final} == set(CHANNELS)
+    assert {e.stream for e in events if isinstance(e, spdy.DataFrame) and e.final} == set(CHANNELS)
     near.close()
     await ending
     await running

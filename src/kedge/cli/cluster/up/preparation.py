@@ -46,7 +46,7 @@ def check(path: Path, name: str, ours: bytes) -> None:
 
     try:
         known = kubeconfig.find(path, name)
-    except kubeconfig.Unusable as error:
+    except kubeconfig.KubeconfigError as error:
         raise Failure(str(error)) from error
     if known and known.ca_pem not in (b"", ours) and answers(known.server):
         raise Failure(
@@ -97,12 +97,12 @@ def adopt(config: UpConfig, announced: Announcement) -> UpResult:
         # A server that was killed has left its context in another file.
         withdraw_context(directory, config.root)
         cluster = recorded_cluster(directory)
-    access = kubeconfig.Access(
+    access = kubeconfig.ClusterAccess(
         context(cluster.name), announced.url, announced.ca_pem, announced.token
     )
     try:
         before = kubeconfig.merge(config.kubeconfig, access)
-    except kubeconfig.Unusable as error:
+    except kubeconfig.KubeconfigError as error:
         raise Failure(str(error)) from error
     cluster = msgspec.structs.replace(
         cluster,

@@ -18,7 +18,7 @@ from kedge.cli.cluster.up.command import UpConfig, UpResult, report
 from kedge.cli.cluster.up.start import background
 from kedge.cli.failure import Failure
 from kedge.client import kubeconfig
-from kedge.client.kubeconfig import Access
+from kedge.client.kubeconfig import ClusterAccess
 from kedge.node.config import NodeConfig
 
 STAND_IN = """
@@ -262,7 +262,9 @@ def test_a_cluster_in_use_under_the_same_name_is_not_pushed_out_of_the_kubeconfi
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"https://127.0.0.1:{other.getsockname()[1]}"
-        kubeconfig.merge(config.kubeconfig, Access("kedge-blue", url, b"of another", "secret"))
+        kubeconfig.merge(
+            config.kubeconfig, ClusterAccess("kedge-blue", url, b"of another", "secret")
+        )
         before = config.kubeconfig.read_text()
         with pytest.raises(Failure, match=f"another cluster, at {url}: choose another --name"):
             start(config)
