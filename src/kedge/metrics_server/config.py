@@ -1,4 +1,4 @@
-"""What a metrics server is told when it starts; `kedge.config` fills it in."""
+"""The configuration of a metrics server; `kedge.config` makes it."""
 
 from pathlib import Path
 from typing import Final
@@ -10,14 +10,14 @@ from kedge.metrics.windows import SHORTEST
 
 PORT: Final = 4443
 SERVICE: Final = ("kedge-metrics.kube-system.svc", "kedge-metrics.kube-system")
-"""What the server in front calls it, if it is installed as the example has it."""
+"""Its names for the API server in front, if installed as in the example."""
 
 
 class MetricsServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one metrics server needs to know; nothing in it changes while it runs."""
 
     state: Path
-    """The directory that holds its certificates, and the windows of what it has read."""
+    """The directory of its certificates and windows."""
     host: str = "127.0.0.1"
     """The address to listen on."""
     port: int = PORT
@@ -29,11 +29,11 @@ class MetricsServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     key: Path | None = None
     """The key of that certificate."""
     kubelets: KubeletTrust = KubeletTrust()
-    """Which kubelets are believed."""
+    """The kubelet certificates to trust."""
     resolution: int = 15
     """Seconds between two readings of a node."""
     window: str = SHORTEST
-    """The window whose mean metrics.k8s.io tells."""
+    """The window whose mean metrics.k8s.io reports."""
 
     @property
     def pki(self) -> Path:

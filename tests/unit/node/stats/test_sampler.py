@@ -235,7 +235,7 @@ async def test_pods_that_went_while_no_agent_ran_are_forgotten(bench: Bench) -> 
     await minute_of(bench, 0.5)
     del bench.machine.known["uid-web"]
     bench.restart()
-    bench.sampler.forget_strangers()
+    bench.sampler.release_unused()
     assert {slot.key.uid for slot in WindowFile(bench._directory / "usage", "boot")} == {
         "",
         "uid-db",
