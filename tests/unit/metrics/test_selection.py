@@ -3,7 +3,7 @@
 import pytest
 
 from kedge.machinery.selectors import parse_fields, parse_labels
-from kedge.metrics.selection import Selection
+from kedge.metrics.selection import UsageSelection
 from kedge.metrics.usage_object import UsageObject
 
 WEB = UsageObject("n1", "shop", "web", "u1", {"app": "web"})
@@ -24,18 +24,20 @@ WEB = UsageObject("n1", "shop", "web", "u1", {"app": "web"})
 def test_namespace_labels_and_fields_must_match(
     namespace: str, labels: str, fields: str, matches: bool
 ) -> None:
-    selection = Selection(namespace, parse_labels(labels), parse_fields(fields))
+    selection = UsageSelection(namespace, parse_labels(labels), parse_fields(fields))
     assert selection.matches(WEB, WEB.labels) is matches
 
 
 def test_only_a_selection_without_selectors_is_everything() -> None:
-    assert Selection("shop", parse_labels(""), parse_fields("")).everything
-    assert not Selection("shop", parse_labels("a=b"), parse_fields("")).everything
-    assert not Selection("shop", parse_labels(""), parse_fields("metadata.name=a")).everything
+    assert UsageSelection("shop", parse_labels(""), parse_fields("")).everything
+    assert not UsageSelection("shop", parse_labels("a=b"), parse_fields("")).everything
+    assert not UsageSelection("shop", parse_labels(""), parse_fields("metadata.name=a")).everything
 
 
 def test_a_selection_names_its_node_and_hurries_nodes_unless_it_declines() -> None:
-    bound = Selection("", parse_labels(""), parse_fields("spec.nodeName=n1"), hurries_nodes=False)
+    bound = UsageSelection(
+        "", parse_labels(""), parse_fields("spec.nodeName=n1"), hurries_nodes=False
+    )
     assert (bound.node, bound.hurries_nodes) == ("n1", False)
-    free = Selection("", parse_labels(""), parse_fields(""))
+    free = UsageSelection("", parse_labels(""), parse_fields(""))
     assert (free.node, free.hurries_nodes) == (None, True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kedge.metrics.track import Reading
+from kedge.metrics.track import UsageReading
 from kedge.supervisor import processes
 from kedge.supervisor.cgroups import Cgroups, Hierarchy
 
@@ -38,7 +38,7 @@ class UsageSource(Protocol):
     """A thing whose counters can be read."""
 
     def read(self) -> tuple[int, int] | None:
-        """The fields of a Reading; None if the thing no longer exists."""
+        """The fields of a UsageReading; None if the thing no longer exists."""
         ...
 
     def close(self) -> None: ...
@@ -198,13 +198,13 @@ class ProcessSource:
             # The descriptor stays with this process, even if another one gets its number.
             self._statm = os.open(f"/proc/{pid}/statm", _READ)
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         if self._statm < 0:
             return None
         try:
             pages = int(_pread(self._statm, SMALL, 0).split()[1])
             # A zombie has no pages.
-            return Reading(_own_time(self._pid), pages * _MEMORY_PAGE) if pages else None
+            return UsageReading(_own_time(self._pid), pages * _MEMORY_PAGE) if pages else None
         except (OSError, IndexError):
             return None
 
@@ -222,7 +222,7 @@ class TreeSource:
         self._pid = pid
         self._began = processes.began(pid)
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         if not self._began or processes.began(self._pid) != self._began:
             return None
         cpu = memory = 0
@@ -231,7 +231,7 @@ class TreeSource:
             with contextlib.suppress(OSError, ValueError):
                 cpu += _own_time(pid) + _time_of_children(pid)
                 memory += _resident(pid)
-        return Reading(cpu, memory)
+        return UsageReading(cpu, memory)
 
     def close(self) -> None:
         pass
@@ -252,13 +252,13 @@ class MachineSource:
             with contextlib.suppress(OSError):
                 (self._cpu,) = self._files.open([f"{cpu.place}/{name}"])
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         info = os.pread(self._meminfo, _PAGE, 0)
         total, free, inactive = (
             _number_after(info, name) * 1024
             for name in (b"MemTotal:", b"\nMemFree:", b"\nInactive(file):")
         )
-        return Reading(self._time(), max(0, total - free - inactive))
+        return UsageReading(self._time(), max(0, total - free - inactive))
 
     def _time(self) -> int:
         if self._cpu < 0:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
-from kedge.metrics.track import Reading, Track
+from kedge.metrics.track import Track, UsageReading
 from kedge.metrics.window_file import TrackKey, WindowFile
 from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.observed import NOTHING, Observed
@@ -290,12 +290,12 @@ class SumSource:
     def __init__(self, meters: list[UsageMeter]) -> None:
         self._meters = meters
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         latest = [meter.track.latest for meter in self._meters]
         found = [each.reading for each in latest if each is not None]
         if not found or len(found) < len(latest):
             return None
-        return Reading(sum(each.cpu for each in found), sum(each.memory for each in found))
+        return UsageReading(sum(each.cpu for each in found), sum(each.memory for each in found))
 
     def close(self) -> None:
         pass
@@ -355,7 +355,7 @@ class NodeMeter:
         # The parts are read a moment after the whole, so the rest may seem to shrink.
         self._misc = max(self._misc, rest) if run == self._meters[MISC].run else rest
         self._meters[MISC].run = run
-        reading = Reading(self._misc, max(0, memory - sum(each.memory for each in readings)))
+        reading = UsageReading(self._misc, max(0, memory - sum(each.memory for each in readings)))
         misc.sample(second, clock.monotonic(), run, reading)
 
     def close(self, tick: int) -> None:

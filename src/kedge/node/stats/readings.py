@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.pod import Pod
-from kedge.metrics.track import LastReading, Reading, Track
+from kedge.metrics.track import LastReading, Track, UsageReading
 from kedge.node.machine import Machine, meminfo
 from kedge.node.runtime.runtime import Container
 from kedge.node.stats import cgroup
@@ -271,5 +271,5 @@ def _pod(meter: PodMeter, containers: list[ContainerReading]) -> PodReading:
 
 def _added(parts: list[LastReading]) -> LastReading:
     readings = [each.reading for each in parts]
-    whole = Reading(sum(each.cpu for each in readings), sum(each.memory for each in readings))
+    whole = UsageReading(sum(each.cpu for each in readings), sum(each.memory for each in readings))
     return LastReading(parts[0].time, whole, sum(max(0.0, each.cores) for each in parts))

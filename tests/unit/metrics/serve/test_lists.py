@@ -9,7 +9,7 @@ import pytest
 from kedge.machinery.selectors import parse_fields, parse_labels
 from kedge.metrics.collection import Collection, Versions
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod, in_whole_numbers
-from kedge.metrics.selection import Selection
+from kedge.metrics.selection import UsageSelection
 from kedge.metrics.serve import lists
 from kedge.metrics.serve.lists import ListForm
 from kedge.metrics.usage_object import UsageObject
@@ -17,7 +17,7 @@ from kedge.testing.clock import FakeClock
 
 ALL_WINDOWS = ListForm("Pod", "PodList", "metrics/v1alpha1", "")
 ONE_WINDOW = ListForm("PodMetrics", "PodMetricsList", "metrics.k8s.io/v1beta1", "10s")
-EVERYTHING = Selection("", parse_labels(""), parse_fields(""))
+EVERYTHING = UsageSelection("", parse_labels(""), parse_fields(""))
 
 
 def pods(count: int) -> Collection:
