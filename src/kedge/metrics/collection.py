@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from kedge.machinery.clock import Clock
 from kedge.metrics.frame import Frame
 from kedge.metrics.heap import trim
-from kedge.metrics.selection import Selection
+from kedge.metrics.selection import UsageSelection
 from kedge.metrics.usage_object import UsageObject
 
 At = TypeVar("At", str, tuple[str, str])
@@ -69,7 +69,7 @@ class Collection:
         """Deletions up to this version have been dropped."""
         self.lists: dict[tuple[str, str], bytes | list[bytes]] = {}
         """Bodies of whole lists since the last change, by form and namespace."""
-        self.listeners: dict[Callable[[], None], Selection] = {}
+        self.listeners: dict[Callable[[], None], UsageSelection] = {}
         """Callbacks of watches, and what each of them selects."""
         self.news: dict[object, Sequence[tuple[int, bytes]]] = {}
         """Events written since the last change, for watches that need the same ones."""
@@ -230,7 +230,7 @@ class Collection:
             self._in_order = [self._recent[key] for key in self._keys]
         return self._in_order
 
-    def select(self, selection: Selection) -> Sequence[UsageObject]:
+    def select(self, selection: UsageSelection) -> Sequence[UsageObject]:
         """The selected objects, in the order of names."""
         recent = self._recent
         if selection.everything and not selection.namespace:
@@ -244,7 +244,7 @@ class Collection:
         found = [each for key in candidates if selection.matches(each := recent[key], each.labels)]
         return sorted(found, key=lambda entry: entry.key)
 
-    def _candidates(self, selection: Selection) -> Iterable[str] | None:
+    def _candidates(self, selection: UsageSelection) -> Iterable[str] | None:
         """The keys that the best index leaves; None if no index applies."""
         name = selection.fields.exact("metadata.name")
         if name and selection.namespace:
@@ -268,7 +268,7 @@ class Collection:
         first = bisect_left(self._keys, f"{namespace}/")
         return self._keys[first : bisect_left(self._keys, f"{namespace}0")]
 
-    def changes_after(self, version: int, selection: Selection) -> list[UsageChange]:
+    def changes_after(self, version: int, selection: UsageSelection) -> list[UsageChange]:
         """Events of the selected objects after a version, only the last of each object."""
         found = [
             UsageChange(entry.version, type_, entry)
@@ -291,7 +291,7 @@ def _newer(entries: Iterable[UsageObject], version: int) -> Iterator[UsageObject
         yield entry
 
 
-def _event_type(entry: UsageObject, version: int, selection: Selection) -> str | None:
+def _event_type(entry: UsageObject, version: int, selection: UsageSelection) -> str | None:
     """The type of event for a watch that is at a version; None if it needs no event."""
     now = selection.matches(entry, entry.labels)
     if entry.added > version:

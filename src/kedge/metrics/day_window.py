@@ -1,7 +1,7 @@
 """The window of a day: blocks for the mean and the maximum, a histogram for the percentile.
 
 A day has 8,640 ticks. Keeping mean, maximum and covered time of each, as for an hour, would take
-86 KB per series, and a sorted structure again as much; this takes 21 KB, of which a tick touches a
+86 KB per series, and a sorted structure again as much. This takes 21 KB, and a tick touches only a
 few bytes. The price, in accuracy:
 
 - mean: exact but for the oldest block of five minutes, which counts by the part of it that is still

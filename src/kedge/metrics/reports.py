@@ -1,4 +1,4 @@
-"""NodeReports: accepts the frames of nodes and keeps the newest usage of every node and pod."""
+"""UsageReports: accepts the frames of nodes and keeps the newest usage of every node and pod."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -30,7 +30,7 @@ class ObjectIdentity(NamedTuple):
     """The node to which a pod is bound."""
 
 
-class Identities(Protocol):
+class ObjectIdentities(Protocol):
     """The nodes and pods of the cluster (kedge.apiserver.metrics.cluster)."""
 
     def node_identity(self, name: str) -> ObjectIdentity | None: ...
@@ -62,14 +62,14 @@ class Reporter:
         return max(3 * self.resolution, LEAST_SILENCE)
 
 
-class NodeReports:
+class UsageReports:
     """The newest usage of every node and pod, in memory only.
 
     Its owner calls `run`, and the relabel and deleted methods as the cluster changes.
     """
 
     def __init__(
-        self, identities: Identities, clock: Clock, *, usage_window: str = SHORTEST
+        self, identities: ObjectIdentities, clock: Clock, *, usage_window: str = SHORTEST
     ) -> None:
         self._identities = identities
         self._clock = clock

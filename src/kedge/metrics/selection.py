@@ -1,4 +1,4 @@
-"""Selection: the namespace and the selectors of a list or a watch of usage."""
+"""UsageSelection: the namespace and the selectors of a list or a watch of usage."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ HURRY_NODES: Final = "hurryNodes"
 """The query parameter of a watch which, if it is false, lets nodes keep their own resolution."""
 
 
-class Selection(NamedTuple):
+class UsageSelection(NamedTuple):
     """The objects that a list or a watch asks for."""
 
     namespace: str

@@ -15,7 +15,7 @@ LONGEST: Final = float(TICK_SECONDS)
 BILLION: Final = 1_000_000_000
 
 
-class Reading(NamedTuple):
+class UsageReading(NamedTuple):
     """The counters of one thing at one moment."""
 
     cpu: int
@@ -29,7 +29,7 @@ class LastReading(NamedTuple):
 
     time: int
     """Its second since the epoch."""
-    reading: Reading
+    reading: UsageReading
     cores: float
     """Average since the reading before; UNKNOWN if there is none to compare with."""
 
@@ -98,7 +98,7 @@ class Track:
             return self._latest
         columns, second = self._columns, self.second
         cell = second % MINUTE * SLOTS + self._place
-        reading = Reading(columns.counter[self._place], int(columns.memory[cell]))
+        reading = UsageReading(columns.counter[self._place], int(columns.memory[cell]))
         return LastReading(second, reading, columns.cpu[cell])
 
     @property

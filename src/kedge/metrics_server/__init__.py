@@ -1,1 +1,1 @@
-"""The metrics API by itself, behind the API server of another cluster."""
+"""The metrics API as a server of its own, behind the API server of another cluster."""

@@ -1,4 +1,4 @@
-"""Request in, response out, for a server that has nothing but metrics."""
+"""MetricsApp: the request handler of a server that serves only metrics."""
 
 import logging
 from collections.abc import Callable, Coroutine
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 class MetricsApp:
-    """The whole server, seen from its front door."""
+    """Handles all requests."""
 
     def __init__(
-        self, api: Api, gate: DelegatedAuth, telemetry: Telemetry, address: str = ""
+        self, api: Api, auth: DelegatedAuth, telemetry: Telemetry, address: str = ""
     ) -> None:
         self._api = api
-        self._gate = gate
+        self._auth = auth
         self._telemetry = telemetry
         self.catalog = Catalog([resource for resource in BUILT_IN if resource.measured])
         self._documents = Documents(self.catalog, lambda: address, api.clock, api.long_work)
@@ -80,7 +80,7 @@ class MetricsApp:
         if segments[0] in ("healthz", "livez", "readyz"):
             return self._health(segments)
         await self._allowed(http, lambda user: of_path(user, http.method, http.path))
-        # Who asks for what was before may not be sent elsewhere from behind a proxy.
+        # A request for an older state must not be redirected: behind a proxy the address is wrong.
         found = self._own_page(segments) or self._documents.answer(_unversioned(http))
         if found is None:
             return text_response("404 page not found\n", 404)
@@ -91,8 +91,8 @@ class MetricsApp:
         return found if isinstance(found, Response) else await found
 
     async def _allowed(self, http: HttpRequest, asks: Callable[[User], Attributes]) -> User:
-        user = await self._gate.user(http)
-        await self._gate.check(asks(user))
+        user = await self._auth.user(http)
+        await self._auth.check(asks(user))
         return user
 
     def _own_page(self, segments: list[str]) -> Response | None:

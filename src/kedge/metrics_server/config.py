@@ -10,7 +10,7 @@ from kedge.settings import values
 from kedge.settings.setting import Setting
 
 SERVICE: Final = ("kedge-metrics.kube-system.svc", "kedge-metrics.kube-system")
-"""What the server in front calls it, if it is installed as the example has it."""
+"""Its names for the API server in front, if installed as in the example."""
 
 
 class MetricsServerConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""DelegatedAuth: who asks, and whether they may, as the cluster in front decides it."""
+"""DelegatedAuth: authentication and authorization by the cluster in front."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -27,13 +27,13 @@ _LONGEST: Final = 16 << 10
 """Bytes of a token."""
 
 FRONT_PROXY: Final = User("front-proxy", ("system:masters",))
-"""The tenant that its connections count for: they carry requests of many users."""
+"""The user that connections of the proxy are counted for; they carry requests of many users."""
 
 T = TypeVar("T")
 
 
 class DelegatedAuth:
-    """Asks the cluster, and remembers for a moment what it said."""
+    """Asks the cluster with reviews, and caches its answers for a short time."""
 
     def __init__(self, client: Client, proxy: Callable[[], FrontProxy], clock: Clock) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class DelegatedAuth:
         self._decisions: ReviewCache[Decision] = ReviewCache(clock)
 
     async def user(self, http: HttpRequest) -> User:
-        """Who asks; anonymous without credentials, 401 with wrong ones."""
+        """The user of a request; anonymous without credentials, 401 with wrong ones."""
         named = self._proxy().user(http, self._clock)
         if named is not None:
             http.identified(FRONT_PROXY)
@@ -100,7 +100,7 @@ class DelegatedAuth:
 
 
 class ReviewCache(Generic[T]):
-    """What was found out a moment ago."""
+    """The answers of the last seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -153,7 +153,7 @@ def _told(user: dict[str, Any]) -> User:
 
 
 def _joined(user: User) -> User:
-    """The user as a member of the group of all who have proved who they are."""
+    """The user as a member of system:authenticated."""
     if user.name == ANONYMOUS.name or {AUTHENTICATED, UNAUTHENTICATED} & set(user.groups):
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

@@ -1,4 +1,4 @@
-"""Front proxy: the API server in front, which has found out who asks and says so in headers."""
+"""Front proxy: the API server in front, which passes the user of a request in headers."""
 
 import ssl
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from kedge.web.message import HttpRequest
 from kedge.web.request_reader import COMMA_HEADERS, VALUE_SEPARATOR
 
 CONFIG_MAP: Final = ("kube-system", "extension-apiserver-authentication")
-"""Where a cluster says whom its API server is known by, and in which headers it says what."""
+"""The ConfigMap with the authority of the front proxy and the names of its headers."""
 
 
 class FrontProxyError(Exception):
-    """What the cluster says of its front proxy cannot be followed."""
+    """The configuration of the front proxy in the cluster cannot be used."""
 
 
 class FrontProxy(msgspec.Struct, frozen=True):
-    """How to know the proxy, and how it names whoever asks."""
+    """How to recognize the proxy, and in which headers it names the user."""
 
     ca_pem: str
-    """Who signs its certificate; empty if there is no front proxy."""
+    """The authority of its certificate; empty if there is no front proxy."""
     allowed: tuple[str, ...] = ()
     """The common names that it may have; any if there are none."""
     user_headers: tuple[str, ...] = ("x-remote-user",)
@@ -34,7 +34,7 @@ class FrontProxy(msgspec.Struct, frozen=True):
     extra_prefixes: tuple[str, ...] = ("x-remote-extra-",)
 
     def user(self, http: HttpRequest, clock: Clock) -> User | None:
-        """Who asks, if it is the proxy that says so; 401 if that is somebody else."""
+        """The user in the headers of the proxy; 401 if the certificate is not the proxy's."""
         certificate = http.peer_certificate
         if certificate is None:
             return None
@@ -65,7 +65,7 @@ class FrontProxy(msgspec.Struct, frozen=True):
 
 
 def read(data: Mapping[str, str]) -> FrontProxy:
-    """What the cluster's ConfigMap says; raises FrontProxyError."""
+    """The front proxy in the data of the ConfigMap; raises FrontProxyError."""
     proxy = FrontProxy(
         ca_pem=data.get("requestheader-client-ca-file", ""),
         allowed=_names(data, "requestheader-allowed-names"),

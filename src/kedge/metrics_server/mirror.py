@@ -13,14 +13,14 @@ M = TypeVar("M", NodeSketch, PodSketch)
 
 
 class CacheMirror(Generic[M]):
-    """A Receiver that tells a cache what has changed in what it needs to know, and no more."""
+    """A Receiver that feeds a cache, if a field that the cache needs has changed."""
 
     def __init__(self, cache: ResourceCache, revisions: Iterator[int]) -> None:
         """`revisions` are counted for all caches of the server together."""
         self._cache = cache
         self._revisions = revisions
         self._known: dict[str, tuple[str, bytes]] = {}
-        """The uid of each object, and what was told of it."""
+        """The uid and the value of each object in the cache."""
 
     def replace(self, objects: Iterable[M]) -> None:
         """These are all there are."""

@@ -27,7 +27,7 @@ from kedge.web.server import log_loop_error
 log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds who it is."""
+"""The credentials of a pod."""
 _READ_AGAIN: Final = 60.0
 """Seconds after which credentials are read again: tokens of pods are good for an hour."""
 
@@ -36,7 +36,7 @@ ReadLogin = Callable[[], Login]
 
 
 def run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) -> None:
-    """Run until SIGTERM or SIGINT; `read` says where the cluster is and who we are."""
+    """Run until SIGTERM or SIGINT; `read` returns address and credentials of the cluster."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     gc.set_threshold(20_000, 20, 50)
@@ -68,7 +68,7 @@ async def _end(stop: asyncio.Event, serving: asyncio.Task[None]) -> None:
 
 
 def in_cluster(environment: Mapping[str, str], home: Path = SERVICE_ACCOUNT) -> Login:
-    """Who a pod is to the cluster that it runs in; raises KubeconfigError outside of one."""
+    """The login of a pod to its cluster; raises KubeconfigError outside of a cluster."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -83,7 +83,7 @@ def in_cluster(environment: Mapping[str, str], home: Path = SERVICE_ACCOUNT) -> 
 
 
 class ClusterCredentials:
-    """Who we are to the cluster, read again from time to time."""
+    """The login to the cluster, read again from time to time."""
 
     def __init__(self, read: ReadLogin, clock: Clock) -> None:
         self._read = read
@@ -103,7 +103,7 @@ class ClusterCredentials:
 
 
 class TokenTransport:
-    """Fulfils Transport with the token that holds at the time of each request."""
+    """Fulfils Transport; sends the current token with each request."""
 
     def __init__(self, credentials: ClusterCredentials) -> None:
         self._credentials = credentials
@@ -128,8 +128,8 @@ class TokenTransport:
 
 
 class KubeletAccess:
-    """What kubelets are shown, which is what the cluster is shown, and which of them are believed:
-    those that the cluster's authority has signed, or as the configuration has it."""
+    """Credentials for kubelets: those for the cluster. Kubelets are verified by the cluster's
+    authority, unless the configuration has another."""
 
     def __init__(self, config: MetricsServerConfig, credentials: ClusterCredentials) -> None:
         self._credentials = credentials

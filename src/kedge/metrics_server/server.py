@@ -51,7 +51,7 @@ class MetricsServerAddress(NamedTuple):
 
     url: str
     ca_pem: bytes
-    """What the server in front needs to trust it; empty if it was given a certificate."""
+    """The authority for the server in front; empty if a certificate was configured."""
 
 
 class FrontProxyWatcher:
@@ -76,7 +76,7 @@ class FrontProxyWatcher:
         return self.now
 
     async def follow(self, context: ssl.SSLContext) -> None:
-        """For ever: believe new authorities too, as the cluster names them."""
+        """Trust new authorities of the proxy as the cluster publishes them, until cancelled."""
         known = self.now.ca_pem
         while True:
             await self._clock.sleep(_LOOK_EVERY)
@@ -148,7 +148,7 @@ def _identity(config: MetricsServerConfig) -> pki.ServerIdentity | None:
 
 
 def _context(config: MetricsServerConfig) -> ssl.SSLContext:
-    """To serve with; nobody's certificate is believed yet."""
+    """The TLS context of the listener; it does not trust any client certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if config.certificate is not None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kedge.metrics.frame import index
 from kedge.metrics.series_memory import UNKNOWN
-from kedge.metrics.track import Reading, Track
+from kedge.metrics.track import Track, UsageReading
 from kedge.metrics.window_file import TrackKey, WindowFile
 
 MB = 1 << 20
@@ -26,7 +26,7 @@ class Life:
     def second(
         self, second: int, cpu: float, memory: int = MB, run: int = 1, late: float = 0.0
     ) -> None:
-        reading = Reading(round(cpu * 1e9), memory)
+        reading = UsageReading(round(cpu * 1e9), memory)
         self.track.sample(second, 5000.0 + second + late, run, reading)
         if second % 10 == 0:
             self.track.close(second // 10)

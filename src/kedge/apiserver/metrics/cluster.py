@@ -8,7 +8,7 @@ from kedge.api.core_v1 import node
 from kedge.api.core_v1.pod import pod
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock
-from kedge.metrics.reports import NodeReports, ObjectIdentity
+from kedge.metrics.reports import ObjectIdentity, UsageReports
 from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
 from kedge.metrics.windows import SHORTEST
 
@@ -39,7 +39,7 @@ _node = msgspec.json.Decoder(NodeSketch)
 
 
 class CachedCluster:
-    """Reads the caches of a server. Fulfils Identities and ScrapedCluster."""
+    """Reads the caches of a server. Fulfils ObjectIdentities and ScrapedCluster."""
 
     def __init__(self, cache: WatchCache) -> None:
         self._pods = cache.of(pod.RESOURCE)
@@ -77,9 +77,9 @@ class CachedCluster:
         return {_node.decode(item.body).metadata.uid for item in items}
 
 
-def node_reports(cache: WatchCache, clock: Clock, *, usage_window: str = SHORTEST) -> NodeReports:
+def node_reports(cache: WatchCache, clock: Clock, *, usage_window: str = SHORTEST) -> UsageReports:
     """Reports that follow the nodes and pods of a cache."""
-    reports = NodeReports(CachedCluster(cache), clock, usage_window=usage_window)
+    reports = UsageReports(CachedCluster(cache), clock, usage_window=usage_window)
     pods, nodes = cache.of(pod.RESOURCE), cache.of(node.RESOURCE)
 
     def pod_changed(change: Change | None) -> None:

@@ -16,11 +16,11 @@ from kedge.machinery.errors import (
     unsupported_media_type,
 )
 from kedge.metrics.frame_codec import CONTENT_TYPE, MOST_BYTES, PREFIX, MalformedFrame
-from kedge.metrics.reports import NodeReports
+from kedge.metrics.reports import UsageReports
 from kedge.web.message import HttpRequest, Response
 
 
-def answer(reports: NodeReports, http: HttpRequest) -> Response:
+def answer(reports: UsageReports, http: HttpRequest) -> Response:
     """Accept a frame; raises StatusError. Its sender was checked before."""
     name = unquote(http.path.removeprefix(PREFIX))
     if http.method != "POST":
@@ -37,7 +37,7 @@ def answer(reports: NodeReports, http: HttpRequest) -> Response:
     return Response(200, msgspec.json.encode(reports.take(name, frame)))
 
 
-def check_sender(reports: NodeReports, user: User, http: HttpRequest) -> None:
+def check_sender(reports: UsageReports, user: User, http: HttpRequest) -> None:
     """Refuse everyone but the node itself, whatever they are authorized for."""
     name = unquote(http.path.removeprefix(PREFIX))
     if "system:unauthenticated" in user.groups:

@@ -21,7 +21,7 @@ class KubeletCredentials(NamedTuple):
     token: str = ""
 
 
-class _Connection(NamedTuple):
+class _KubeletConnection(NamedTuple):
     """The transport to one kubelet, and the address and credentials that it was made for."""
 
     target: tuple[str, int, KubeletCredentials]
@@ -34,7 +34,7 @@ class Kubelets:
 
     def __init__(self, credentials: Callable[[], KubeletCredentials]) -> None:
         self._credentials = credentials
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, _KubeletConnection] = {}
 
     async def fetch(self, node: NodeSketch) -> bytes:
         """The page of a node; raises KubeletError or OSError."""
@@ -75,5 +75,5 @@ class Kubelets:
                 )
             except ValueError as error:
                 raise KubeletError(str(error)) from None
-            connection = self._connections[name] = _Connection(target, transport)
+            connection = self._connections[name] = _KubeletConnection(target, transport)
         return connection.transport

@@ -14,7 +14,7 @@ from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import StatusError, bad_request, expired, unknown_resource
 from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels
 from kedge.metrics.collection import Collection
-from kedge.metrics.selection import HURRY_NODES, Selection
+from kedge.metrics.selection import HURRY_NODES, UsageSelection
 from kedge.metrics.serve import lists
 from kedge.metrics.serve.lists import ListForm
 from kedge.metrics.usage_object import UsageObject
@@ -40,7 +40,7 @@ def answer(api: Api, request: Request) -> Response:
     return _list(api, request, collection, form)
 
 
-def selection(request: Request) -> Selection:
+def selection(request: Request) -> UsageSelection:
     """The objects that path and query select; 400 if a selector is malformed."""
     query = request.query
     try:
@@ -52,7 +52,7 @@ def selection(request: Request) -> Selection:
     # A person who watches wants every tick. The scheduler always watches: if that made nodes
     # report each tick, the resolution of a node would have no effect.
     hurries = HURRY_NODES not in query or query.flag(HURRY_NODES)
-    return Selection(request.namespace, labels, fields, hurries)
+    return UsageSelection(request.namespace, labels, fields, hurries)
 
 
 def _check_fields(request: Request, fields: FieldSelector) -> None:

@@ -18,7 +18,7 @@ from kedge.apiserver.verbs.watch import (
 from kedge.apiserver.watchcache import Item, event_line
 from kedge.machinery.errors import expired
 from kedge.metrics.collection import Collection, UsageChange
-from kedge.metrics.selection import Selection
+from kedge.metrics.selection import UsageSelection
 from kedge.metrics.usage_object import UsageObject
 from kedge.web.message import Response, Sink
 
@@ -31,7 +31,7 @@ _KEPT = 16
 
 
 def watch(
-    api: Api, request: Request, collection: Collection, selection: Selection, to_item: ToItem
+    api: Api, request: Request, collection: Collection, selection: UsageSelection, to_item: ToItem
 ) -> Response:
     """Watch a selection from a version on; version 0 begins with all objects."""
     query = request.query
@@ -75,7 +75,7 @@ class UsageWatch:
         self,
         api: Api,
         collection: Collection,
-        selection: Selection,
+        selection: UsageSelection,
         lines: EventEncoder,
         to_item: ToItem,
         *,

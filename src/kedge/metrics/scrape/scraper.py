@@ -7,7 +7,7 @@ from typing import Final
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.metrics.reports import FUTURE, LEAST_SILENCE, NodeReports
+from kedge.metrics.reports import FUTURE, LEAST_SILENCE, UsageReports
 from kedge.metrics.scrape.cluster import KubeletClient, KubeletError, NodeSketch, ScrapedCluster
 from kedge.metrics.scrape.page import KubeletPage, parse
 from kedge.metrics.scrape.scraped_node import ScrapedNode
@@ -31,7 +31,7 @@ class Scraper:
 
     def __init__(
         self,
-        reports: NodeReports,
+        reports: UsageReports,
         cluster: ScrapedCluster,
         kubelets: KubeletClient,
         windows: WindowFile,

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kedge.metrics.collection import Collection, Writer
-from kedge.metrics.selection import Selection
+from kedge.metrics.selection import UsageSelection
 from kedge.metrics.serve.encoding import BEGINNINGS, USAGE_BEGINNING
 from kedge.metrics.usage_object import UsageObject
 
@@ -45,7 +45,7 @@ def one(form: ListForm, found: UsageObject) -> bytes:
 
 
 def whole(
-    form: ListForm, collection: Collection, selection: Selection, metadata: Any
+    form: ListForm, collection: Collection, selection: UsageSelection, metadata: Any
 ) -> bytes | Iterable[bytes]:
     """The list of all objects, or of all in a namespace; kept until the next change.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kedge.metrics.reports import NodeReports
+from kedge.metrics.reports import UsageReports
 from kedge.metrics.usage_object import UsageObject
 from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
 
@@ -17,7 +17,7 @@ _COLUMNS: Final = tuple(
 )
 
 
-def pages(reports: NodeReports) -> Iterator[bytes]:
+def pages(reports: UsageReports) -> Iterator[bytes]:
     """The whole text, in pieces."""
     piece: list[str] = []
     size = 0
@@ -30,12 +30,12 @@ def pages(reports: NodeReports) -> Iterator[bytes]:
     yield "".join(piece).encode()
 
 
-def nodes(reports: NodeReports) -> str:
+def nodes(reports: UsageReports) -> str:
     """Only the usage of whole machines."""
     return "".join(_family("kedge_node", "whole machines", _machines(reports.nodes.all())))
 
 
-def _families(reports: NodeReports) -> Iterator[str]:
+def _families(reports: UsageReports) -> Iterator[str]:
     nodes, pods = list(reports.nodes.all()), list(reports.pods.all())
     yield from _family("kedge_node", "whole machines", _machines(nodes))
     yield from _family("kedge_system_container", "daemons of nodes", _systems(nodes))

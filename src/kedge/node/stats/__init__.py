@@ -1,1 +1,1 @@
-"""What pods use: measured each second, remembered for a day, published each tick."""
+"""The door of a node to kedge.metrics: reads counters each second, publishes each tick."""

@@ -1,4 +1,4 @@
-"""Reads how much processor time and memory a control group, a few processes or the machine uses."""
+"""Sources of readings: a control group, a few processes, or the machine."""
 
 import contextlib
 import os
@@ -7,38 +7,38 @@ import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kedge.metrics.track import Reading
+from kedge.metrics.track import UsageReading
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
 
 SMALL: Final = 64
-"""Enough for one number and its name, and little enough to be had at once."""
+"""Bytes to read for a number and its name."""
 _PAGE: Final = 4096
 _LARGE: Final = 1 << 17
 _MEMORY_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 JIFFY: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-"""Nanoseconds of what the kernel counts processor time in, where it is not more exact."""
+"""Nanoseconds of the kernel's clock tick, in which /proc counts processor time."""
 _pread = os.pread
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 
 _SHARE: Final = 2
-"""One of so many descriptors that this process may have, at most, is kept open here."""
+"""At most one in so many of the descriptors that this process may have is kept open here."""
 _BACK: Final = 64
 """Bytes by which a line may have moved towards the beginning of a file since it was last read."""
 _ANYWAY: Final = 10
-"""Readings after which memory is looked at closely even if its amount has not changed."""
+"""Readings after which the inactive part is read even if memory has not changed."""
 _LEAST_PART: Final = 8
 _MOST_PART: Final = 4
 _MOST_STALE: Final = 1 << 28
-"""It has not changed if it is within 1/2**8 of what it was, and within a mebibyte. If time and
-again it changes and what is inactive does not, that grows by and by to sixteen times as much."""
+"""Memory has not changed if it is within 1/2**8 of its last value, and within a mebibyte. If it
+changes repeatedly and the inactive part does not, the bound grows to sixteen times as much."""
 
 
 class UsageSource(Protocol):
-    """Something whose usage can be read."""
+    """A thing whose counters can be read."""
 
     def read(self) -> tuple[int, int] | None:
-        """The fields of a Reading; None if there is nothing any more."""
+        """The fields of a UsageReading; None if the thing no longer exists."""
         ...
 
     def close(self) -> None: ...
@@ -52,7 +52,7 @@ class Descriptors:
         self._left = soft // _SHARE if most is None else most
 
     def open(self, paths: Sequence[str]) -> tuple[int, ...]:
-        """Descriptors of all of these files, or none at all if they have to be opened each time."""
+        """Descriptors of all these files; none if there are too few to keep."""
         if len(paths) > self._left:
             return ()
         opened: list[int] = []
@@ -100,17 +100,17 @@ class GroupSource:
         self._path = path
         self._kept = kept
         self.parse = _usage_nanoseconds if cpu is not None and cpu.unified else int
-        """Finds the nanoseconds in what the file of processor time says."""
+        """Finds the nanoseconds in the file of processor time."""
         self._unified_memory = memory is not None and memory.unified
         self.descriptors: tuple[int, ...] = ()
-        """Those that are kept: of processor time, of memory, and of what memory is used for."""
+        """Kept descriptors: of processor time, of memory, and of the details of memory."""
         self._lent: tuple[int, ...] = ()
-        """Descriptors for one reading only, for want of some to keep."""
+        """Descriptors for one reading, if there are too few to keep."""
         self.used = 0
-        """When memory was last looked at closely."""
+        """Memory when the inactive part was last read."""
         self._part = _LEAST_PART
         self.within = -1
-        """By how much it may be more or less before it has changed."""
+        """The change of memory up to which the inactive part is not read again."""
         self.inactive = 0
         self._age = 0
         self._at = 0
@@ -154,19 +154,19 @@ class GroupSource:
         return self.descriptors or self._lent
 
     def look(self, used: int, stat: int) -> None:
-        """See how much of the memory is inactive, and say when to look again."""
+        """Read the inactive part of the memory, and set the bound for the next time."""
         inactive = self._field(stat)
         changed, within = abs(used - self.used), self.within
         if abs(inactive - self.inactive) > within:
             self._part = _LEAST_PART
         elif changed > within and self._part > _MOST_PART:
-            # It was no files that came or went, nor will it be those next time.
+            # Not files, but other memory came or went, and probably will next time.
             self._part -= 1
         self.used, self.inactive, self._age = used, inactive, 0
         self.within = min(used >> self._part, _MOST_STALE >> self._part)
 
     def _field(self, stat: int) -> int:
-        """How much memory only holds files that nobody has used lately; 0 if that is not said."""
+        """Memory of cached files that were not used lately; 0 if the kernel does not say."""
         name = b"\ninactive_file " if self._unified_memory else b"\ntotal_inactive_file "
         text = _pread(stat, _PAGE, 0)
         # Most of what is before it is as long as it was.
@@ -184,7 +184,7 @@ class GroupSource:
 
 
 def places(cgroups: Cgroups) -> tuple[Hierarchy | None, Hierarchy | None]:
-    """Where processor time is counted, and where memory is."""
+    """The hierarchies that count processor time and memory."""
     return cgroups.place("cpuacct") or cgroups.unified, cgroups.place("memory")
 
 
@@ -195,16 +195,16 @@ class ProcessSource:
         self._pid = pid
         self._statm = -1
         with contextlib.suppress(OSError):
-            # Of this very process for ever, even if another one is given its number.
+            # The descriptor stays with this process, even if another one gets its number.
             self._statm = os.open(f"/proc/{pid}/statm", _READ)
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         if self._statm < 0:
             return None
         try:
             pages = int(_pread(self._statm, SMALL, 0).split()[1])
-            # One that has ended and is not yet buried has no pages.
-            return Reading(_own_time(self._pid), pages * _MEMORY_PAGE) if pages else None
+            # A zombie has no pages.
+            return UsageReading(_own_time(self._pid), pages * _MEMORY_PAGE) if pages else None
         except (OSError, IndexError):
             return None
 
@@ -222,16 +222,16 @@ class TreeSource:
         self._pid = pid
         self._began = processes.began(pid)
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         if not self._began or processes.began(self._pid) != self._began:
             return None
         cpu = memory = 0
         for pid in processes.tree(self._pid):
             # Processes come and go while they are counted.
             with contextlib.suppress(OSError, ValueError):
-                cpu += _own_time(pid) + _time_of_the_dead(pid)
+                cpu += _own_time(pid) + _time_of_children(pid)
                 memory += _resident(pid)
-        return Reading(cpu, memory)
+        return UsageReading(cpu, memory)
 
     def close(self) -> None:
         pass
@@ -252,13 +252,13 @@ class MachineSource:
             with contextlib.suppress(OSError):
                 (self._cpu,) = self._files.open([f"{cpu.place}/{name}"])
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         info = os.pread(self._meminfo, _PAGE, 0)
         total, free, inactive = (
             _number_after(info, name) * 1024
             for name in (b"MemTotal:", b"\nMemFree:", b"\nInactive(file):")
         )
-        return Reading(self._time(), max(0, total - free - inactive))
+        return UsageReading(self._time(), max(0, total - free - inactive))
 
     def _time(self) -> int:
         if self._cpu < 0:
@@ -280,14 +280,14 @@ def busy(stat: bytes) -> int:
 
 
 def fields(cgroups: Cgroups, controller: str, path: str, name: str) -> dict[str, int]:
-    """What a file of a control group says that has a name and a number in each line."""
+    """The fields of a control group's file that has a name and a number in each line."""
     text = text_of(cgroups, controller, path, name)
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def text_of(cgroups: Cgroups, controller: str, path: str, name: str) -> str:
-    """What a file of a control group says; nothing, if there is no such file."""
+    """The text of a control group's file; empty if there is no such file."""
     cpu, memory = places(cgroups)
     hierarchy = {"cpuacct": cpu, "memory": memory}.get(controller) or cgroups.place(controller)
     try:
@@ -298,7 +298,7 @@ def text_of(cgroups: Cgroups, controller: str, path: str, name: str) -> str:
 
 
 def _inside(hierarchy: Hierarchy | None, path: str, name: str) -> str:
-    # A place that is not there is found out by opening it.
+    # A missing hierarchy shows when the file is opened.
     return f"{hierarchy.place if hierarchy else '/nonexistent'}/{path.strip('/')}/{name}"
 
 
@@ -313,12 +313,12 @@ def _number_after(text: bytes, name: bytes) -> int:
 
 
 def _own_time(pid: int) -> int:
-    """What a process has used by itself: the kernel's clock of it, which is finer than /proc."""
+    """Processor time of a process, by its kernel clock, which is finer than /proc."""
     return time.clock_gettime_ns((~pid << 3) | 2)
 
 
-def _time_of_the_dead(pid: int) -> int:
-    """What those have used whose end the process has seen."""
+def _time_of_children(pid: int) -> int:
+    """Processor time of children that the process has reaped."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         after_name = file.read().rpartition(b")")[2].split()
     return (int(after_name[13]) + int(after_name[14])) * JIFFY

@@ -31,7 +31,7 @@ class TextPage:
         self._families[name].append(f"{name}{inside} {value!r}{stamp}\n")
 
     def text(self) -> str:
-        """Without the families of which there is nothing."""
+        """The text of all families that have series."""
         return "".join("".join(lines) for lines in self._families.values() if len(lines) > 1)
 
 

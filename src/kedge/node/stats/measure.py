@@ -1,4 +1,4 @@
-"""Measuring as a whole: from a node's configuration to what it publishes and answers."""
+"""Starts everything that measures usage on a node, from its configuration."""
 
 import asyncio
 import functools
@@ -21,14 +21,14 @@ from kedge.web.message import HttpRequest, Response
 
 
 class RuntimeProcess(Protocol):
-    """What runs the containers."""
+    """The runtime, and the process that runs its containers."""
 
     @property
     def level(self) -> RuntimeLevel: ...
 
     @property
     def supervisor(self) -> int:
-        """Its process, as it is now; 0 if there is none."""
+        """The current process id; 0 if there is none."""
         ...
 
 
@@ -43,18 +43,19 @@ async def measure(
     uid: Callable[[], str],
     tell: Callable[[Callable[[HttpRequest], Response | None]], None],
 ) -> None:
-    """Until cancelled. `uid` is the node's; `tell` is told who answers questions about usage."""
+    """Measure until cancelled. `uid` returns that of the node; `tell` gets the handler of
+    requests for usage."""
     groups = cgroups.here() if runtime.level is RuntimeLevel.FULL else None
-    store = await asyncio.to_thread(WindowFile, config.usage, machine.boot_id)
+    windows = await asyncio.to_thread(WindowFile, config.usage, machine.boot_id)
     sampler = Sampler(
-        store,
+        windows,
         pods,
         UsageSources(groups, config.cgroup),
         clock,
         runtime=lambda: runtime.supervisor,
     )
-    sampler.forget_strangers()
-    raw = NodeReadings(
+    sampler.release_unused()
+    readings = NodeReadings(
         sampler,
         groups,
         machine,
@@ -62,7 +63,7 @@ async def measure(
         state=config.state,
         images=config.images,
     )
-    tell(functools.partial(usage.answer, now=raw))
+    tell(functools.partial(usage.answer, now=readings))
     publisher = Publisher(
         sampler,
         servers,

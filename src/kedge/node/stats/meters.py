@@ -1,4 +1,4 @@
-"""Meters: what is measured of one pod, and of the node around its pods."""
+"""Meters of a pod and its containers, and of the node and its daemons."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Final
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock
-from kedge.metrics.track import Reading, Track
+from kedge.metrics.track import Track, UsageReading
 from kedge.metrics.window_file import TrackKey, WindowFile
 from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
@@ -28,18 +28,18 @@ RUNTIME: Final = "runtime"
 MISC: Final = "misc"
 PODS: Final = "pods"
 SYSTEMS: Final = (KUBELET, RUNTIME, MISC, PODS)
-"""As upstream's nodes call them."""
+"""The system containers of the kubelet's summary."""
 _OVER: Final = ("Succeeded", "Failed")
 _RUNS: Final = 1 << 62
 _NEW: Final = 10
-"""Seconds for which what a container has used since it began counts as used just now."""
+"""Seconds after the start of a container in which its first reading counts from the start."""
 
 
 class UsageSources:
-    """Finds out how something can be measured on this machine."""
+    """Makes the source for each thing, depending on the control groups of this machine."""
 
     def __init__(self, cgroups: Cgroups | None, root: str) -> None:
-        """Without control groups, processes are counted; `root` is the group of all pods."""
+        """Without control groups, sources read processes; `root` is the group of all pods."""
         self._cgroups = cgroups
         self._root = root
         self._kept = Descriptors()
@@ -52,7 +52,7 @@ class UsageSources:
         return TreeSource(container.pid)
 
     def of_pod(self, container: RuntimeContainer) -> UsageSource | None:
-        """Of the pod of a container; None if its containers must be added up."""
+        """The source of a container's pod; None if its containers must be added up."""
         if self._cgroups is None or not container.cgroup:
             return None
         return GroupSource(self._cgroups, os.path.dirname(container.cgroup), self._kept)
@@ -67,7 +67,7 @@ class UsageSources:
 
 
 class UsageMeter:
-    """One thing that is measured: what remembers it, and where it is read."""
+    """One measured thing: its track, and the source of its readings."""
 
     __slots__ = ("run", "source", "track")
 
@@ -91,17 +91,17 @@ class UsageMeter:
 
 
 class TrackIndex:
-    """Tracks by key, as the store has them."""
+    """The tracks in a window file, by pod."""
 
-    def __init__(self, store: WindowFile, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, windows: WindowFile, clock: Clock) -> None:
+        self._windows = windows
         self.clock = clock
         self._by_pod: dict[str, list[TrackKey]] = {}
-        for slot in store:
+        for slot in windows:
             self._by_pod.setdefault(slot.key.uid, []).append(slot.key)
 
     def of(self, uid: str) -> Mapping[str, Track]:
-        """What is known already of a pod, by container."""
+        """The existing tracks of a pod, by container."""
         keys = self._by_pod.get(uid, ())
         return {key.container: self._opened(key) for key in keys}
 
@@ -109,27 +109,27 @@ class TrackIndex:
         return list(self._by_pod)
 
     def begin(self, key: TrackKey) -> Track:
-        """A track of which nothing is known."""
-        self._store.claim(key)
+        """A new track without data."""
+        self._windows.claim(key)
         self._by_pod.setdefault(key.uid, []).append(key)
         return self._opened(key)
 
     def fork(self, key: TrackKey, other: Track) -> Track:
-        """A track that knows what another knows."""
-        slot = self._store.claim(key)
+        """A new track with the data of another."""
+        slot = self._windows.claim(key)
         slot.take_over(other.slot)
         self._by_pod.setdefault(key.uid, []).append(key)
         return Track(slot, 0, same_boot=False)
 
     def forget(self, uid: str) -> None:
         for key in self._by_pod.pop(uid, ()):
-            self._store.release(key)
+            self._windows.release(key)
 
     def _opened(self, key: TrackKey) -> Track:
-        slot = self._store.get(key)
+        slot = self._windows.get(key)
         assert slot is not None
         second = int(self.clock.now().timestamp())
-        track = Track(slot, (second - 1) // TICK_SECONDS, same_boot=self._store.same_boot)
+        track = Track(slot, (second - 1) // TICK_SECONDS, same_boot=self._windows.same_boot)
         if max(track.tick * TICK_SECONDS, track.since) > second:
             track.move(second)
         track.settle(second)
@@ -137,7 +137,7 @@ class TrackIndex:
 
 
 class PodMeter:
-    """A pod: its containers, and their total once they are several."""
+    """A pod: meters of its containers, and one of the total if there are several."""
 
     __slots__ = ("_book", "_sources", "_total", "containers", "over", "pod", "seen")
 
@@ -146,24 +146,24 @@ class PodMeter:
         self._book = book
         self._sources = sources
         self.seen: PodRuntimeState = EMPTY
-        """What of it there was when somebody last looked."""
+        """Its containers when `see` was last called."""
         known = dict(book.of(pod.metadata.uid))
         total = known.pop("", None)
         self.containers = {name: UsageMeter(track) for name, track in known.items()}
         self._put_in_order()
         self._total = UsageMeter(total) if total is not None else None
         self.over = self._is_over()
-        """Nothing of it will ever run again, and its last tick is closed."""
+        """Whether the pod has ended and its last tick is closed."""
 
     @property
     def total(self) -> Track | None:
-        """What the pod uses as a whole; None before anything of it has run."""
+        """The track of the whole pod; None before its first container runs."""
         if self._total is not None:
             return self._total.track
         return next((meter.track for meter in self.containers.values()), None)
 
     def see(self, pod: Pod, observed: PodRuntimeState) -> None:
-        """What there is of the pod now."""
+        """Follow the containers of the pod."""
         self.pod = pod
         if observed is self.seen:
             return
@@ -186,13 +186,13 @@ class PodMeter:
         self._see_total(next(iter(running.values()), None))
 
     def meters(self) -> list[UsageMeter]:
-        """All that is measured of it, the total after its parts; nothing if it is over."""
+        """All its meters, the total last; none if the pod has ended."""
         if self.over:
             return []
         return [*self.containers.values(), *([self._total] if self._total is not None else ())]
 
     def close(self, tick: int) -> bool:
-        """A tick has ended; returns whether the pod is over with it."""
+        """End a tick; returns whether the pod has ended with it."""
         if self.over:
             return False
         for track in self.tracks():
@@ -206,7 +206,7 @@ class PodMeter:
         return idle and not pending and self.pod.status.phase in _OVER
 
     def running(self) -> Iterator[tuple[RuntimeContainer, Track]]:
-        """The containers that run and have been measured."""
+        """Running containers that have a reading."""
         for name, meter in self.containers.items():
             container = self.seen.newest(name)
             if meter.source is not None and meter.track.latest is not None and container:
@@ -219,12 +219,12 @@ class PodMeter:
             yield self._total.track
 
     def end(self) -> None:
-        """The pod is gone, or the agent goes."""
+        """Close all sources: the pod is gone, or the agent stops."""
         for meter in (*self.containers.values(), *([self._total] if self._total else ())):
             meter.read_from(None, 0)
 
     def _put_in_order(self) -> None:
-        """As the pod names its containers; those that prepare it or look into it come last."""
+        """Sort containers as the pod lists them; init and ephemeral containers come last."""
         order = {each.name: number for number, each in enumerate(self.pod.spec.containers)}
         by_place = sorted(self.containers, key=lambda name: order.get(name, len(order)))
         self.containers = {name: self.containers[name] for name in by_place}
@@ -236,14 +236,14 @@ class PodMeter:
         return meter
 
     def _start(self, track: Track, run: int, began: int) -> None:
-        """What began just now counts from then on."""
+        """Count a run that began just now from its start."""
         clock = self._book.clock
         age = clock.now().timestamp() - began / 1e9
         if 0 <= age < _NEW:
             track.start_from(run, clock.monotonic() - age)
 
     def _see_total(self, running: RuntimeContainer | None) -> None:
-        """`running` is any of its containers that runs; None if there is none."""
+        """Follow the total; `running` is any running container."""
         if running is None:
             return
         begins = self._total is None and self._has_several()
@@ -254,7 +254,7 @@ class PodMeter:
         source = self._sources.of_pod(running)
         if source is None:
             meters = [meter for meter in self.containers.values() if meter.source is not None]
-            # Whenever one of them begins or ends, the sum begins anew.
+            # Whenever a container starts or ends, the sum is a new run.
             self._total.read_from(SumSource(meters), _run_of(meters))
         elif self._total.source is None:
             self._total.read_from(source, 1)
@@ -262,12 +262,12 @@ class PodMeter:
             self._start(self._total.track, self._total.run, self._began())
 
     def _has_several(self) -> bool:
-        """Whether there are several containers, or will be."""
+        """Whether the pod has several containers, or will have."""
         spec = self.pod.spec
         return max(len(self.containers), len(spec.initContainers) + len(spec.containers)) > 1
 
     def _begin_total(self) -> Track:
-        """What was used before a second container came, the one used that had been there."""
+        """The track of the total. Until the second container starts it equals that of the first."""
         key = TrackKey(self.pod.metadata.uid, "")
         measured = [meter.track for meter in self.containers.values() if meter.track.since]
         if not measured:
@@ -275,8 +275,8 @@ class PodMeter:
         return self._book.fork(key, min(measured, key=lambda track: track.since))
 
     def _began(self) -> int:
-        """When the first of its containers was started; 0 if there were others before, of which
-        the pod's group has counted what nobody knows the time of."""
+        """When its first container was started; 0 if others ran before, because the pod's group has
+        counted these as well."""
         seen = self.seen
         attempts = [each.attempt for each in seen.sandboxes]
         if any(attempts) or any(each.attempt for each in seen.containers):
@@ -285,27 +285,27 @@ class PodMeter:
 
 
 class SumSource:
-    """What several things have used that were measured just before. Fulfils UsageSource."""
+    """The sum of several meters that were sampled just before. Fulfils UsageSource."""
 
     def __init__(self, meters: list[UsageMeter]) -> None:
         self._meters = meters
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         latest = [meter.track.latest for meter in self._meters]
         found = [each.reading for each in latest if each is not None]
         if not found or len(found) < len(latest):
             return None
-        return Reading(sum(each.cpu for each in found), sum(each.memory for each in found))
+        return UsageReading(sum(each.cpu for each in found), sum(each.memory for each in found))
 
     def close(self) -> None:
         pass
 
 
 class NodeMeter:
-    """The machine, and what of it is neither a pod nor unknown."""
+    """Meters of the machine and of its system containers."""
 
     def __init__(self, book: TrackIndex, sources: UsageSources, runtime: Callable[[], int]) -> None:
-        """`runtime` is the process that runs containers, as it is now; 0 if there is none."""
+        """`runtime` returns the current process that runs containers; 0 if there is none."""
         known = book.of("")
         self._meters = {
             name: UsageMeter(known.get(name) or book.begin(TrackKey("", name)))
@@ -314,7 +314,7 @@ class NodeMeter:
         self._runtime = runtime
         self._runtime_pid = 0
         self._misc = 0
-        """What the rest has used, as far as it has ever been seen to have."""
+        """The largest value so far of the time that the rest of the machine has used."""
         self._meters[MACHINE].read_from(sources.of_machine(), 1)
         self._meters[KUBELET].read_from(ProcessSource(os.getpid()), processes.began(os.getpid()))
         self._meters[PODS].read_from(sources.of_pods(), 1)
@@ -328,7 +328,7 @@ class NodeMeter:
         return {name: self._meters[name].track for name in SYSTEMS}
 
     def sample(self, second: int, clock: Clock, pods: Iterator[UsageMeter]) -> None:
-        """After the pods have been."""
+        """Sample everything; call it after the pods were sampled."""
         if self._runtime() != self._runtime_pid:
             self._runtime_pid = self._runtime()
             source = ProcessSource(self._runtime_pid) if self._runtime_pid else None
@@ -352,10 +352,10 @@ class NodeMeter:
         cpu, memory = whole.track.latest.reading
         rest = cpu - sum(each.cpu for each in readings)
         run = _run_of(measured)
-        # The parts are read a moment after the whole: a rest that shrinks has not changed.
+        # The parts are read a moment after the whole, so the rest may seem to shrink.
         self._misc = max(self._misc, rest) if run == self._meters[MISC].run else rest
         self._meters[MISC].run = run
-        reading = Reading(self._misc, max(0, memory - sum(each.memory for each in readings)))
+        reading = UsageReading(self._misc, max(0, memory - sum(each.memory for each in readings)))
         misc.sample(second, clock.monotonic(), run, reading)
 
     def close(self, tick: int) -> None:
@@ -377,5 +377,5 @@ def _fresh(meter: UsageMeter, second: int) -> bool:
 
 
 def _run_of(meters: list[UsageMeter]) -> int:
-    """A number that changes whenever one of them begins anew."""
+    """A number that changes with the run of any of them."""
     return sum(meter.run for meter in meters) % _RUNS

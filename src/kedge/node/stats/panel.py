@@ -1,8 +1,9 @@
-"""Panel: control groups that are read together each second, and written where they are remembered.
+"""Panel: samples many control groups in one loop, and writes their columns as a Track would.
 
-Nearly all that is measured on a node is in here nearly always. What a panel needs to know of each
-lies in columns, so that a second touches as little memory as it can: on a machine that has other
-things to do, whatever was touched a second ago has to be fetched again.
+Nearly all containers of a node are in a panel nearly always. Its own state is in columns too, so
+that a second touches as little memory as possible: on a busy machine the memory of a second ago is
+no longer in the processor's cache. A group that is unusual in any way (its counter fell, a second
+was missed) is left to its Track, so that the rare cases are written once.
 """
 
 import os
@@ -21,7 +22,7 @@ _pread: Final = os.pread
 
 
 class Panel:
-    """Groups that are remembered in one piece of the store."""
+    """Groups whose slots are in one piece of the window file."""
 
     def __init__(self, columns: SecondColumns) -> None:
         self._columns = columns
@@ -33,10 +34,10 @@ class Panel:
         """Descriptors."""
         self._low = array("q")
         self._high = array("q")
-        """Between these memory has not changed since it was last looked at closely."""
+        """Memory within these bounds has the same inactive part as when that was last read."""
         self._inactive = array("q")
         self._looked = array("q")
-        """How much processor time it had used by then: who does nothing changes nothing."""
+        """Processor time when that was last read: an idle group has not changed since."""
 
     def add(self, meter: UsageMeter, source: GroupSource) -> None:
         cpu, usage, _ = source.descriptors
@@ -50,9 +51,8 @@ class Panel:
             column.append(value)
 
     def sample(self, second: int, clock: Clock) -> list[UsageMeter]:
-        """Measure everything for this second; those are returned that must be looked at by
-        themselves."""
-        # Of all that is done each second this is done most often, and so with few calls.
+        """Sample all groups for this second; returns the meters that need their Track instead."""
+        # The most frequent code of a node: no calls but those that read, and local names only.
         columns, monotonic = self._columns, clock.monotonic
         seconds, counters, ats = columns.second, columns.counter, columns.at
         minute, anyway = second % MINUTE * SLOTS, second % MINUTE == 0
@@ -88,8 +88,7 @@ class Panel:
         return unusual
 
     def _look(self, number: int, used: int) -> int:
-        """Look closely at the memory of one group, of which so much is used; returns how much of
-        it is inactive."""
+        """Read how much of the used memory of a group is inactive."""
         source = self._sources[number]
         source.look(used, source.descriptors[2])
         for column, value in zip(self._bounds(), _bounds_of(source), strict=True):
@@ -105,11 +104,11 @@ def _bounds_of(source: GroupSource) -> tuple[int, int, int]:
 
 
 class Panels:
-    """All panels, and what is in none of them."""
+    """All panels, and the meters that are in none of them."""
 
     def __init__(self, meters: Iterable[UsageMeter]) -> None:
         self._panels: dict[int, Panel] = {}
-        """By what they are written to."""
+        """By the identity of their columns."""
         self._single: list[UsageMeter] = []
         for meter in meters:
             self._add(meter)
@@ -123,7 +122,7 @@ class Panels:
         self._panels.setdefault(id(columns), Panel(columns)).add(meter, source)
 
     def sample(self, second: int, clock: Clock) -> bool:
-        """Measure everything for this second; returns whether all may stay as it is."""
+        """Sample everything for this second; returns whether the panels may stay as they are."""
         unusual = [
             meter for panel in self._panels.values() for meter in panel.sample(second, clock)
         ]
@@ -133,8 +132,7 @@ class Panels:
 
 
 def _group(meter: UsageMeter) -> GroupSource | None:
-    """The group in which something is that can be in a panel: what begins, or begins anew, is
-    looked at by itself."""
+    """The source of a meter that can be in a panel: one whose current run was read before."""
     source, track = meter.source, meter.track
     if isinstance(source, GroupSource) and source.descriptors:
         return source if track.reads and track.run == meter.run else None

@@ -1,4 +1,4 @@
-"""Publisher: tells every API server, as often as it is to be told, what is used here."""
+"""Publisher: sends frames to every API server, at the resolution that each one asks for."""
 
 import asyncio
 import logging
@@ -19,20 +19,20 @@ from kedge.metrics.windows import TICK_SECONDS
 log = logging.getLogger(__name__)
 
 SPREAD: Final = 0.5
-"""Seconds after a tick over which the nodes of a cluster spread what they send."""
+"""Seconds after a tick over which the nodes of a cluster spread their frames."""
 MOMENTS: Final = 10
-"""At so many moments within that: a server takes several reports in one go for half of what each
-costs it if it has to be woken for each."""
+"""Points of time within that. Frames that arrive together cost a server half as much as frames that
+wake it one by one."""
 PATIENCE: Final = 20.0
 """Seconds that a server may take to answer."""
 _SLOWEST: Final = 600.0
-"""Seconds that a server which refuses is left alone, at most."""
+"""The longest pause, in seconds, after a server has refused frames."""
 
 _answer = msgspec.json.Decoder(FrameReply)
 
 
 class FrameSource(Protocol):
-    """What is measured here (kedge.node.stats.sampler)."""
+    """Makes frames (kedge.node.stats.sampler)."""
 
     async def next_tick(self) -> int: ...
 
@@ -42,7 +42,7 @@ class FrameSource(Protocol):
 
 
 class Publisher:
-    """Somebody must `run` it."""
+    """Its owner calls `run`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Publisher:
         uid: Callable[[], str],
         resolution: int,
     ) -> None:
-        """`uid` is the node's, as the cluster has it now; the resolution is in seconds."""
+        """`uid` returns the current uid of the node; the resolution is in seconds."""
         self._measurements = measurements
         self._servers = servers
         self._clock = clock
@@ -67,31 +67,31 @@ class Publisher:
         self._encoded = (0, 0, b"")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Publish until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for server in self._servers:
-                tasks.create_task(self._tell(server))
+                tasks.create_task(self._publish(server))
 
-    async def _tell(self, server: Client) -> None:
-        hearing = ReportSchedule(self._resolution, self._place)
+    async def _publish(self, server: Client) -> None:
+        schedule = ReportSchedule(self._resolution, self._place)
         while True:
             tick = await self._measurements.next_tick()
-            if not hearing.wants(tick, self._clock.monotonic(), news=self._has_news(tick)):
+            if not schedule.is_due(tick, self._clock.monotonic(), news=self._has_news(tick)):
                 continue
-            body = self._body(tick, hearing.resolution)
+            body = self._body(tick, schedule.resolution)
             await self._clock.sleep(moment(self._place))
-            await self._send(server, hearing, body)
+            await self._send(server, schedule, body)
 
-    async def _send(self, server: Client, hearing: "ReportSchedule", body: bytes) -> None:
+    async def _send(self, server: Client, schedule: "ReportSchedule", body: bytes) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
                 path = path_of(self._node)
                 reply = await server.send("POST", path, body=body, content=CONTENT_TYPE)
-            hearing.heard(_answer.decode(reply.body or b"{}"))
+            schedule.accepted(_answer.decode(reply.body or b"{}"))
         except (Unreachable, TimeoutError, msgspec.MsgspecError) as error:
-            hearing.lost(f"{error or 'no answer'}")
+            schedule.lost(f"{error or 'no answer'}")
         except StatusError as error:
-            hearing.refused(error, self._clock.monotonic())
+            schedule.refused(error, self._clock.monotonic())
 
     def _has_news(self, tick: int) -> bool:
         if self._news[0] != tick:
@@ -99,7 +99,7 @@ class Publisher:
         return self._news[1]
 
     def _body(self, tick: int, resolution: int) -> bytes:
-        """All servers are told the same."""
+        """The encoded frame, the same for all servers."""
         if self._encoded[:2] != (tick, resolution):
             frame = self._measurements.frame(self._node, self._uid(), resolution)
             self._encoded = (tick, resolution, encode(frame))
@@ -107,52 +107,52 @@ class Publisher:
 
 
 def moment(place: int) -> float:
-    """How many seconds after a tick a node sends."""
+    """The delay of a node after each tick, in seconds."""
     # Which ticks a node reports at depends on the rest of smaller divisions.
     return place // 1000 % MOMENTS / MOMENTS * SPREAD
 
 
 class ReportSchedule:
-    """How often one server is told."""
+    """The ticks at which one server gets a frame."""
 
     def __init__(self, resolution: int, place: int) -> None:
         self._own = resolution
         self._place = place
         self.resolution = resolution
-        """Seconds, as it stands now."""
+        """Seconds between two frames."""
         self._owed = True
-        """It lacks something, so that the next tick is for it whenever its turn is."""
+        """Whether the last frame was lost, so that the next tick is sent out of turn."""
         self._not_before = 0.0
         self._pause = 0.0
-        self._complaint = ""
+        self._logged = ""
 
-    def wants(self, tick: int, now: float, *, news: bool) -> bool:
-        """Whether it is to be told of this tick."""
+    def is_due(self, tick: int, now: float, *, news: bool) -> bool:
+        """Whether to send a frame of this tick."""
         every = max(1, self.resolution // TICK_SECONDS)
         mine = tick % every == self._place % every
         return (mine or news or self._owed) and now >= self._not_before
 
-    def heard(self, answer: FrameReply) -> None:
+    def accepted(self, answer: FrameReply) -> None:
         self._owed = False
         self._pause = 0.0
         asked = answer.resolution
         self.resolution = min(self._own, max(TICK_SECONDS, asked)) if asked else self._own
-        if self._complaint:
+        if self._logged:
             log.info("usage is published again")
-            self._complaint = ""
+            self._logged = ""
 
     def lost(self, why: str) -> None:
         self._owed = True
-        self._complain(why)
+        self._log_once(why)
 
     def refused(self, error: StatusError, now: float) -> None:
-        """Being asked again would not please it: leave it alone, for longer each time."""
+        """Pause after a refusal, longer each time."""
         self._owed = True
         self._pause = min(max(2 * self._pause, float(self._own), error.retry_after), _SLOWEST)
         self._not_before = now + self._pause
-        self._complain(f"{error.code} {error.message}")
+        self._log_once(f"{error.code} {error.message}")
 
-    def _complain(self, why: str) -> None:
-        if why != self._complaint:
+    def _log_once(self, why: str) -> None:
+        if why != self._logged:
             log.warning("usage could not be published error=%r", why)
-            self._complaint = why
+            self._logged = why

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.metrics.track import LastReading, Reading, Track
+from kedge.metrics.track import LastReading, Track, UsageReading
 from kedge.node.host.machine import MachineInfo, meminfo
 from kedge.node.runtime.runtime import RuntimeContainer
 from kedge.node.stats import cgroup
@@ -19,7 +19,7 @@ _UNLIMITED: Final = 1 << 62
 
 
 class CgroupDetails(NamedTuple):
-    """What a control group tells beside its working set; 0 where it does not."""
+    """Further numbers of a control group; 0 if the kernel does not have them."""
 
     usage: int = 0
     limit: int = 0
@@ -47,7 +47,7 @@ class CgroupDetails(NamedTuple):
 
 
 class InterfaceCounters(NamedTuple):
-    """What has passed an interface."""
+    """Traffic of a network interface."""
 
     name: str
     received: int
@@ -61,14 +61,14 @@ class InterfaceCounters(NamedTuple):
 
 
 class ContainerReading(NamedTuple):
-    """A container that runs."""
+    """The last reading of a running container."""
 
     container: RuntimeContainer
     latest: LastReading
 
 
 class PodReading(NamedTuple):
-    """A pod of which something runs."""
+    """The last readings of a pod with running containers."""
 
     pod: Pod
     total: LastReading
@@ -86,7 +86,7 @@ class PodReading(NamedTuple):
 
 
 class NodeReadings:
-    """What there is to be told now."""
+    """The current readings."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class NodeReadings:
                 yield name, track
 
     def details(self, path: str) -> CgroupDetails:
-        """Of a control group; nothing, if there are none."""
+        """Details of a control group; all 0 without control groups."""
         groups = self._cgroups
         if groups is None or not path:
             return CgroupDetails()
@@ -225,7 +225,7 @@ def _cpu_v2(read: CgroupFiles) -> dict[str, int]:
 
 
 def interfaces(pid: int | str) -> list[InterfaceCounters]:
-    """What has passed the interfaces that a process sees, without its own loopback."""
+    """Traffic of the interfaces that a process sees, without loopback."""
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
     except OSError:
@@ -249,12 +249,12 @@ def default_interface() -> str:
 
 
 def memory_of_machine() -> dict[str, int]:
-    """What /proc/meminfo says, in bytes."""
+    """The fields of /proc/meminfo, in bytes."""
     return meminfo(Path("/proc/meminfo").read_text())
 
 
 def began() -> float:
-    """When the machine did, in seconds since the epoch."""
+    """The start of the machine, in seconds since the epoch."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith("btime "):
             return float(line.split()[1])
@@ -271,5 +271,5 @@ def _pod(meter: PodMeter, containers: list[ContainerReading]) -> PodReading:
 
 def _added(parts: list[LastReading]) -> LastReading:
     readings = [each.reading for each in parts]
-    whole = Reading(sum(each.cpu for each in readings), sum(each.memory for each in readings))
+    whole = UsageReading(sum(each.cpu for each in readings), sum(each.memory for each in readings))
     return LastReading(parts[0].time, whole, sum(max(0.0, each.cores) for each in parts))

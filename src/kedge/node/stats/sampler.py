@@ -1,4 +1,4 @@
-"""Sampler: looks each second at all that runs here, and knows its windows at each tick."""
+"""Sampler: reads all counters each second, and makes frames of the windows at each tick."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ from kedge.node.stats.panel import Panels
 log = logging.getLogger(__name__)
 
 _EARLY: Final = 0.02
-"""Seconds by which a sleeper may wake too soon."""
+"""Seconds by which a timer may fire early."""
 _PATIENCE: Final = 60
-"""Seconds that time may have been set back for it to be waited for."""
+"""Steps back of the clock up to these seconds are waited for."""
 
 
 class PodSource(Protocol):
@@ -30,14 +30,14 @@ class PodSource(Protocol):
     def pods(self) -> list[Pod]: ...
 
     def version(self) -> tuple[int, int]:
-        """Something else whenever a pod has come or gone, or something of one began or ended."""
+        """A value that changes with every pod or container that starts or ends."""
         ...
 
     def observed(self, uid: str) -> PodRuntimeState: ...
 
 
 class Sampler:
-    """Somebody must `run` it."""
+    """Its owner calls `run`."""
 
     def __init__(
         self,
@@ -48,28 +48,28 @@ class Sampler:
         *,
         runtime: Callable[[], int],
     ) -> None:
-        """`runtime` is the process that runs containers, as it is now; 0 if there is none."""
+        """`runtime` returns the current process that runs containers; 0 if there is none."""
         self._store = store
         self._pods = pods
         self._sources = sources
         self._clock = clock
-        self._book = TrackIndex(store, clock)
-        self.node = NodeMeter(self._book, sources, runtime)
+        self._tracks_by_key = TrackIndex(store, clock)
+        self.node = NodeMeter(self._tracks_by_key, sources, runtime)
         self.meters: dict[str, PodMeter] = {}
         """By uid."""
         self._panels: Panels | None = None
-        """What is read each second; None if that is to be found out anew."""
+        """Everything that is read each second; None if it must be put together again."""
         self._version = (-1, 0)
-        """What of the pods has been seen."""
+        """The version of the pods that the meters follow."""
         # The agent before this one may have measured this very second, and closed its tick.
         self._second = self.node.machine.second
         self._tick = 0
-        self._told: dict[str, set[str]] = {}
+        self._published: dict[str, set[str]] = {}
         """The containers that have been in a frame, by the uid of their pod."""
         self._waiting: list[asyncio.Future[int]] = []
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sample until cancelled."""
         try:
             while True:
                 self.take(await self._next_second())
@@ -80,7 +80,7 @@ class Sampler:
             self._store.close()
 
     async def next_tick(self) -> int:
-        """The tick that ends next, once it has."""
+        """Wait for the end of the next tick and return it."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         return await future
@@ -119,7 +119,7 @@ class Sampler:
         begun = self._tick
         self._tick = tick
         if not begun:
-            # What was open when the last agent ended is closed with what comes next.
+            # A tick that the last agent left open is closed with the next one.
             return
         self.node.close(tick)
         for pod in self.meters.values():
@@ -138,7 +138,7 @@ class Sampler:
         self._tick = (second - 1) // TICK_SECONDS
 
     def _see(self) -> None:
-        """Which pods there are, and what of them runs."""
+        """Follow pods and containers that start and end."""
         version = self._pods.version()
         if version == self._version and self._second % TICK_SECONDS:
             return
@@ -151,21 +151,21 @@ class Sampler:
             gone.discard(uid)
             meter = self.meters.get(uid)
             if meter is None:
-                meter = self.meters[uid] = PodMeter(pod, self._book, self._sources)
+                meter = self.meters[uid] = PodMeter(pod, self._tracks_by_key, self._sources)
                 self._panels = None
             meter.see(pod, self._pods.observed(uid))
         for uid in gone:
             self.meters.pop(uid).end()
-            self._told.pop(uid, None)
-            self._book.forget(uid)
+            self._published.pop(uid, None)
+            self._tracks_by_key.forget(uid)
             self._panels = None
 
-    def forget_strangers(self) -> None:
-        """Let go of what is known of pods that are not here any more."""
+    def release_unused(self) -> None:
+        """Release the slots of pods that are no longer on this node."""
         here = {pod.metadata.uid for pod in self._pods.pods()}
-        for uid in self._book.uids():
+        for uid in self._tracks_by_key.uids():
             if uid and uid not in here:
-                self._book.forget(uid)
+                self._tracks_by_key.forget(uid)
 
     def _running(self) -> Iterator[UsageMeter]:
         for pod in self.meters.values():
@@ -176,37 +176,35 @@ class Sampler:
         for pod in self.meters.values():
             yield from pod.tracks()
 
-    # What is published.
-
     def has_news(self) -> bool:
-        """Whether there is a container that has never been in a frame."""
+        """Whether a container has not been in any frame."""
         return any(
-            name not in self._told.get(uid, ()) and _tells(meter.track)
+            name not in self._published.get(uid, ()) and _has_data(meter.track)
             for uid, pod in self.meters.items()
             for name, meter in pod.containers.items()
         )
 
     def frame(self, node: str, uid: str, resolution: int) -> Frame:
-        """All windows that ended with the last tick."""
+        """The frame of the last tick."""
         rows = Rows()
         rows.add(self.node.machine)
         systems = [
             FrameContainer(name, track.since, rows.add(track))
             for name, track in self.node.systems.items()
-            if _tells(track)
+            if _has_data(track)
         ]
         pods = [
             _measured(pod, containers, rows, self._tick)
             for pod in self.meters.values()
             if (containers := _containers(pod))
         ]
-        self._told = {pod.uid: {each.name for each in pod.containers} for pod in pods}
+        self._published = {pod.uid: {each.name for each in pod.containers} for pod in pods}
         since = self.node.machine.since
         return Frame(node, uid, self._tick, resolution, since, systems, pods, rows.values)
 
 
 class Rows:
-    """Rows, one after the other."""
+    """The rows of a frame."""
 
     def __init__(self) -> None:
         self.values = array("f")
@@ -227,9 +225,9 @@ def _measured(pod: PodMeter, measured: list[tuple[str, Track]], rows: Rows, now:
 
 
 def _containers(pod: PodMeter) -> list[tuple[str, Track]]:
-    return [(name, meter.track) for name, meter in pod.containers.items() if _tells(meter.track)]
+    return [(name, meter.track) for name, meter in pod.containers.items() if _has_data(meter.track)]
 
 
-def _tells(track: Track) -> bool:
-    """Whether there is a tick of which it knows something."""
+def _has_data(track: Track) -> bool:
+    """Whether a closed tick has data."""
     return 0 < track.since <= track.tick * TICK_SECONDS

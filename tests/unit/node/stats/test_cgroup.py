@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.metrics.track import Reading
+from kedge.metrics.track import UsageReading
 from kedge.node.stats.cgroup import (
     Descriptors,
     GroupSource,
@@ -32,9 +32,9 @@ def test_a_group_is_read_in_every_version_with_and_without_descriptors_to_spare(
     machine = Machine(tmp_path, version)
     machine.use(GROUP, cpu=1.5, memory=5_000_000, inactive=1_000_000)
     source = GroupSource(machine.cgroups, GROUP, Descriptors(most))
-    assert source.read() == Reading(1_500_000_000, 4_000_000)
+    assert source.read() == UsageReading(1_500_000_000, 4_000_000)
     machine.use(GROUP, cpu=2.25, memory=9_000_000, inactive=9_000_001)
-    assert source.read() == Reading(2_250_000_000, 0)
+    assert source.read() == UsageReading(2_250_000_000, 0)
     source.close()
 
 
@@ -42,7 +42,7 @@ def test_a_group_that_is_gone_reads_as_nothing_and_is_found_again(machine: Machi
     source = GroupSource(machine.cgroups, GROUP, Descriptors(0))
     assert source.read() is None
     machine.use(GROUP, cpu=1, memory=1)
-    assert source.read() == Reading(1_000_000_000, 1)
+    assert source.read() == UsageReading(1_000_000_000, 1)
     machine.remove(GROUP)
     assert source.read() is None
 
@@ -67,17 +67,17 @@ def test_what_is_inactive_is_found_however_much_is_before_it(machine: Machine) -
     stat = next(Path(machine.cgroups.hierarchies[1].place).rglob("memory.stat"))
     stat.write_text("".join(f"other_{n} 1\n" for n in range(900)) + "total_inactive_file 30\n")
     source = GroupSource(machine.cgroups, GROUP, Descriptors())
-    assert source.read() == Reading(1_000_000_000, 70)
+    assert source.read() == UsageReading(1_000_000_000, 70)
     source.close()
 
 
 def test_memory_whose_amount_stays_is_looked_at_closely_now_and_then(machine: Machine) -> None:
     machine.use(GROUP, cpu=1, memory=100, inactive=40)
     source = GroupSource(machine.cgroups, GROUP, Descriptors())
-    assert source.read() == Reading(1_000_000_000, 60)
+    assert source.read() == UsageReading(1_000_000_000, 60)
     machine.use(GROUP, cpu=1, memory=100, inactive=10)
     seen = [source.read() for _ in range(10)]
-    assert seen[-1] == Reading(1_000_000_000, 90)
+    assert seen[-1] == UsageReading(1_000_000_000, 90)
     source.close()
 
 
@@ -86,11 +86,11 @@ def test_memory_that_changes_little_is_looked_at_closely_only_now_and_then(
 ) -> None:
     machine.use(GROUP, cpu=1, memory=25_600_000, inactive=5_000_000)
     source = GroupSource(machine.cgroups, GROUP, Descriptors())
-    assert source.read() == Reading(1_000_000_000, 20_600_000)
+    assert source.read() == UsageReading(1_000_000_000, 20_600_000)
     machine.use(GROUP, cpu=1, memory=25_690_000, inactive=5_080_000)
-    assert source.read() == Reading(1_000_000_000, 20_690_000)
+    assert source.read() == UsageReading(1_000_000_000, 20_690_000)
     machine.use(GROUP, cpu=1, memory=25_720_000, inactive=5_090_000)
-    assert source.read() == Reading(1_000_000_000, 20_630_000)
+    assert source.read() == UsageReading(1_000_000_000, 20_630_000)
 
 
 def test_memory_that_changes_without_files_need_not_be_looked_at_each_time(
@@ -100,14 +100,14 @@ def test_memory_that_changes_without_files_need_not_be_looked_at_each_time(
     source = GroupSource(machine.cgroups, GROUP, Descriptors())
     for number in range(20):
         machine.use(GROUP, cpu=1, memory=100_000_000 + number % 2 * 5_000_000, inactive=7_000_000)
-        assert source.read() == Reading(1_000_000_000, 93_000_000 + number % 2 * 5_000_000)
+        assert source.read() == UsageReading(1_000_000_000, 93_000_000 + number % 2 * 5_000_000)
     machine.use(GROUP, cpu=1, memory=104_000_000, inactive=12_000_000)
-    assert source.read() == Reading(1_000_000_000, 97_000_000)
+    assert source.read() == UsageReading(1_000_000_000, 97_000_000)
     machine.use(GROUP, cpu=1, memory=120_000_000, inactive=27_000_000)
-    assert source.read() == Reading(1_000_000_000, 93_000_000)
+    assert source.read() == UsageReading(1_000_000_000, 93_000_000)
     # They were files after all: it is looked at closely again whenever it changes.
     machine.use(GROUP, cpu=1, memory=121_000_000, inactive=28_000_000)
-    assert source.read() == Reading(1_000_000_000, 93_000_000)
+    assert source.read() == UsageReading(1_000_000_000, 93_000_000)
     source.close()
 
 
@@ -162,7 +162,7 @@ def test_the_machine_is_read_from_its_root_group_or_from_proc(
     machine.use("/", cpu=77.5, memory=1)
     for cgroups, seconds in ((None, 2.0), (machine.cgroups, 77.5)):
         source = MachineSource(cgroups, str(proc))
-        assert source.read() == Reading(round(seconds * 1e9), 500 * 1024)
+        assert source.read() == UsageReading(round(seconds * 1e9), 500 * 1024)
         source.close()
 
 

@@ -17,7 +17,7 @@ from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.metrics.frame import Frame, FramePod, index
 from kedge.metrics.frame_codec import decode, encode
 from kedge.metrics.series_memory import UNKNOWN
-from kedge.metrics.track import Reading
+from kedge.metrics.track import UsageReading
 from kedge.metrics.window_file import WindowFile
 from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
 from kedge.node.pod.runtime_cache import PodRuntimeState
@@ -235,7 +235,7 @@ async def test_pods_that_went_while_no_agent_ran_are_forgotten(bench: Bench) -> 
     await minute_of(bench, 0.5)
     del bench.machine.known["uid-web"]
     bench.restart()
-    bench.sampler.forget_strangers()
+    bench.sampler.release_unused()
     assert {slot.key.uid for slot in WindowFile(bench._directory / "usage", "boot")} == {
         "",
         "uid-db",
@@ -499,7 +499,7 @@ class Scripted(UsageSources):
 
     def __init__(self) -> None:
         super().__init__(None, "")
-        self.used = dict.fromkeys(SHAPES, Reading(0, 0))
+        self.used = dict.fromkeys(SHAPES, UsageReading(0, 0))
 
     def of_container(self, container: RuntimeContainer) -> UsageSource:
         return Line(self, container.name)
@@ -510,7 +510,7 @@ class Line:
         self._script = script
         self._name = name
 
-    def read(self) -> Reading | None:
+    def read(self) -> UsageReading | None:
         return self._script.used[self._name]
 
     def close(self) -> None:
@@ -560,7 +560,7 @@ def test_point_29_a_day_of_every_shape_is_what_all_values_say(
             cores, memory = shape(chance, second)
             total[name] += cores
             kept[name].append((cores, memory))
-            script.used[name] = Reading(round(total[name] * 1e9), memory)
+            script.used[name] = UsageReading(round(total[name] * 1e9), memory)
             if not gone:
                 for each in meters[name].meters():
                     each.sample(START + second, clock)
