@@ -83,7 +83,7 @@ def test_nothing_is_left_of_roles_and_bindings_that_are_gone(role_first: bool) -
     bind(policy, *subjects)
     bind(policy, *subjects)
     policy.put_binding("red", "second", REF, subjects)
-    drops = [
+    drops: list[Callable[[], None]] = [
         lambda: policy.drop_role(RoleName("red", "reader")),
         lambda: policy.drop_binding("red", "binding"),
         lambda: policy.drop_binding("red", "second"),
