@@ -11,6 +11,8 @@ PYTEST := $(BIN)/python -m pytest -q
 PATIENT := $(PYTEST) --reruns 1 -rR
 # These measure the machine or kill at random moments: not among all the others.
 ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
+# These run a second time, as a user without privileges: at the level userns.
+ORDINARY := $(patsubst %,tests/e2e/pods/test_%.py,life_cycle downward_api)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
@@ -45,6 +47,7 @@ e2e: .venv/.dev ## a real kubectl against a real cluster
 	$(E2E) -n 3 --dist loadfile tests/e2e --ignore=tests/e2e/pods
 	$(E2E) -n 3 --dist loadfile tests/e2e/pods $(ALONE:%=--ignore=%)
 	$(E2E) -n 2 --dist loadfile $(ALONE)
+	KEDGE_E2E_ORDINARY_USER=1 $(E2E) -n 2 --most-skipped=10 $(ORDINARY)
 
 soak: .venv/.dev ## kill -9 in a loop for minutes, and ten times a hundred pods
 	@tools/setup kubectl

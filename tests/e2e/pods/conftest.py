@@ -12,9 +12,22 @@ Json = dict[str, Any]
 PATIENCE = 20.0
 
 
+ORDINARY_USER = "KEDGE_E2E_ORDINARY_USER"
+"""With this variable the cluster is that of a user without privileges: its level is `userns`."""
+NOBODY = 65534
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, own_clusters: Any) -> Iterator[Any]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, own_clusters: Any, machine_user: Any
+) -> Iterator[Any]:
     home = tmp_path_factory.mktemp("node")
+    if os.environ.get(ORDINARY_USER):
+        with machine_user(NOBODY) as user:
+            user.does("up", "--nodes=1")
+            assert "level userns" in user.does("status")
+            yield own_clusters.given(home, user.home / ".kube" / "config")
+        return
     if given := os.environ.get("KEDGE_E2E_KUBECONFIG"):
         yield own_clusters.given(home, Path(given))
         return
@@ -152,7 +165,7 @@ def node(api: Any) -> Json:
 def full_level(node: Json) -> None:
     """For what only a node with all means of the kernel can do."""
     if node["metadata"]["labels"].get("kedge.dev/level") != "full":
-        pytest.skip("limits and addresses of pods take a node at the level full")
+        pytest.skip("limits, addresses, groups and files of root take a node at the level full")
 
 
 class Groups:

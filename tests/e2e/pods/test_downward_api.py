@@ -146,6 +146,7 @@ def pods(api: Api, namespace: str, eventually: Callable[..., Any]) -> Pods:
 # Variables.
 
 
+@pytest.mark.usefixtures("full_level")
 def test_variable_shows_every_field_that_kubernetes_shows(pods: Pods, api: Api) -> None:
     env = {
         "NAME": field("metadata.name"),
@@ -381,6 +382,7 @@ def test_directory_is_laid_out_for_changes_all_at_once(pods: Pods) -> None:
     assert refusals == ["read-only", "read-only"]
 
 
+@pytest.mark.usefixtures("full_level")
 def test_modes_and_the_group_of_files(pods: Pods) -> None:
     items = {"plain": field("metadata.name"), "own": {**field("metadata.name"), "mode": 0o400}}
     script = f"cd /info; stat -L -c '%a %g' plain own > {SAID}"

@@ -18,6 +18,7 @@ def row(kubectl: Any, name: str) -> dict[str, str]:
 # Phases and restarts.
 
 
+@pytest.mark.usefixtures("full_level")
 def test_a_pod_runs_and_its_status_is_whole(any_kubectl: Any, pods: Any, about: Any) -> None:
     any_kubectl("run hello --image=host -- sh -c 'echo hello; exec sleep 1000'")
     pod = pods.ready("hello")
@@ -153,6 +154,7 @@ def test_a_failed_init_container_holds_up_the_others(any_kubectl: Any, pods: Any
     assert pod["status"]["phase"] == "Pending"
 
 
+@pytest.mark.usefixtures("full_level")
 def test_a_sidecar_runs_beside_and_ends_after(pods: Any, about: Any, tmp_path: Any) -> None:
     told = tmp_path / "told"
     told.touch(mode=0o666)
@@ -259,6 +261,7 @@ def test_a_readiness_gate_is_waited_for(any_kubectl: Any, pods: Any, about: Any)
 # Hooks.
 
 
+@pytest.mark.usefixtures("full_level")
 def test_hooks_run_around_a_container(pods: Any, tmp_path: Any) -> None:
     told = tmp_path / "told"
     told.touch(mode=0o666)
