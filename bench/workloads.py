@@ -22,7 +22,7 @@ from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.client.client import MERGE_PATCH, Client, DeleteOptions
+from kedge.client.client import MERGE_PATCH, Client, DeletionOptions
 from kedge.client.http import HttpTransport
 from kedge.client.informer import Informer
 from kedge.client.view import objects
@@ -130,7 +130,7 @@ class SimulatedNodes:
     async def _see_to(self, pod: Pod) -> None:
         meta = pod.metadata
         if meta.deletionTimestamp:
-            at_once = DeleteOptions(grace_period_seconds=0)
+            at_once = DeletionOptions(grace_period_seconds=0)
             await self.client.delete(PODS, meta.name, meta.namespace, options=at_once)
         elif pod.status.phase == "Pending":
             now = format_time(clock.now())

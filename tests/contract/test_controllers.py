@@ -20,7 +20,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource, T
 from kedge.apiserver.server import ApiServer
-from kedge.client.client import Client, DeleteOptions
+from kedge.client.client import Client, DeletionOptions
 from kedge.controllers.controllers import Controllers
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
@@ -204,7 +204,7 @@ async def test_in_the_foreground_the_owner_goes_last(connect: Connect, tmp_path:
         child = await client.create(CONFIG_MAPS, settings("child", owner))
         held = settings("grandchild", child, finalizers=["example.com/hold"])
         await client.create(CONFIG_MAPS, held)
-        foreground = DeleteOptions(propagation_policy="Foreground")
+        foreground = DeletionOptions(propagation_policy="Foreground")
         await client.delete(CONFIG_MAPS, "owner", "default", options=foreground)
         await until(
             client,
@@ -221,7 +221,7 @@ async def test_orphans_stay_and_lose_their_reference(connect: Connect, tmp_path:
         owner = await client.create(CONFIG_MAPS, settings("owner"))
         for name in ("a", "b"):
             await client.create(CONFIG_MAPS, settings(name, owner))
-        orphan = DeleteOptions(propagation_policy="Orphan")
+        orphan = DeletionOptions(propagation_policy="Orphan")
         await client.delete(CONFIG_MAPS, "owner", "default", options=orphan)
         found = await until(client, CONFIG_MAPS, lambda found: "owner" not in found)
         assert [list(found[name].metadata.ownerReferences) for name in ("a", "b")] == [[], []]
@@ -233,7 +233,7 @@ async def test_a_circle_of_owners_can_be_deleted(connect: Connect, tmp_path: Pat
         b = await client.create(CONFIG_MAPS, settings("b", a))
         closed = replace(a, metadata=replace(a.metadata, ownerReferences=[owned_by(b)]))
         await client.update(CONFIG_MAPS, closed)
-        foreground = DeleteOptions(propagation_policy="Foreground")
+        foreground = DeletionOptions(propagation_policy="Foreground")
         await client.delete(CONFIG_MAPS, "a", "default", options=foreground)
         await until(client, CONFIG_MAPS, lambda found: found.keys() == {"kube-root-ca.crt"})
 

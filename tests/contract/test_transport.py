@@ -11,7 +11,7 @@ from kedge.api.core_v1 import config_map, namespace
 from kedge.api.core_v1.config_map import ConfigMap
 from kedge.api.model import ObjectMeta
 from kedge.apiserver.server import ApiServer
-from kedge.client.client import APPLY_PATCH, Client, DeleteOptions, Preconditions
+from kedge.client.client import APPLY_PATCH, Client, DeletionOptions, DeletionPreconditions
 from kedge.client.discovery import Discovery
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Unreachable
@@ -132,7 +132,7 @@ async def test_apply_and_preconditions_reach_the_server(connect: Connect, tmp_pa
             CONFIG_MAPS, "a", wanted, "default", form=APPLY_PATCH, field_manager="me"
         )
         assert made.metadata.managedFields[0].manager == "me"
-        other = DeleteOptions(preconditions=Preconditions(uid="another"))
+        other = DeletionOptions(preconditions=DeletionPreconditions(uid="another"))
         with pytest.raises(StatusError, match="does not match the UID in record"):
             await client.delete(CONFIG_MAPS, "a", "default", options=other)
         await client.delete_collection(CONFIG_MAPS, "default", fields="metadata.name=a")

@@ -1,6 +1,5 @@
 """The admission plugins, in the order in which they run."""
 
-import sys
 from typing import Final
 
 from markdown import Page, code, summary, table
@@ -24,7 +23,9 @@ def page() -> Page:
 
 
 def description(name: str) -> str:
-    return summary(getattr(sys.modules[plugins.__name__], name))
+    """Return the first sentence of the docstring of the plugin's class."""
+    classes = (each for each in vars(plugins).values() if isinstance(each, type))
+    return summary(next(each for each in classes if getattr(each, "name", "") == name))
 
 
 def yes(names: tuple[str, ...], name: str) -> str:

@@ -24,7 +24,7 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError, not_found, unknown_resource
-from kedge.metrics.reports import NodeReports
+from kedge.metrics.reports import UsageReports
 from kedge.storage.store import RevisionConflict, Store, StoreEntry
 
 
@@ -40,7 +40,7 @@ class Api:
         admission: Chain,
         authorizer: Authorizer,
         caller: Caller,
-        metrics: NodeReports,
+        metrics: UsageReports,
         clock: Clock,
         random: Random,
         agents: AgentLocator | None = None,

@@ -26,7 +26,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, unknown_resource
 from kedge.metrics.frame_codec import PREFIX
-from kedge.metrics.reports import NodeReports
+from kedge.metrics.reports import UsageReports
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers
 
 Step = Callable[[RequestContext], None]
@@ -68,7 +68,7 @@ def impersonate(authorizer: Authorizer) -> Step:
     return step
 
 
-def authorize(authorizer: Authorizer, metrics: NodeReports) -> Step:
+def authorize(authorizer: Authorizer, metrics: UsageReports) -> Step:
     """Refuse with 403 what the user may not do."""
 
     def step(context: RequestContext) -> None:

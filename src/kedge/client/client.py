@@ -20,19 +20,21 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
-class Preconditions(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class DeletionPreconditions(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Conditions that an object must meet to be deleted."""
 
     uid: str = ""
     resource_version: str = ""
 
 
-class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class DeletionOptions(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
+):
     """Options of a delete request."""
 
     propagation_policy: str = ""
     grace_period_seconds: int | None = None
-    preconditions: Preconditions = Preconditions()
+    preconditions: DeletionPreconditions = DeletionPreconditions()
     dry_run: tuple[str, ...] = ()
 
     def encoded(self) -> bytes:
@@ -250,7 +252,7 @@ class Client:
         name: str,
         namespace: str = "",
         *,
-        options: DeleteOptions | None = None,
+        options: DeletionOptions | None = None,
     ) -> None:
         """Delete an object; it may outlive the call, for its finalizers or its grace period."""
         path = path_of(resource, namespace, name)
@@ -263,7 +265,7 @@ class Client:
         *,
         labels: str = "",
         fields: str = "",
-        options: DeleteOptions | None = None,
+        options: DeletionOptions | None = None,
     ) -> None:
         """Delete everything selected."""
         query = _query(labelSelector=labels, fieldSelector=fields)
@@ -414,5 +416,5 @@ def _query(**parameters: str) -> str:
     return urlencode(given)
 
 
-def _encoded(options: DeleteOptions | None) -> bytes:
+def _encoded(options: DeletionOptions | None) -> bytes:
     return b"" if options is None else options.encoded()

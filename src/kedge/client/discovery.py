@@ -29,7 +29,7 @@ class _Resource(msgspec.Struct, frozen=True, rename="camel"):
     categories: list[str] = []
 
 
-class _Version(msgspec.Struct, frozen=True):
+class _DiscoveredVersion(msgspec.Struct, frozen=True):
     version: str
     resources: list[_Resource] = []
 
@@ -40,7 +40,7 @@ class _Name(msgspec.Struct, frozen=True):
 
 class _Group(msgspec.Struct, frozen=True):
     metadata: _Name = _Name()
-    versions: list[_Version] = []
+    versions: list[_DiscoveredVersion] = []
 
 
 class _Groups(msgspec.Struct, frozen=True):

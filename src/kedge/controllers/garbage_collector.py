@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.resource import Resource
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer
@@ -232,11 +232,11 @@ class GarbageCollector:
         return resource
 
     async def _delete(self, node: GraphNode, policy: str, unblock: bool) -> None:
-        expected = Preconditions(uid=node.uid, resource_version=node.version)
+        expected = DeletionPreconditions(uid=node.uid, resource_version=node.version)
         if unblock:
             await self._edit(node, _unblocking)
-            expected = Preconditions(uid=node.uid)
-        options = DeleteOptions(propagation_policy=policy, preconditions=expected)
+            expected = DeletionPreconditions(uid=node.uid)
+        options = DeletionOptions(propagation_policy=policy, preconditions=expected)
         try:
             await self._client.delete(node.resource, node.name, node.namespace, options=options)
         except StatusError as error:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.namespace import FINALIZER, RESOURCE, TERMINATING, Namespace
 from kedge.api.resource import Resource
-from kedge.client.client import Client, DeleteOptions
+from kedge.client.client import Client, DeletionOptions
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Key
 from kedge.client.view import outlines
@@ -25,7 +25,7 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
 
-BACKGROUND = DeleteOptions(propagation_policy="Background")
+BACKGROUND = DeletionOptions(propagation_policy="Background")
 """The garbage collector is not to hold anything back: all of it goes anyway."""
 
 

@@ -8,7 +8,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.shared_informers import ObjectCache
@@ -88,7 +88,7 @@ class PodControl:
     async def delete(self, owner: Object, pod: Pod) -> None:
         """Delete a pod; one that is gone or going already is no failure."""
         meta = pod.metadata
-        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
         try:
             await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
         except StatusError as error:

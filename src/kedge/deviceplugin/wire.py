@@ -27,7 +27,7 @@ class Malformed(ValueError):
     """Bytes that are no such message."""
 
 
-class _Field(NamedTuple):
+class _WireField(NamedTuple):
     name: str
     number: int
     type: Any
@@ -61,10 +61,10 @@ def decode(kind: type[M], data: bytes) -> M:
     return kind(**found)
 
 
-_tables: dict[type, tuple[_Field, ...]] = {}
+_tables: dict[type, tuple[_WireField, ...]] = {}
 
 
-def _fields(kind: type) -> tuple[_Field, ...]:
+def _fields(kind: type) -> tuple[_WireField, ...]:
     table = _tables.get(kind)
     if table is None:
         hints = get_type_hints(kind, include_extras=True)
@@ -73,23 +73,23 @@ def _fields(kind: type) -> tuple[_Field, ...]:
     return table
 
 
-def _field(name: str, hint: Any) -> _Field:
+def _field(name: str, hint: Any) -> _WireField:
     assert get_origin(hint) is Annotated
     kind, number = get_args(hint)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return _Field(name, number, arguments[0], "")
+        return _WireField(name, number, arguments[0], "")
     if origin is not None and issubclass(origin, Mapping):
-        return _Field(name, number, str, "map")
+        return _WireField(name, number, str, "map")
     if origin is not None and issubclass(origin, Sequence):
-        return _Field(name, number, arguments[0], "list")
-    return _Field(name, number, kind, "")
+        return _WireField(name, number, arguments[0], "list")
+    return _WireField(name, number, kind, "")
 
 
 # Writing.
 
 
-def _written(field: _Field, value: Any) -> Iterator[bytes]:
+def _written(field: _WireField, value: Any) -> Iterator[bytes]:
     if field.many == "map":
         for key in sorted(value):
             yield bytes_field(field.number, _pair(key, value[key]))
@@ -117,7 +117,7 @@ def _bytes(value: Any) -> bytes:
 # Reading.
 
 
-def _read(field: _Field, wire: int, value: Any, found: dict[str, Any]) -> None:
+def _read(field: _WireField, wire: int, value: Any, found: dict[str, Any]) -> None:
     if field.type in (int, bool):
         _read_numbers(field, wire, value, found)
         return
@@ -134,7 +134,7 @@ def _read(field: _Field, wire: int, value: Any, found: dict[str, Any]) -> None:
         found[field.name] = read
 
 
-def _read_numbers(field: _Field, wire: int, value: Any, found: dict[str, Any]) -> None:
+def _read_numbers(field: _WireField, wire: int, value: Any, found: dict[str, Any]) -> None:
     packed = wire == BYTES and field.many
     if not packed and wire != VARINT:
         raise Malformed(f"field {field.number} has wire type {wire}")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.status import PodCondition
-from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
+from kedge.client.client import STRATEGIC_PATCH, Client, DeletionOptions, DeletionPreconditions
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -84,7 +84,7 @@ class PodWrites:
         condition = self._condition(pod, DISRUPTION_TARGET, "True", REASON, message)
         await self._patch(pod, {"conditions": [condition]} if condition is not None else {})
         meta = pod.metadata
-        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
         try:
             await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
         except StatusError as error:

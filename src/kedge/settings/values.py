@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from kedge.metrics.windows import WINDOWS
 from kedge.settings import parse
 from kedge.settings.setting import ValueType
 
-USAGE_WINDOWS: Final = ("10s", "1m", "1h", "1d")
+USAGE_WINDOWS: Final = tuple(WINDOWS)
 STORES: Final = ("sqlite", "memory")
 RESTART_POLICIES: Final = ("always", "never")
 

@@ -8,8 +8,8 @@ from kedge.supervisor.files.trash import Trash
 from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.records import Records
-from kedge.supervisor.sandbox.sandbox import PodSandbox
-from kedge.supervisor.server import AgentRequest, EventFeed, NotFoundError, RequestError
+from kedge.supervisor.sandbox.sandbox import Sandbox
+from kedge.supervisor.server import AgentRequest, EventFeed, RequestError, UnknownIdError
 from kedge.supervisor.spec import ContainerSpec
 
 Document = dict[str, Any]
@@ -22,7 +22,7 @@ class Registry:
 
     def __init__(self, directory: str, host: RuntimeHost, feed: EventFeed) -> None:
         self.host = host
-        self.sandboxes: dict[str, PodSandbox] = {}
+        self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, ContainerProcess] = {}
         self._feed = feed
         self._sandbox_records = Records(directory, "sandboxes")
@@ -52,7 +52,7 @@ class Registry:
         if record["state"] == life.RUNNING or record.get("begun"):
             container.end(life.UNKNOWN, "ContainerStatusUnknown", LOST)
 
-    def add_sandbox(self, record: Document) -> PodSandbox:
+    def add_sandbox(self, record: Document) -> Sandbox:
         """Save a new sandbox and return it."""
         self._sandbox_records.make(record["id"])
         self._sandbox_records.save(record)
@@ -64,8 +64,8 @@ class Registry:
         self._container_records.save(record)
         return self._hold_container(record, spec)
 
-    def _hold_sandbox(self, record: Document) -> PodSandbox:
-        sandbox = PodSandbox(record, self.host, self._sandbox_records)
+    def _hold_sandbox(self, record: Document) -> Sandbox:
+        sandbox = Sandbox(record, self.host, self._sandbox_records)
         self.sandboxes[sandbox.id] = sandbox
         return sandbox
 
@@ -75,14 +75,14 @@ class Registry:
         self.containers[container.id] = container
         return container
 
-    def sandbox(self, call: AgentRequest) -> PodSandbox:
-        """Return the sandbox that a request names; raises NotFoundError."""
+    def sandbox(self, call: AgentRequest) -> Sandbox:
+        """Return the sandbox that a request names; raises UnknownIdError."""
         found = self.sandboxes.get(call.message["sandbox"])
         if found is None:
-            raise NotFoundError(f"there is no sandbox {call.message['sandbox']}")
+            raise UnknownIdError(f"there is no sandbox {call.message['sandbox']}")
         return found
 
-    def ready_sandbox(self, identity: str) -> PodSandbox:
+    def ready_sandbox(self, identity: str) -> Sandbox:
         """Return a sandbox; raises RequestError unless it is ready."""
         sandbox = self.sandboxes[identity]
         if not sandbox.record["ready"]:
@@ -90,10 +90,10 @@ class Registry:
         return sandbox
 
     def container(self, call: AgentRequest) -> ContainerProcess:
-        """Return the container that a request names; raises NotFoundError."""
+        """Return the container that a request names; raises UnknownIdError."""
         found = self.containers.get(call.message["container"])
         if found is None:
-            raise NotFoundError(f"there is no container {call.message['container']}")
+            raise UnknownIdError(f"there is no container {call.message['container']}")
         return found
 
     def running(self, call: AgentRequest) -> ContainerProcess:
@@ -103,11 +103,11 @@ class Registry:
             raise RequestError(f"container {container.id} is not running: it is {container.state}")
         return container
 
-    def containers_of(self, sandbox: PodSandbox) -> list[ContainerProcess]:
+    def containers_of(self, sandbox: Sandbox) -> list[ContainerProcess]:
         """Return the containers of a sandbox."""
         return [each for each in self.containers.values() if each.record["sandbox"] == sandbox.id]
 
-    def discard_sandbox(self, sandbox: PodSandbox) -> None:
+    def discard_sandbox(self, sandbox: Sandbox) -> None:
         """Forget a sandbox and its files."""
         if self.sandboxes.pop(sandbox.id, None) is not None:
             self._sandbox_records.discard(sandbox.id)

@@ -18,7 +18,7 @@ _MAX_UNSENT: Final = 4096
 """Messages that an agent may leave unread before it is disconnected."""
 
 
-class NotFoundError(Exception):
+class UnknownIdError(Exception):
     """The sandbox, container or command does not exist."""
 
 
@@ -39,7 +39,7 @@ class AgentRequest:
 
     def refuse(self, error: Exception) -> None:
         """Send an error."""
-        kind = "missing" if isinstance(error, NotFoundError) else "failure"
+        kind = "missing" if isinstance(error, UnknownIdError) else "failure"
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         self.connection.send({"id": self.message["id"], "error": text, "kind": kind})
 
@@ -48,7 +48,7 @@ class AgentRequest:
         too, so that the agent does not wait forever, and raised."""
         try:
             handler(self)
-        except (NotFoundError, RequestError, OSError) as error:
+        except (UnknownIdError, RequestError, OSError) as error:
             self.refuse(error)
         except Exception as error:
             self.refuse(RequestError(f"the supervisor failed: {type(error).__name__}: {error}"))

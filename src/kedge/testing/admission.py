@@ -5,7 +5,7 @@ from typing import Any
 
 from kedge.api.model import Object
 from kedge.api.resource import Resource
-from kedge.apiserver.admission.chain import Attempt, Chain, Operation, Plugin
+from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt, Chain, Operation
 from kedge.apiserver.api import to_stored_bytes
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.watchcache import WatchCache
@@ -18,7 +18,7 @@ SOMEBODY = User("somebody", ("system:authenticated",))
 Stored = tuple[Resource[Any], dict[str, Any]]
 
 
-def admit_only_with(server: LocalServer, *plugins: Plugin) -> None:
+def admit_only_with(server: LocalServer, *plugins: AdmissionPlugin) -> None:
     """Let a server have these plugins and no others, but for what is a part of some kind."""
     api = server.app.api
     own = [plugin for plugin in api.admission.plugins if plugin.name == "ServiceAddresses"]

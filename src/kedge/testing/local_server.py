@@ -39,7 +39,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 @dataclass(frozen=True)
-class LocalResponse:
+class LocalAnswer:
     """The response to a request."""
 
     status: int
@@ -245,7 +245,7 @@ class LocalServer:
         accept: str = "",
         token: str | None = TOKEN,
         headers: Mapping[str, str] | None = None,
-    ) -> LocalResponse:
+    ) -> LocalAnswer:
         """One request; a body that is not bytes is sent as JSON."""
         response = await self._respond(
             _request(method, url, body, content_type, accept, token, headers)
@@ -254,7 +254,7 @@ class LocalServer:
         assert not callable(content), "use watch() for streams"
         data = content if isinstance(content, bytes) else b"".join(content)
         pairs = response.headers
-        return LocalResponse(
+        return LocalAnswer(
             status=response.status,
             headers={"Content-Type": response.content_type, **dict(pairs)},
             warnings=[value for name, value in pairs if name == "Warning"],
@@ -276,7 +276,7 @@ class LocalServer:
         """A merge patch, which must succeed; returns the object."""
         return _good(await self.call("PATCH", url, body, content_type=MERGE, **options))
 
-    async def apply(self, url: str, body: object, **options: Any) -> LocalResponse:
+    async def apply(self, url: str, body: object, **options: Any) -> LocalAnswer:
         return await self.call("PATCH", url, body, content_type=APPLY, **options)
 
     async def delete(self, url: str, body: object = None, **options: Any) -> Any:
@@ -322,7 +322,7 @@ def _request(
     return HttpRequest(method, path, query, sent, data)
 
 
-def _good(answer: LocalResponse) -> Any:
+def _good(answer: LocalAnswer) -> Any:
     assert answer.status in (200, 201), answer.text
     return answer.document
 

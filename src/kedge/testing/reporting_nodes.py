@@ -7,7 +7,7 @@ from typing import Any
 from kedge.metrics.frame import Frame, FrameContainer, FramePod
 from kedge.metrics.frame_codec import CONTENT_TYPE, encode, path_of
 from kedge.metrics.windows import TICK_SECONDS, WINDOWS
-from kedge.testing.local_server import LocalResponse, LocalServer
+from kedge.testing.local_server import LocalAnswer, LocalServer
 
 DAY = 86400
 
@@ -76,7 +76,7 @@ class ReportingNodes:
 
     async def send(
         self, node: str, body: bytes, *, sender: str = "", type_: str = CONTENT_TYPE
-    ) -> LocalResponse:
+    ) -> LocalAnswer:
         headers = {
             "impersonate-user": f"system:node:{sender or node}",
             "impersonate-group": "system:nodes",

@@ -15,7 +15,7 @@ from kedge.testing.local_server import (
     STRATEGIC,
     TABLE,
     YAML,
-    LocalResponse,
+    LocalAnswer,
     LocalServer,
 )
 from kedge.testing.samples import SAMPLES
@@ -105,7 +105,7 @@ def spoiled(draw: st.DrawFn, document: Any) -> Any:
     return copy
 
 
-def check(answer: LocalResponse) -> None:
+def check(answer: LocalAnswer) -> None:
     defect = "the server has a defect" in answer.text
     assert not defect, answer.text
     if answer.status >= 400 and answer.headers["Content-Type"] == JSON:
@@ -254,11 +254,11 @@ async def _ask(
         assert await server.get(url) == before
 
 
-async def _watch(server: LocalServer, target: str, accept: str) -> LocalResponse:
+async def _watch(server: LocalServer, target: str, accept: str) -> LocalAnswer:
     try:
         watching = await server.watch(target, accept=accept)
     except AssertionError:
         return await server.call("GET", target, accept=accept)
     await server.clock.advance(5)
     await watching.events()
-    return LocalResponse(200, {"Content-Type": JSON}, [], "{}")
+    return LocalAnswer(200, {"Content-Type": JSON}, [], "{}")

@@ -10,7 +10,7 @@ from kedge.apiserver.health import PATIENCE_SECONDS, report
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import DISK_FULL, StoreEntry, StoreError
 from kedge.testing.clock import FakeClock
-from kedge.testing.local_server import LocalResponse, LocalServer
+from kedge.testing.local_server import LocalAnswer, LocalServer
 
 EVERYTHING = """\
 [+]ping ok
@@ -55,7 +55,7 @@ async def sick(store: SickStore) -> AsyncIterator[LocalServer]:
         yield server
 
 
-async def patient(server: LocalServer, path: str) -> LocalResponse:
+async def patient(server: LocalServer, path: str) -> LocalAnswer:
     """The answer after as long as a check may take."""
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(server.call("GET", path))

@@ -13,8 +13,8 @@ from kedge.api.resource import Resource
 from kedge.client.client import (
     APPLY_PATCH,
     Client,
-    DeleteOptions,
-    Preconditions,
+    DeletionOptions,
+    DeletionPreconditions,
     error_of,
     path_of,
 )
@@ -116,10 +116,12 @@ async def test_an_outline_is_all_that_is_asked_for() -> None:
 
 async def test_delete_says_how() -> None:
     server = Listener()
-    options = DeleteOptions(propagation_policy="Orphan", preconditions=Preconditions(uid="u"))
+    options = DeletionOptions(
+        propagation_policy="Orphan", preconditions=DeletionPreconditions(uid="u")
+    )
     await server.client.delete(CONFIG_MAPS, "a", "ns", options=options)
     assert server.body == {
-        "kind": "DeleteOptions",
+        "kind": "DeletionOptions",
         "apiVersion": "v1",
         "propagationPolicy": "Orphan",
         "preconditions": {"uid": "u"},

@@ -13,7 +13,7 @@ from kedge.api.core_v1.volume.projection import DownwardAPIProjection, DownwardA
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.environment import downward
 from kedge.node.pod.environment.downward import DownwardContext
-from kedge.testing.local_server import MERGE, STRATEGIC, LocalResponse, LocalServer
+from kedge.testing.local_server import MERGE, STRATEGIC, LocalAnswer, LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = DownwardContext(
@@ -183,7 +183,7 @@ PARTIAL_FILE = (
 )
 
 
-async def posted(server: LocalServer, text: str) -> LocalResponse:
+async def posted(server: LocalServer, text: str) -> LocalAnswer:
     return await server.call("POST", PODS, yaml.safe_load(text))
 
 

@@ -7,7 +7,7 @@ import pytest
 from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.registry import LOST, Registry, published
-from kedge.supervisor.server import EventFeed, NotFoundError, RequestError
+from kedge.supervisor.server import EventFeed, RequestError, UnknownIdError
 
 
 class Feed(EventFeed):
@@ -85,9 +85,9 @@ def test_things_are_found_by_their_id(registry: Registry) -> None:
     assert registry.sandbox(call(sandbox="s1")) is sandbox
     assert registry.container(call(container="c1")) is container
     assert registry.containers_of(sandbox) == [container]
-    with pytest.raises(NotFoundError, match="there is no sandbox s2"):
+    with pytest.raises(UnknownIdError, match="there is no sandbox s2"):
         registry.sandbox(call(sandbox="s2"))
-    with pytest.raises(NotFoundError, match="there is no container c2"):
+    with pytest.raises(UnknownIdError, match="there is no container c2"):
         registry.container(call(container="c2"))
     with pytest.raises(RequestError, match="container c1 is not running: it is created"):
         registry.running(call(container="c1"))

@@ -14,8 +14,8 @@ from kedge.supervisor.server import (
     AgentRequest,
     EventFeed,
     Handler,
-    NotFoundError,
     RequestError,
+    UnknownIdError,
 )
 
 
@@ -43,7 +43,7 @@ class Site:
         call.answer()
 
     def _missing(self, call: AgentRequest) -> None:
-        raise NotFoundError("there is no such thing")
+        raise UnknownIdError("there is no such thing")
 
     def _fail(self, call: AgentRequest) -> None:
         raise OSError(28, "No space left on device")

@@ -21,7 +21,7 @@ class Attempt(msgspec.Struct, frozen=True):
     old: Object | None = None
 
 
-class Plugin(Protocol):
+class AdmissionPlugin(Protocol):
     """One rule of the cluster."""
 
     name: str
@@ -47,7 +47,7 @@ class Holding(Protocol):
 class Chain:
     """The plugins that are on, in order."""
 
-    def __init__(self, plugins: Sequence[Plugin]) -> None:
+    def __init__(self, plugins: Sequence[AdmissionPlugin]) -> None:
         self.plugins = tuple(plugins)
         self._holding = [plugin for plugin in plugins if isinstance(plugin, Holding)]
 

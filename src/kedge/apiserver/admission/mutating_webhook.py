@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver import prepare
-from kedge.apiserver.admission.chain import Attempt, Plugin
+from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
 from kedge.apiserver.body import check_depth
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.webhooks import review
@@ -39,7 +39,7 @@ class MutatingAdmissionWebhook:
 
     name = "MutatingAdmissionWebhook"
 
-    def __init__(self, webhooks: Webhooks, earlier: Sequence[Plugin] = ()) -> None:
+    def __init__(self, webhooks: Webhooks, earlier: Sequence[AdmissionPlugin] = ()) -> None:
         self._webhooks = webhooks
         self._earlier = tuple(earlier)
 
@@ -70,7 +70,7 @@ class _Mutation:
         self._outdated: set[str] = set()
         """Webhooks that want to be asked again, and have not seen it."""
 
-    async def run(self, earlier: Sequence[Plugin]) -> Object | None:
+    async def run(self, earlier: Sequence[AdmissionPlugin]) -> Object | None:
         """The object after one round, and after a second one if the first changed anything."""
         await self._round(0)
         if self._changed:

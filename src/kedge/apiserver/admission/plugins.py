@@ -10,7 +10,7 @@ from kedge.api.scheduling_v1 import priority_class
 from kedge.apiserver.admission.certificate_approval import CertificateApproval
 from kedge.apiserver.admission.certificate_signing import CertificateSigning
 from kedge.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
-from kedge.apiserver.admission.chain import Plugin
+from kedge.apiserver.admission.chain import AdmissionPlugin
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
@@ -40,7 +40,7 @@ class Surroundings:
     caller: Caller
     authorizer: Authorizer
     clock: Clock
-    earlier: tuple[Plugin, ...] = ()
+    earlier: tuple[AdmissionPlugin, ...] = ()
     """The plugins before this one."""
 
     def webhooks(self, plural: str) -> Webhooks:
@@ -51,71 +51,71 @@ def _annotate(request: Request, key: str, value: str) -> None:
     request.annotations[key] = value
 
 
-def _namespace_lifecycle(given: Surroundings) -> Plugin:
+def _namespace_lifecycle(given: Surroundings) -> AdmissionPlugin:
     namespaces = given.cache.of(namespace.RESOURCE)
     return NamespaceLifecycle(lambda name: namespaces.get(namespace.RESOURCE.key("", name)))
 
 
-def _mutating_webhook(given: Surroundings) -> Plugin:
+def _mutating_webhook(given: Surroundings) -> AdmissionPlugin:
     webhooks = given.webhooks("mutatingwebhookconfigurations")
     return MutatingAdmissionWebhook(webhooks, given.earlier)
 
 
-def _validating_webhook(given: Surroundings) -> Plugin:
+def _validating_webhook(given: Surroundings) -> AdmissionPlugin:
     return ValidatingAdmissionWebhook(given.webhooks("validatingwebhookconfigurations"))
 
 
-def _limit_ranger(given: Surroundings) -> Plugin:
+def _limit_ranger(given: Surroundings) -> AdmissionPlugin:
     return LimitRanger(given.cache.of(limit_range.RESOURCE))
 
 
-def _service_account(given: Surroundings) -> Plugin:
+def _service_account(given: Surroundings) -> AdmissionPlugin:
     accounts = given.cache.of(service_account.RESOURCE)
     return ServiceAccountPlugin(accounts, given.clock, Random())
 
 
-def _node_restriction(given: Surroundings) -> Plugin:
+def _node_restriction(given: Surroundings) -> AdmissionPlugin:
     authorizer = given.authorizer
     return NodeRestriction(
         given.cache, given.catalog, lambda asked: authorizer.decide(asked).allowed
     )
 
 
-def _priority(given: Surroundings) -> Plugin:
+def _priority(given: Surroundings) -> AdmissionPlugin:
     return Priority(given.cache.of(priority_class.RESOURCE))
 
 
-def _default_toleration_seconds(given: Surroundings) -> Plugin:
+def _default_toleration_seconds(given: Surroundings) -> AdmissionPlugin:
     return DefaultTolerationSeconds()
 
 
-def _pod_topology_labels(given: Surroundings) -> Plugin:
+def _pod_topology_labels(given: Surroundings) -> AdmissionPlugin:
     return PodTopologyLabels(given.cache.of(node.RESOURCE))
 
 
-def _runtime_class(given: Surroundings) -> Plugin:
+def _runtime_class(given: Surroundings) -> AdmissionPlugin:
     classes = given.catalog.find("node.k8s.io", "v1", "runtimeclasses")
     assert classes is not None
     return RuntimeClass(given.cache.of(classes))
 
 
-def _certificate_approval(given: Surroundings) -> Plugin:
+def _certificate_approval(given: Surroundings) -> AdmissionPlugin:
     return CertificateApproval(given.authorizer)
 
 
-def _certificate_signing(given: Surroundings) -> Plugin:
+def _certificate_signing(given: Surroundings) -> AdmissionPlugin:
     return CertificateSigning(given.authorizer)
 
 
-def _certificate_subject_restriction(given: Surroundings) -> Plugin:
+def _certificate_subject_restriction(given: Surroundings) -> AdmissionPlugin:
     return CertificateSubjectRestriction()
 
 
-def _resource_quota(given: Surroundings) -> Plugin:
+def _resource_quota(given: Surroundings) -> AdmissionPlugin:
     return ResourceQuotaPlugin(QuotaLedger(given.cache, given.clock))
 
 
-PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
+PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "NamespaceLifecycle": _namespace_lifecycle,
     "LimitRanger": _limit_ranger,
     "ServiceAccount": _service_account,
@@ -133,9 +133,9 @@ PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
 }
 
 
-def enabled(names: Sequence[str], given: Surroundings) -> list[Plugin]:
+def enabled(names: Sequence[str], given: Surroundings) -> list[AdmissionPlugin]:
     """The plugins that are asked for; in which order they are named does not matter."""
-    made: list[Plugin] = []
+    made: list[AdmissionPlugin] = []
     for name, make in PLUGINS.items():
         if name in names:
             made.append(make(replace(given, earlier=tuple(made))))

@@ -15,7 +15,7 @@ from kedge.cli.objects.complaints import complaint
 from kedge.cli.objects.connection import ApiSession, document_in, visit
 from kedge.cli.objects.manifests import Manifest
 from kedge.cli.objects.targets import kind_of
-from kedge.client.client import DeleteOptions, path_of
+from kedge.client.client import DeletionOptions, path_of
 from kedge.client.view import outlines
 from kedge.machinery.errors import StatusError
 from kedge.settings import parse
@@ -140,10 +140,10 @@ class DeleteRequest(NamedTuple):
     def patient(self) -> bool:
         return self.wait and not self.dry_run
 
-    def options(self) -> DeleteOptions:
+    def options(self) -> DeletionOptions:
         # Only --force skips the confirmation of the node; kubectl too sends 1 for 0 without it.
         grace = 0 if self.force else 1 if self.grace == 0 else self.grace
-        return DeleteOptions(
+        return DeletionOptions(
             propagation_policy=self.cascade.capitalize(),
             grace_period_seconds=grace,
             dry_run=("All",) if self.dry_run else (),

@@ -82,7 +82,7 @@ def _seconds(text: str) -> int:
 def run(flags: Namespace) -> int:
     if flags.container and flags.all_containers:
         raise Failure("--all-containers=true should not be specified with container name")
-    asked = LogOptions(
+    asked = LogFlags(
         pod=flags.pod,
         container=flags.container,
         everyone=flags.all_containers,
@@ -96,7 +96,7 @@ def run(flags: Namespace) -> int:
     return visit(client_config(Settings(flags)), lambda there: show(there, asked))
 
 
-class LogOptions(NamedTuple):
+class LogFlags(NamedTuple):
     """Whose logs are to be shown, and what of them."""
 
     pod: str
@@ -122,7 +122,7 @@ class LogOptions(NamedTuple):
         return {name: value for name, value in asked.items() if value}
 
 
-async def show(there: ApiSession, asked: LogOptions) -> int:
+async def show(there: ApiSession, asked: LogFlags) -> int:
     """Print what is asked for, while it comes."""
     pod = await containers.find(there, asked.pod)
     if asked.everyone:
@@ -143,7 +143,7 @@ async def show(there: ApiSession, asked: LogOptions) -> int:
 
 
 async def _print(
-    there: ApiSession, path: str, asked: LogOptions, container: str, out: BinaryIO
+    there: ApiSession, path: str, asked: LogFlags, container: str, out: BinaryIO
 ) -> None:
     prefix = f"[pod/{asked.pod}/{container}] ".encode() if asked.prefix else b""
     async with there.client.stream(path, asked.query(container)) as pieces:

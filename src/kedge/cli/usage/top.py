@@ -26,7 +26,7 @@ from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError, not_found
 from kedge.machinery.quantity import Quantity
-from kedge.metrics.windows import SHORTEST
+from kedge.metrics.windows import SHORTEST, WINDOWS
 
 DESCRIPTION: Final = """\
 Show what nodes, pods and containers use, over the last ten seconds, minute, hour or day. At a
@@ -45,7 +45,6 @@ EXAMPLES: Final = """\
   kedge top pods --containers --window 1d --statistic max --once
   kedge top pods -o json"""
 
-WINDOWS: Final = ("10s", "1m", "1h", "1d")
 STATISTICS: Final = ("mean", "max", "95th")
 
 
@@ -61,7 +60,7 @@ def add_flags(parser: ArgumentParser) -> None:
     client_flags.add_everywhere(parser)
     client_flags.add_label_selector(parser)
     parser.add_argument(
-        "--window", choices=WINDOWS, default="1m", help="how far to look back (default: 1m)"
+        "--window", choices=tuple(WINDOWS), default="1m", help="how far to look back (default: 1m)"
     )
     parser.add_argument(
         "--statistic", choices=STATISTICS, default="mean", help="what to show (default: mean)"

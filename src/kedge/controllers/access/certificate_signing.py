@@ -18,7 +18,7 @@ from kedge.api.builtin.resources import RESOURCES, REVIEWS
 from kedge.api.core_v1 import node
 from kedge.api.core_v1.node_types import Node
 from kedge.api.model import Document, Model, ObjectMeta
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import sketches
 from kedge.controllers.loop import ControllerLoop
@@ -406,7 +406,7 @@ class CertificateSigningController:
 
     async def _delete(self, request: CertificateSigningRequest) -> None:
         meta = request.metadata
-        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
         try:
             await self._client.delete(REQUESTS, meta.name, options=options)
         except (StatusError, OSError) as error:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1 import secret, service_account
 from kedge.api.core_v1.secret import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN, Secret
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import Outline, objects, outlines
 from kedge.controllers.loop import ControllerLoop
@@ -98,7 +98,7 @@ class ServiceAccountTokenController:
 
     async def _delete(self, kept: Secret) -> None:
         meta = kept.metadata
-        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
         try:
             await self._client.delete(secret.RESOURCE, meta.name, meta.namespace, options=options)
         except StatusError as error:

@@ -15,7 +15,7 @@ from kedge.api.batch_v1.job_types import Job, holds, is_finished
 from kedge.api.batch_v1.schedule import Schedule, parse_schedule
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import ObjectMeta
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.events import NORMAL, WARNING, Recorder, reference_to
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
@@ -255,8 +255,8 @@ class CronJobController:
     async def _delete(
         self, cron_job: CronJob, status: CronJobStatus, job: ObjectReference
     ) -> CronJobStatus:
-        options = DeleteOptions(
-            propagation_policy="Background", preconditions=Preconditions(uid=job.uid)
+        options = DeletionOptions(
+            propagation_policy="Background", preconditions=DeletionPreconditions(uid=job.uid)
         )
         try:
             await self._client.delete(JOBS, job.name, job.namespace, options=options)

@@ -5,7 +5,7 @@ from typing import Final
 
 from kedge.api.batch_v1.job import RESOURCE
 from kedge.api.batch_v1.job_types import Job
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.informer import Key
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_state import is_leaving
@@ -60,8 +60,8 @@ class TtlAfterFinishedController:
 
     async def _delete(self, job: Job) -> None:
         meta = job.metadata
-        options = DeleteOptions(
-            propagation_policy="Foreground", preconditions=Preconditions(uid=meta.uid)
+        options = DeletionOptions(
+            propagation_policy="Foreground", preconditions=DeletionPreconditions(uid=meta.uid)
         )
         await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
 

@@ -7,7 +7,7 @@ from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
+from kedge.client.client import STRATEGIC_PATCH, Client, DeletionOptions, DeletionPreconditions
 from kedge.client.informer import Key
 from kedge.controllers.loop import ControllerLoop
 from kedge.controllers.pod_state import ENDED, is_leaving
@@ -128,8 +128,8 @@ class PodGarbageCollector:
                     form=STRATEGIC_PATCH,
                     subresource="status",
                 )
-            options = DeleteOptions(
-                grace_period_seconds=0, preconditions=Preconditions(uid=meta.uid)
+            options = DeletionOptions(
+                grace_period_seconds=0, preconditions=DeletionPreconditions(uid=meta.uid)
             )
             await self._client.delete(PODS, meta.name, meta.namespace, options=options)
         except StatusError as error:

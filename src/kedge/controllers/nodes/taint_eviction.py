@@ -8,7 +8,7 @@ from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.status import PodCondition
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.events import NORMAL, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions.budget import TARGET
@@ -114,7 +114,7 @@ class TaintEvictionController:
         self._tell(pod, "Marking for deletion Pod")
         try:
             await mark(self._client, self._pods, pod, EVICTED, self._clock.now())
-            options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+            options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
             await self._client.delete(PODS, meta.name, meta.namespace, options=options)
         except StatusError as error:
             if error.code != 404:

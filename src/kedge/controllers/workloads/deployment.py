@@ -12,7 +12,7 @@ from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.adoption import Adoption
@@ -267,7 +267,7 @@ class DeploymentController:
     async def _forget_outlived(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         for each in revisions.outlived(deployment, sets.old):
             meta = each.metadata
-            options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+            options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
             try:
                 await self._client.delete(REPLICA_SETS, meta.name, meta.namespace, options=options)
             except StatusError as error:

@@ -13,7 +13,7 @@ from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.label_selector import compiled
 from kedge.api.model import LabelSelector, Object, ObjectMeta
 from kedge.api.resource import Resource, dec_hook
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.controllers.adoption import Adoption
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.shared_informers import ObjectCache, controller_of, key_of
@@ -117,7 +117,7 @@ class History:
     async def forget(self, revisions: Iterable[ControllerRevision]) -> None:
         for each in revisions:
             meta = each.metadata
-            options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+            options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
             try:
                 await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
             except StatusError as error:

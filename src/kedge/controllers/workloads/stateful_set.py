@@ -14,7 +14,7 @@ from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
-from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.client import Client, DeletionOptions, DeletionPreconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.adoption import Adoption
@@ -255,7 +255,7 @@ class StatefulSetController:
 
     async def _delete(self, owner: StatefulSet, pod: Pod) -> None:
         meta = pod.metadata
-        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
         try:
             await self._client.delete(PODS, meta.name, meta.namespace, options=options)
         except StatusError as error:

@@ -8,8 +8,8 @@ from kedge.supervisor.server import (
     AgentConnection,
     AgentRequest,
     Handler,
-    NotFoundError,
     RequestError,
+    UnknownIdError,
 )
 
 
@@ -70,7 +70,7 @@ class ExecRequests:
     def _command(self, call: AgentRequest) -> ExecProcess:
         found = self._commands.get(call.message["command"])
         if found is None:
-            raise NotFoundError(f"there is no command {call.message['command']}")
+            raise UnknownIdError(f"there is no command {call.message['command']}")
         return found[0]
 
     def end_commands_of(self, connection: AgentConnection) -> None:

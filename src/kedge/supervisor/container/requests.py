@@ -10,7 +10,7 @@ import time
 from kedge.supervisor.container import container as life
 from kedge.supervisor.container.container import ContainerProcess, PidNamespace
 from kedge.supervisor.registry import LOST, Registry, published
-from kedge.supervisor.sandbox.sandbox import PodSandbox
+from kedge.supervisor.sandbox.sandbox import Sandbox
 from kedge.supervisor.server import AgentRequest, Handler, RequestError
 
 
@@ -93,7 +93,7 @@ class ContainerRequests:
                 raise
 
     def _pid_namespace(
-        self, container: ContainerProcess, sandbox: PodSandbox, opened: contextlib.ExitStack
+        self, container: ContainerProcess, sandbox: Sandbox, opened: contextlib.ExitStack
     ) -> PidNamespace:
         """Return the pid namespace in which a container starts; `opened` closes its descriptors."""
         spec = container.spec

@@ -105,7 +105,7 @@ class OutputSink:
 Changed = Callable[[OutputSink], None]
 
 
-class Output:
+class ContainerOutput:
     """One stream of a container, read to its end."""
 
     def __init__(
@@ -180,7 +180,7 @@ class Streams:
     def __init__(self, loop: EventLoop, log: str) -> None:
         self._loop = loop
         self.log = ContainerLog(log)
-        self._outputs: dict[str, Output] = {}
+        self._outputs: dict[str, ContainerOutput] = {}
         self._input = -1
         self._terminal: OutputSink | None = None
         self._callers: list[socket.socket] = []
@@ -194,14 +194,14 @@ class Streams:
         ends = []
         for name in ("stdout", "stderr"):
             read, write = os.pipe2(os.O_CLOEXEC)
-            self._outputs[name] = Output(self._loop, read, LineSplitter(name), self.log)
+            self._outputs[name] = ContainerOutput(self._loop, read, LineSplitter(name), self.log)
             ends.append(write)
         return source, ends[0], ends[1]
 
     def terminal(self, descriptor: int) -> None:
         """Take the controlling side of the container's terminal."""
         lines = LineSplitter("stdout", terminal=True)
-        self._outputs["stdout"] = Output(self._loop, os.dup(descriptor), lines, self.log)
+        self._outputs["stdout"] = ContainerOutput(self._loop, os.dup(descriptor), lines, self.log)
         self._terminal = OutputSink(self._loop, descriptor, None)
 
     @property

@@ -8,7 +8,7 @@ from functools import partial
 
 from kedge.supervisor.registry import Registry, do_nothing, published
 from kedge.supervisor.sandbox.namespaces import first_id_of
-from kedge.supervisor.sandbox.sandbox import PodSandbox
+from kedge.supervisor.sandbox.sandbox import Sandbox
 from kedge.supervisor.server import AgentRequest, Handler, RequestError
 
 
@@ -82,7 +82,7 @@ class SandboxRequests:
             return
         self.end(sandbox, call.answer)
 
-    def end(self, sandbox: PodSandbox, done: Callable[[], None]) -> None:
+    def end(self, sandbox: Sandbox, done: Callable[[], None]) -> None:
         """Kill all containers of a sandbox, then close it, then call `done`."""
         inside = self._registry.containers_of(sandbox)
         left = {each.id for each in inside}

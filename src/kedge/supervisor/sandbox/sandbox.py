@@ -22,7 +22,7 @@ _REMOVAL_ATTEMPTS: Final = 200
 _REMOVAL_SECONDS: Final = 0.01
 
 
-class PodSandbox:
+class Sandbox:
     """A sandbox, its record and, while it is ready, its namespaces."""
 
     def __init__(self, record: Document, host: RuntimeHost, records: Records) -> None:

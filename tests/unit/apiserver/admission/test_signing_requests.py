@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from kedge.apiserver import pki
 from kedge.apiserver.config import UPSTREAM_ADMISSION
-from kedge.testing.local_server import MERGE, LocalResponse, LocalServer
+from kedge.testing.local_server import MERGE, LocalAnswer, LocalServer
 
 URL = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
@@ -56,13 +56,13 @@ def csr(group: str = "devs") -> str:
     return base64.b64encode(signed.public_bytes(Encoding.PEM)).decode()
 
 
-async def asked(server: LocalServer, group: str = "devs", **spec: Any) -> LocalResponse:
+async def asked(server: LocalServer, group: str = "devs", **spec: Any) -> LocalAnswer:
     wanted = {"request": csr(group), "signerName": SIGNER, "usages": ["client auth"]}
     document = {"metadata": {"name": "mine"}, "spec": wanted | spec}
     return await server.call("POST", URL, document, headers=JANE)
 
 
-async def patched(server: LocalServer, part: str, status: Any, **headers: str) -> LocalResponse:
+async def patched(server: LocalServer, part: str, status: Any, **headers: str) -> LocalAnswer:
     who = JANE if headers == {} else headers
     return await server.call(
         "PATCH", f"{URL}/mine/{part}", {"status": status}, content_type=MERGE, headers=who

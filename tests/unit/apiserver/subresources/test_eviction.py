@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.testing.local_server import LocalResponse, LocalServer
+from kedge.testing.local_server import LocalAnswer, LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -29,7 +29,7 @@ async def budget(server: LocalServer, spec: Any = None, **status: Any) -> None:
     )
 
 
-async def evict(server: LocalServer, query: str = "", **options: Any) -> LocalResponse:
+async def evict(server: LocalServer, query: str = "", **options: Any) -> LocalAnswer:
     body: dict[str, Any] = {"metadata": {"name": "p"}}
     if options:
         body["deleteOptions"] = options
@@ -40,7 +40,7 @@ async def is_leaving(server: LocalServer) -> bool:
     return "deletionTimestamp" in (await server.get(f"{PODS}/p"))["metadata"]
 
 
-def cause(answer: LocalResponse) -> str:
+def cause(answer: LocalAnswer) -> str:
     [found] = answer.document["details"]["causes"]
     assert found["reason"] == "DisruptionBudget"
     return str(found["message"])

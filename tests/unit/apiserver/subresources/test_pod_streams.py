@@ -10,7 +10,7 @@ import pytest
 from kedge.apiserver.subresources.pod_streams import container_of, log_parameters
 from kedge.machinery.errors import StatusError
 from kedge.testing.agents import FakeAgent
-from kedge.testing.local_server import TOKEN, LocalResponse, LocalServer
+from kedge.testing.local_server import TOKEN, LocalAnswer, LocalServer
 from kedge.testing.pods import pod_document
 from kedge.web import websocket
 from kedge.web.duplex import adopt
@@ -238,7 +238,7 @@ async def test_what_the_agent_has_against_it_reaches_the_client(
     assert (response.status, await body(response)) == (500, 'container not found ("c")')
 
 
-async def impersonating(server: LocalServer, url: str, method: str, **more: str) -> LocalResponse:
+async def impersonating(server: LocalServer, url: str, method: str, **more: str) -> LocalAnswer:
     headers = {"impersonate-user": "bob", **more}
     return await server.call(method, url, headers=headers)
 

@@ -10,7 +10,7 @@ from kedge.testing.local_server import (
     JSON_PATCH,
     MERGE,
     STRATEGIC,
-    LocalResponse,
+    LocalAnswer,
     LocalServer,
 )
 
@@ -45,7 +45,7 @@ def nested(depth: int) -> dict[str, Any]:
     return {"x": nested(depth - 1)} if depth else {}
 
 
-async def patch(server: LocalServer, url: str, body: object, sort: str) -> LocalResponse:
+async def patch(server: LocalServer, url: str, body: object, sort: str) -> LocalAnswer:
     return await server.call("PATCH", url, body, content_type=sort)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
-from kedge.cli.pods.logs import LogOptions, lines, show
+from kedge.cli.pods.logs import LogFlags, lines, show
 from kedge.testing.agents import FakeAgent
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
@@ -31,8 +31,8 @@ async def test_pieces_become_lines(parts: Sequence[bytes], expected: list[bytes]
 
 
 def test_the_query_says_only_what_was_asked_for() -> None:
-    assert LogOptions(pod="p", tail=-1).query("c") == {"container": "c"}
-    asked = LogOptions(pod="p", follow=True, previous=True, timestamps=True, tail=0, since=5)
+    assert LogFlags(pod="p", tail=-1).query("c") == {"container": "c"}
+    asked = LogFlags(pod="p", follow=True, previous=True, timestamps=True, tail=0, since=5)
     assert asked.query("c") == {
         "container": "c",
         "follow": "true",
@@ -61,7 +61,7 @@ async def node(server: LocalServer) -> AsyncIterator[FakeAgent]:
 async def test_one_container_is_shown(
     there: ApiSession, node: FakeAgent, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert await show(there, LogOptions(pod="pod/p", container="b", tail=3)) == 0
+    assert await show(there, LogFlags(pod="pod/p", container="b", tail=3)) == 0
     assert capsysbinary.readouterr().out == b"said\n"
     assert node.asked[0].path == "/containerLogs/default/p/b"
 
@@ -69,10 +69,10 @@ async def test_one_container_is_shown(
 async def test_all_containers_are_shown_with_their_names(
     there: ApiSession, node: FakeAgent, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    await show(there, LogOptions(pod="p", everyone=True, prefix=True))
+    await show(there, LogFlags(pod="p", everyone=True, prefix=True))
     assert capsysbinary.readouterr().out == b"[pod/p/a] said\n[pod/p/b] said\n"
 
 
 async def test_what_is_no_pod_is_refused(there: ApiSession) -> None:
     with pytest.raises(Failure, match="is no pod"):
-        await show(there, LogOptions(pod="deployment/web"))
+        await show(there, LogFlags(pod="deployment/web"))

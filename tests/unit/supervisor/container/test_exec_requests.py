@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kedge.supervisor.container.exec_requests import ExecRequests
-from kedge.supervisor.server import NotFoundError
+from kedge.supervisor.server import UnknownIdError
 
 
 class Command:
@@ -55,7 +55,7 @@ def test_a_command_is_killed_on_request(requests: ExecRequests) -> None:
     command, call = run(requests), Call(command=1)
     requests.handlers()["kill_command"](call)  # type: ignore[arg-type]
     assert (command.killed, call.answers) == (1, [None])
-    with pytest.raises(NotFoundError, match="there is no command 2"):
+    with pytest.raises(UnknownIdError, match="there is no command 2"):
         requests.handlers()["kill_command"](Call(command=2))  # type: ignore[arg-type]
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.records import Records
-from kedge.supervisor.sandbox.sandbox import PodSandbox
+from kedge.supervisor.sandbox.sandbox import Sandbox
 
 
-def sandbox(tmp_path: Path, loop: EventLoop, **host: Any) -> PodSandbox:
+def sandbox(tmp_path: Path, loop: EventLoop, **host: Any) -> Sandbox:
     records = Records(str(tmp_path), "sandboxes")
     spec = {
         "files": {"hostname": "web\n"},
@@ -24,7 +24,7 @@ def sandbox(tmp_path: Path, loop: EventLoop, **host: Any) -> PodSandbox:
     machine: Any = SimpleNamespace(
         loop=loop, isolated=True, cgroups=None, created_cgroups=set(), **host
     )
-    return PodSandbox(record, machine, records)
+    return Sandbox(record, machine, records)
 
 
 def test_files_are_made_and_a_pod_with_the_machines_namespaces_is_open_at_once(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.status import PodStatus
-from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
+from kedge.client.client import STRATEGIC_PATCH, Client, DeletionOptions, DeletionPreconditions
 from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
@@ -83,7 +83,9 @@ class StatusWriter:
     async def delete(self, pod: Pod) -> None:
         """Delete the object of a pod that has ended; retry until that succeeds."""
         meta = pod.metadata
-        options = DeleteOptions(grace_period_seconds=0, preconditions=Preconditions(uid=meta.uid))
+        options = DeletionOptions(
+            grace_period_seconds=0, preconditions=DeletionPreconditions(uid=meta.uid)
+        )
         failures = 0
         while True:
             try:

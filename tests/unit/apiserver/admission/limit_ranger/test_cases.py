@@ -8,7 +8,7 @@ import yaml
 from tests.unit.apiserver.admission.limit_ranger import documents
 from tests.unit.apiserver.admission.limit_ranger.reference import ANNOTATION, outcome, sentence
 
-from kedge.testing.local_server import LocalResponse, LocalServer
+from kedge.testing.local_server import LocalAnswer, LocalServer
 
 HERE = Path(__file__).parent
 CASES = [
@@ -23,7 +23,7 @@ def by_name(case: dict[str, Any]) -> str:
     return str(case["name"])
 
 
-async def create(server: LocalServer, case: dict[str, Any]) -> LocalResponse:
+async def create(server: LocalServer, case: dict[str, Any]) -> LocalAnswer:
     for name, items in case["limitranges"].items():
         await server.post(f"{CORE}/limitranges", documents.limit_range(name, items))
     if "pod" in case:

@@ -18,7 +18,7 @@ from tests.unit.apiserver.admission.limit_ranger.reference import (
     sentence,
 )
 
-from kedge.testing.local_server import LocalResponse, LocalServer
+from kedge.testing.local_server import LocalAnswer, LocalServer
 
 CORE = "/api/v1/namespaces/default"
 THOROUGH = settings(
@@ -48,7 +48,7 @@ class Judged:
             await self._server.post(f"{CORE}/limitranges", made)
         self._there = set(ranges)
 
-    async def create(self, plural: str, document: documents.Document) -> LocalResponse:
+    async def create(self, plural: str, document: documents.Document) -> LocalAnswer:
         return await self._server.call("POST", f"{CORE}/{plural}?dryRun=All", document)
 
 
@@ -70,7 +70,7 @@ def judged(loop: asyncio.Runner) -> Iterator[Judged]:
     loop.run(stack.aclose())
 
 
-def observed(answer: LocalResponse) -> Outcome:
+def observed(answer: LocalAnswer) -> Outcome:
     """What became of a pod, in the words of the reference."""
     document = answer.document
     if answer.status == 422:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.apiserver.admission.limit_ranger import documents
 from tests.unit.apiserver.admission.limit_ranger.reference import ANNOTATION
 
-from kedge.testing.local_server import MERGE, STRATEGIC, LocalResponse, LocalServer
+from kedge.testing.local_server import MERGE, STRATEGIC, LocalAnswer, LocalServer
 from kedge.testing.workloads import workload_document
 
 CORE = "/api/v1/namespaces/default"
@@ -32,7 +32,7 @@ def pod(name: str, resources: dict[str, Any]) -> documents.Document:
     return documents.pod({"containers": {"a": resources}}, name)
 
 
-async def resize(server: LocalServer, name: str, resources: dict[str, Any]) -> LocalResponse:
+async def resize(server: LocalServer, name: str, resources: dict[str, Any]) -> LocalAnswer:
     change = {"spec": {"containers": [{"name": "a", "resources": resources}]}}
     return await server.call("PATCH", f"{PODS}/{name}/resize", change, content_type=STRATEGIC)
 
