@@ -186,6 +186,14 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "concurrent writes before further ones get 429, 0 for no limit",
         ),
     ] = 200
+    request_timeout: Annotated[
+        float,
+        Setting(
+            "request-timeout",
+            values.SECONDS,
+            "how long a request may take, apart from watches and streams, before it gets 504",
+        ),
+    ] = 60.0
     node_grace: Annotated[
         float,
         Setting(

@@ -1,10 +1,10 @@
-"""Limits on the number of requests that are worked on at once."""
+"""Limits on the number of requests that are worked on at once, and on their time."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from kedge.apiserver.request import User
-from kedge.machinery.errors import StatusError
+from kedge.machinery.errors import StatusError, timeout
 
 LONG_RUNNING: Final = frozenset(("watch", "connect", "proxy"))
 """Verbs that are not counted: they wait most of the time."""
@@ -45,10 +45,18 @@ WRITES: Final = RequestLimit(200, 100)
 class InFlight:
     """Counts requests. Enter before the work begins, leave when it is done."""
 
-    __slots__ = ("_limits", "counts", "refused")
+    __slots__ = ("_limits", "counts", "refused", "seconds")
 
-    def __init__(self, reads: RequestLimit = READS, writes: RequestLimit = WRITES) -> None:
+    def __init__(
+        self,
+        reads: RequestLimit = READS,
+        writes: RequestLimit = WRITES,
+        *,
+        seconds: float | None = None,
+    ) -> None:
         self._limits = (reads, writes)
+        self.seconds = seconds
+        """The time that a request may take; None sets no limit."""
         self.counts = [0, 0]
         """Reads and writes that are being worked on."""
         self.refused = [0, 0]
@@ -71,6 +79,10 @@ class InFlight:
 def counted(verb: str, subresource: str) -> bool:
     """Whether a request takes a place."""
     return verb not in LONG_RUNNING and subresource not in STREAMED
+
+
+def too_late() -> StatusError:
+    return timeout("Timeout: request did not complete within the allotted timeout")
 
 
 def too_many() -> StatusError:

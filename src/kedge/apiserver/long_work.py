@@ -19,8 +19,9 @@ class LongWork:
 
     A thread does not make the work faster, because it shares the interpreter with the event
     loop. But the interpreter switches threads every five milliseconds, so other requests
-    continue. There is no deadline, because a thread cannot be killed. The work takes time in
-    proportion to its input, and the size of a body bounds the input.
+    continue. The deadline is that of the request: when it has passed, work that waits for a thread
+    is dropped. Work that has begun goes on, because a thread cannot be stopped, but it takes time
+    in proportion to its input, and the size of a body bounds the input.
 
     Only pure functions may run here. Code that reads the watch cache, takes a lock or starts a
     task belongs to the event loop, where nothing else runs at the same time.

@@ -245,7 +245,11 @@ def application(
 def in_flight(config: ServerConfig) -> InFlight:
     """Return the limits of requests; users that keep the cluster alive get half as many again."""
     reads, writes = config.max_requests_inflight, config.max_mutating_requests_inflight
-    return InFlight(RequestLimit(reads, reads // 2), RequestLimit(writes, writes // 2))
+    return InFlight(
+        RequestLimit(reads, reads // 2),
+        RequestLimit(writes, writes // 2),
+        seconds=config.request_timeout,
+    )
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:

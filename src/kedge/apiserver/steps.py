@@ -4,6 +4,7 @@ A step takes the RequestContext, adds what it finds out, and raises StatusError 
 request. The functions here return steps; App puts them in order.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 
 import msgspec
@@ -18,7 +19,7 @@ from kedge.apiserver.authorization.attributes import denied
 from kedge.apiserver.authorization.authorizer import ALLOWED, SUPERUSERS, Authorizer
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.handlers import Handlers
-from kedge.apiserver.inflight import STREAMED, InFlight, counted
+from kedge.apiserver.inflight import STREAMED, InFlight, counted, too_late
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import Request
@@ -137,7 +138,8 @@ async def _deprecated(notice: str, answer: Answer) -> Response:
 
 
 def limit(in_flight: InFlight) -> Step:
-    """Bound the number of answers that are being worked on; 429 if there are too many.
+    """Bound the number of answers that are being worked on, and the time of each; 429 if there are
+    too many, 504 if one takes too long.
 
     This comes after dispatch, because only the handler knows whether it has to wait. An answer
     that is complete already, such as a get from the watch cache, is written in this turn of the
@@ -167,7 +169,14 @@ async def _within_limit(
             pending.close()
         raise
     try:
-        return await pending
+        # Work in a thread goes on, because a thread cannot be stopped; work that waits for a thread
+        # is dropped. A write may still be stored: as upstream, a client does not know after a 504.
+        async with asyncio.timeout(in_flight.seconds) as deadline:
+            return await pending
+    except TimeoutError:
+        if deadline.expired():
+            raise too_late() from None
+        raise
     finally:
         in_flight.leave(place)
 

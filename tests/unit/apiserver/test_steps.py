@@ -127,6 +127,27 @@ async def test_a_request_that_is_cancelled_before_it_begins_takes_no_place(
     assert flight.counts == [0, 0]
 
 
+async def test_limit_ends_a_request_that_takes_too_long(server: LocalServer) -> None:
+    async def endless() -> Response:
+        await asyncio.get_running_loop().create_future()
+        return Response(200)
+
+    flight = InFlight(seconds=0)
+    with pytest.raises(StatusError) as error:
+        await limited(server, flight, "create", endless()).answer  # type: ignore[misc]
+    assert (error.value.code, error.value.reason) == (504, "Timeout")
+    assert error.value.message == "Timeout: request did not complete within the allotted timeout"
+    assert flight.counts == [0, 0]
+
+
+async def test_limit_passes_a_timeout_of_the_handler_on(server: LocalServer) -> None:
+    async def late() -> Response:
+        raise TimeoutError("of something else")
+
+    with pytest.raises(TimeoutError, match="of something else"):
+        await limited(server, InFlight(seconds=60), "create", late()).answer  # type: ignore[misc]
+
+
 # Count and indent.
 
 
