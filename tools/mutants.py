@@ -43,10 +43,17 @@ class Mutant:
     number: int
     function: int
     """First line of the function around it, as code objects have it."""
+    name: str
+    """The name of that function, with its classes."""
 
     def __str__(self) -> str:
+        return f"{self.node.lineno}: {self.name}: {self.change}"
+
+    @property
+    def change(self) -> str:
+        """The source before and after, shortened."""
         after = _replacements(deepcopy(self.node))[self.number]
-        return f"{self.node.lineno}: {_short(self.node)}  ->  {_short(after)}"
+        return f"{_short(self.node)}  ->  {_short(after)}"
 
     def tree(self) -> ast.Module:
         """Return the module with the fault."""
@@ -61,9 +68,9 @@ class Mutant:
 def mutants(source: str) -> Iterator[Mutant]:
     """Yield the mutants of a module."""
     module = ast.parse(source)
-    for node, function in _inside(module, 0):
+    for node, function, name in _inside(module, 0, ""):
         for number in range(len(_replacements(deepcopy(node)))):
-            yield Mutant(module, node, number, function)
+            yield Mutant(module, node, number, function, name)
 
 
 class _Swap(ast.NodeTransformer):
@@ -76,18 +83,22 @@ class _Swap(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _inside(node: ast.AST, function: int) -> Iterator[tuple[ast.expr | ast.stmt, int]]:
-    """Yield the nodes in the bodies of functions, each with the first line of its function."""
-    for name, value in ast.iter_fields(node):
+def _inside(
+    node: ast.AST, function: int, name: str
+) -> Iterator[tuple[ast.expr | ast.stmt, int, str]]:
+    """Yield the nodes in the bodies of functions, each with its function's first line and name."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        name = f"{name}.{node.name}" if name else node.name
+    for field, value in ast.iter_fields(node):
         inner = function
-        if name == "body" and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if field == "body" and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or _is_skipped(node, name, child):
+            if not isinstance(child, ast.AST) or _is_skipped(node, field, child):
                 continue
             if inner and isinstance(child, ast.expr | ast.stmt):
-                yield child, inner
-            yield from _inside(child, inner)
+                yield child, inner, name
+            yield from _inside(child, inner, name)
 
 
 def _is_skipped(parent: ast.AST, field: str, child: ast.AST) -> bool:
@@ -136,9 +147,10 @@ def _replacements(node: ast.AST) -> list[ast.AST]:
             return _other_constants(node.value)
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             return [ast.Call(ast.Name(_CALLS[name], ast.Load()), node.args, node.keywords)]
-        case ast.If() | ast.While() | ast.IfExp() if isinstance(node.test, ast.Name | ast.Call):
-            negated = ast.UnaryOp(ast.Not(), node.test)
-            return [type(node)(negated, node.body, node.orelse)]
+        case ast.If() | ast.While() if isinstance(node.test, ast.Name | ast.Call):
+            return [type(node)(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)]
+        case ast.IfExp() if isinstance(node.test, ast.Name | ast.Call):
+            return [ast.IfExp(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)]
         case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
             return [ast.Return(ast.Constant(None))]
         case ast.Expr(value=ast.Call()) | ast.Expr(value=ast.Await()) | ast.Delete() | ast.Raise():

@@ -27,6 +27,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mutants import Mutant, mutants
@@ -38,11 +39,10 @@ GOAL, GOAL_EACH = 95, 90
 """Percent of the mutants that tests must notice: of all, and of each module."""
 
 PURE: Final = (
+    "api/label_selector",
     "api/limits",
-    "apiserver/authorization/authorizer",
-    "apiserver/authorization/node",
-    "apiserver/authorization/rbac",
-    "apiserver/authorization/rights",
+    "api/quota",
+    "apiserver/authorization",
     "apiserver/managed",
     "controllers/autoscaling/pace",
     "controllers/autoscaling/proposal",
@@ -58,16 +58,21 @@ PURE: Final = (
     "machinery/fields",
     "machinery/jsonpath",
     "machinery/merge",
+    "machinery/ownership",
     "machinery/patch",
     "machinery/quantity",
     "machinery/selectors",
     "machinery/strategic",
-    "machinery/windows",
-    "node/eviction",
-    "node/phase",
-    "node/plan",
-    "node/restarts",
-    "node/status",
+    "metrics/day_window",
+    "metrics/hour_window",
+    "metrics/series",
+    "metrics/statistics",
+    "metrics/windows",
+    "node/host/eviction",
+    "node/pod/plan",
+    "node/pod/restart_policy",
+    "node/pod/status/phase",
+    "node/pod/status/status",
     "restarter/decision",
     "scheduler/cycle",
     "scheduler/preemption",
@@ -84,6 +89,10 @@ MORE_TESTS: Final = {
     "storage/sqlite": ("contract/test_store.py", "unit/storage/test_compaction.py"),
 }
 """Tests of modules and packages besides those in the file that mirrors a module."""
+EQUIVALENT: Final = Path(__file__).with_name("equivalent_mutants.yaml")
+"""Mutants that behave like the original, by module, each with the reason."""
+NOTICED, UNUSABLE = 1, 3
+"""Exit codes of the process of a mutant; 0 if it survives."""
 SECONDS_MORE: Final = 4.0
 TIMES_AS_LONG: Final = 5
 """A test that takes so much longer with a mutant than without has noticed it: the mutant hangs."""
@@ -93,8 +102,9 @@ def main() -> int:
     options = _options()
     if options.one:
         return _run_one(options)
-    chosen = [name for name in modules() if _is_asked(name, options.modules)]
-    scores = [_score(name, options) for name in chosen]
+    if unknown := [*missing()]:
+        sys.exit(f"PURE, MORE_TESTS and EQUIVALENT name files that do not exist: {unknown}")
+    scores = [_score(name, options) for name in _chosen(options.modules)]
     return _report([score for score in scores if score["mutants"]])
 
 
@@ -134,8 +144,35 @@ def tests_of(module: str) -> list[Path]:
     return [each for each in (own, *more) if each.exists()]
 
 
-def _is_asked(name: str, parts: Sequence[str]) -> bool:
-    return not parts or any(part in name for part in parts)
+def missing() -> Iterator[str]:
+    """Yield the names in the tables above that do not exist."""
+    for name in (*PURE, *MORE_TESTS, *equivalents()):
+        if not any(path.exists() for path in (SOURCE / name, SOURCE / f"{name}.py")):
+            yield f"src/kedge/{name}"
+    for test in (test for tests in MORE_TESTS.values() for test in tests):
+        if not (ROOT / "tests" / test).exists():
+            yield f"tests/{test}"
+
+
+def equivalents() -> dict[str, dict[str, dict[str, str]]]:
+    """Return by module and function the changes that make no difference, with the reasons."""
+    found: dict[str, dict[str, dict[str, str]]] = yaml.safe_load(EQUIVALENT.read_text())
+    return found
+
+
+def mutants_of(module: str) -> list[Mutant]:
+    """Return the mutants of a module without equivalent ones."""
+    same = equivalents().get(module, {})
+    found = mutants((SOURCE / f"{module}.py").read_text())
+    return [each for each in found if each.change not in same.get(each.name, {})]
+
+
+def _chosen(parts: Sequence[str]) -> list[str]:
+    names = [*modules()]
+    for part in parts:
+        if not any(part in name for name in names):
+            sys.exit(f"no pure module has {part!r} in its name")
+    return [name for name in names if not parts or any(part in name for part in parts)]
 
 
 def _score(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -148,7 +185,8 @@ def _score(name: str, options: argparse.Namespace) -> dict[str, Any]:
         if not (written := Path(into.name).read_text()):
             sys.exit(f"{name}: its tests cannot run:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     score: dict[str, Any] = json.loads(written)
-    print(_line(name, score["noticed"], score["mutants"]), flush=True)
+    unusable = f" ({each} left out)" if (each := score["unusable"]) else ""
+    print(_line(name, score["noticed"], score["mutants"]) + unusable, flush=True)
     for each in score["survivors"]:
         print(f"    src/kedge/{name}.py:{each}", flush=True)
     return score | {"name": name}
@@ -162,6 +200,7 @@ def _report(scores: Sequence[dict[str, Any]]) -> int:
     noticed, total = (sum(each[key] for each in scores) for key in ("noticed", "mutants"))
     low = [each["name"] for each in scores if 100 * each["noticed"] < GOAL_EACH * each["mutants"]]
     print(_line(f"in all; the goal is {GOAL} %, and {GOAL_EACH} % in each", noticed, total))
+    print(f"{sum(each['unusable'] for each in scores)} left out: they could not replace the code")
     for name in low:
         print(f"below {GOAL_EACH} %: {name}")
     return int(bool(low) or 100 * noticed < GOAL * total)
@@ -201,27 +240,31 @@ class Experiment:
     def _rehearse(self, items: list[pytest.Item]) -> Notes:
         """Run the tests on the module as it is; a failure there would notice every mutant."""
         into = self._scratch / "notes"
-        child = self._fork(lambda: _rehearsed(items, self._path, into), silent=False)
+        child = self._fork(lambda: int(not _rehearsed(items, self._path, into)), silent=False)
         _, status = os.waitpid(child, 0)
         if status:
             pytest.exit("the tests fail without a mutant", returncode=3)
         return {name: (each[0], {*each[1]}) for name, each in json.loads(into.read_text()).items()}
 
     def _try_all(self, items: list[pytest.Item], notes: Notes) -> dict[str, Any]:
-        found = self._sampled([*mutants(self._path.read_text())])
+        found = self._sampled(mutants_of(self._options.one))
         functions = [*_functions_of(self._path)]
         gc.freeze()  # Forks then share these objects for longer.
 
         def begin(mutant: Mutant) -> int:
             tests = _concerned(items, notes, mutant)
             limits = [SECONDS_MORE + TIMES_AS_LONG * notes[each.nodeid][0] for each in tests]
-            return self._fork(
-                lambda: exchange(mutant, functions) and _all_pass(tests, limits), silent=True
-            )
+            return self._fork(lambda: _tried(mutant, functions, tests, limits), silent=True)
 
-        survivors = _survivors(found, begin, self._options.jobs)
-        return {"mutants": len(found), "noticed": len(found) - len(survivors)} | {
-            "survivors": [str(found[number]) for number in survivors]
+        codes = _exit_codes(found, begin, self._options.jobs)
+        survivors = [str(each) for each, code in zip(found, codes, strict=True) if code == 0]
+        unusable = codes.count(UNUSABLE)
+        total = len(found) - unusable
+        return {
+            "mutants": total,
+            "noticed": total - len(survivors),
+            "survivors": survivors,
+            "unusable": unusable,
         }
 
     def _sampled(self, found: list[Mutant]) -> list[Mutant]:
@@ -230,11 +273,11 @@ class Experiment:
         numbers = random.Random(self._options.seed).sample(range(len(found)), self._options.sample)
         return [found[number] for number in sorted(numbers)]
 
-    def _fork(self, work: Callable[[], bool], *, silent: bool) -> int:
-        """Do the work in a child, which ends with 0 if it returned True."""
+    def _fork(self, work: Callable[[], int], *, silent: bool) -> int:
+        """Do the work in a child, which exits with the code that it returns."""
         if child := os.fork():
             return child
-        code = 1
+        code = NOTICED
         try:
             os.setsid()
             directory = tempfile.mkdtemp(dir=self._scratch)
@@ -243,23 +286,33 @@ class Experiment:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, 1)
                 os.dup2(nowhere, 2)
-            code = int(not work())
+            code = work()
         finally:
             os._exit(code)
 
 
-def _survivors(found: Sequence[Mutant], begin: Callable[[Mutant], int], jobs: int) -> list[int]:
-    """Run the mutants, some at a time; return the numbers of those that no test noticed."""
+def _exit_codes(found: Sequence[Mutant], begin: Callable[[Mutant], int], jobs: int) -> list[int]:
+    """Run the mutants, some at a time; return the exit code of each."""
     pending, running = [*enumerate(found)][::-1], dict[int, int]()
-    survivors: list[int] = []
+    codes = [0] * len(found)
     while pending or running:
         while pending and len(running) < jobs:
             number, mutant = pending.pop()
             running[begin(mutant)] = number
         child, status = os.wait()
-        number = running.pop(child)
-        survivors += [number] if status == 0 else []
-    return sorted(survivors)
+        codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
+    return codes
+
+
+def _tried(
+    mutant: Mutant,
+    functions: Sequence[FunctionType],
+    tests: list[pytest.Item],
+    limits: Sequence[float],
+) -> int:
+    if not exchange(mutant, functions):
+        return UNUSABLE
+    return 0 if _all_pass(tests, limits) else NOTICED
 
 
 def _concerned(items: list[pytest.Item], notes: Notes, mutant: Mutant) -> list[pytest.Item]:
@@ -316,18 +369,28 @@ def _failures_of(config: pytest.Config, into: list[str]) -> Iterator[None]:
 
 def exchange(mutant: Mutant, functions: Sequence[FunctionType]) -> bool:
     """Give the loaded functions of a module the code of a mutant; return False if that fails."""
+    file = functions[0].__code__.co_filename
+    before = _by_place(compile(mutant.module, file, "exec"))
     try:
-        module = compile(mutant.tree(), functions[0].__code__.co_filename, "exec")
+        after = _by_place(compile(mutant.tree(), file, "exec"))
     except (SyntaxError, ValueError):
         return False
-    changed = {(each.co_qualname, each.co_firstlineno): each for each in _codes(module)}
-    for each in functions:
-        old = each.__code__
-        new = changed.get((old.co_qualname, old.co_firstlineno), old)
-        if old.co_freevars != new.co_freevars:
+    changed = {place: code for place, code in after.items() if code != before.get(place)}
+    affected = [each for each in functions if _place(each.__code__) in changed]
+    for each in affected:
+        code = changed[_place(each.__code__)]
+        if each.__code__.co_freevars != code.co_freevars:
             return False
-        each.__code__ = new
-    return True
+        each.__code__ = code
+    return bool(affected)
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_qualname, code.co_firstlineno
+
+
+def _by_place(module: CodeType) -> dict[tuple[str, int], CodeType]:
+    return {_place(each): each for each in _codes(module)}
 
 
 def _functions_of(path: Path) -> Iterator[FunctionType]:

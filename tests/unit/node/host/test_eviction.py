@@ -61,10 +61,12 @@ async def test_only_who_uses_too_much_goes() -> None:
 
 
 async def test_who_is_as_dear_as_the_node_stays() -> None:
-    node = Node(pod("dear", 2_000_001_000))
-    node.too_much["dear"] = "too much. "
+    node = Node(
+        pod("dear", 2_000_000_000), pod("dearer", 2_000_001_000), pod("cheap", 1_999_999_999)
+    )
+    node.too_much = dict.fromkeys(("dear", "dearer", "cheap"), "too much. ")
     await eviction(node).check()
-    assert node.evicted == []
+    assert node.evicted == [("cheap", "too much. ")]
 
 
 async def test_logs_count_once_and_every_layer_does() -> None:
