@@ -224,7 +224,7 @@ def _no_cluster(where: "ClusterLocation") -> Failure:
 
 
 def facts(image: "ImageListing") -> dict[str, object]:
-    """What a list says of an image to programs."""
+    """Return an image as JSON and YAML output show it."""
     from datetime import UTC, datetime
 
     from kedge.machinery.durations import format_time

@@ -113,7 +113,7 @@ FORCED = (
 
 
 class DeleteRequest(NamedTuple):
-    """What is to be deleted, and how."""
+    """The objects to delete, and how."""
 
     words: Sequence[str] = ()
     manifests: Sequence[Manifest] = ()

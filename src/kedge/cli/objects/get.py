@@ -78,7 +78,7 @@ def run(flags: Namespace) -> int:
 
 
 class GetOptions(NamedTuple):
-    """What is to be shown, and how."""
+    """The objects to show, and how."""
 
     words: Sequence[str]
     """TYPE, names, as they were given."""
@@ -144,7 +144,7 @@ async def _each(
     complaints: list[str],
     accept: str,
 ) -> AsyncIterator[tuple[ObjectTarget, dict[str, Any]]]:
-    """What could be fetched; why the rest could not goes to the complaints."""
+    """Yield each target with its document; failures are appended to `complaints`."""
     for target in found:
         try:
             yield target, await fetch(connection, asked, target, accept=accept)

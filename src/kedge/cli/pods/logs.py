@@ -97,7 +97,7 @@ def run(flags: Namespace) -> int:
 
 
 class LogFlags(NamedTuple):
-    """Whose logs are to be shown, and what of them."""
+    """The pod whose logs to show, and which part of them."""
 
     pod: str
     container: str = ""
