@@ -37,7 +37,7 @@ class Login:
     """The namespace of the context; empty if it has none."""
     ca_pem: bytes = b""
     insecure: bool = False
-    """Whether whoever answers is believed."""
+    """Whether the server's certificate is not verified."""
     server_name: str = ""
     """The host name in the server's certificate, if it differs from the address."""
     token: str = ""
@@ -58,7 +58,7 @@ class Login:
         return Client(self.transport(), user_agent=user_agent)
 
     def tls(self) -> ssl.SSLContext:
-        """Whom to trust, and who we are; raises ssl.SSLError if the credentials are broken."""
+        """Return the TLS context; raises ssl.SSLError if authority or certificate is broken."""
         context = ssl.create_default_context(cadata=self.ca_pem.decode() or None)
         if self.insecure:
             context.check_hostname = False
