@@ -17,7 +17,7 @@ SOURCES: Final = Path(kedge.__file__).parent
 
 WORDS: Final = re.compile(
     r"\b(whoever|whomever|nobody|somebody|by and by|of which|of whom|told|(?:is|are) not one"
-    r"|(?:it is|they are) none)\b",
+    r"|(?:it is|they are) (?-i:none))\b",
     re.IGNORECASE,
 )
 HEADLESS: Final = re.compile(r"(?:^|[.:] )(What|Who|Whom|Whose|Whoever)\b(?![^.]*\?)")

@@ -177,7 +177,7 @@ def _referred(documents: _Documents, context: _Entry, key: str) -> _Entry:
     found = _find(documents, f"{key}s", key, name)
     if found is None:
         raise KubeconfigError(
-            f'{context.called} in {context.file} names the {key} "{name}", which is none'
+            f'{context.called} in {context.file} names the {key} "{name}", which does not exist'
         )
     if key == "cluster" and not found.text("server"):
         raise KubeconfigError(f"{found.called} in {found.file} does not say where its server is")

@@ -75,7 +75,7 @@ class Authenticator:
             raise unauthorized() from None
 
     def holder(self, token: bytes, audiences: Sequence[str] = AUDIENCES) -> Holder:
-        """Return the holder of a token; CredentialRefused if it is unknown or for other audiences."""
+        """Return the holder of a token; CredentialRefused if unknown or for other audiences."""
         if len(token) > jwt.LONGEST:
             raise CredentialRefused(INVALID)
         digest = _digest(token)

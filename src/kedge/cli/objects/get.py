@@ -55,7 +55,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help="wide (more columns), yaml, json, name, or jsonpath=TEMPLATE",
     )
     parser.add_argument(
-        "-w", "--watch", action="store_true", help="go on, and show what changes until Ctrl-C"
+        "-w", "--watch", action="store_true", help="watch, and show changes until Ctrl-C"
     )
     parser.add_argument("--no-headers", action="store_true", help="leave out the headings")
     parser.add_argument("--show-labels", action="store_true", help="show labels as last column")

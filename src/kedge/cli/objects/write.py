@@ -18,7 +18,7 @@ from kedge.client.transport import Reply
 from kedge.machinery.errors import StatusError
 
 CONFLICT_ADVICE = """\
-Another field manager set the fields above to other values. What you can do about it:
+Another field manager set the fields above to other values. Choose one:
 * take them over: run the command again with --force-conflicts
 * leave them alone: take them out of your manifest
 * agree: give them the values that they have"""

@@ -277,7 +277,7 @@ def _comments(
 def _how(target: ObjectTarget, class_: str) -> str:
     """Return how to apply the patch."""
     if target.resource.kind == "Job":
-        return "The pods of a Job cannot be changed: have this in the manifest of the next one"
+        return "The pods of a Job cannot be changed: use this in the manifest of the next Job"
     if class_ == "BestEffort":
         return (
             "A pod that has asked for nothing cannot be resized: have this in the manifest of the"
