@@ -180,7 +180,7 @@ def elections(
 
 
 def identity_of(state: Path) -> str:
-    """Who a server is among others: the same whenever it comes back to its directory."""
+    """Return the identity of a server in leader election; it depends on host and directory only."""
     return f"{gethostname()}_{uuid5(NAMESPACE_URL, state.resolve().as_uri())}"
 
 

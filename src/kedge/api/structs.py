@@ -34,7 +34,7 @@ def schema_of(struct: type[msgspec.Struct]) -> Schema:
 
 
 def _of(info: types.StructType) -> Schema:
-    # What is known of a type tells of all types in it: to look at each anew takes far longer.
+    # The schemas of nested types come from the cache: inspecting each type again takes far longer.
     struct = info.cls
     known = _made.get(struct)
     if known is not None:

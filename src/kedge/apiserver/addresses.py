@@ -30,9 +30,9 @@ class AddressBook:
 
     def __init__(self, cache: ResourceCache) -> None:
         self._owners: dict[str | int, str] = {}
-        """Who has what, by the keys of services that are stored."""
+        """The key of the stored service that owns an address or node port."""
         self._promised: dict[str | int, str] = {}
-        """Who is about to have what: services that are being written."""
+        """The same for services whose write has not finished."""
         self._next = 2
         for item in cache.values():
             self._note(item.document(), item.key)

@@ -1,4 +1,4 @@
-"""What every cluster has from its first moment: namespaces, the API's own Service, priorities."""
+"""The objects that every cluster has from the start: namespaces, the API's Service, priorities."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -68,10 +68,10 @@ def _object(
 
 
 async def ensure_range(api: Api) -> None:
-    """Say from which range service addresses are given out.
+    """Publish the range of service addresses.
 
-    Apart from the rest, because nobody waits for it: it is the first to need the table of
-    published types, and that takes longer to read than all else takes to make.
+    It runs apart from the rest because nothing waits for it. It is the first to need the table of
+    published types, which takes longer to read than all other objects take to create.
     """
     document = _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes")
     request = request_for(api, document, "update")
@@ -134,7 +134,7 @@ async def ensure_object(api: Api, document: dict[str, Any]) -> None:
 
 
 def request_for(api: Api, document: dict[str, Any], verb: str) -> Request:
-    """What the server itself asks when it writes the object."""
+    """Return the request with which the server itself writes the object."""
     resource = api.catalog.of_kind(document["apiVersion"], document["kind"])
     assert resource is not None
     meta = document["metadata"]

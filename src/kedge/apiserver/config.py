@@ -30,7 +30,7 @@ ADMISSION_PLUGINS: Final = (
 """The admission plugins that can be asked for."""
 
 UPSTREAM_ADMISSION: Final = ADMISSION_PLUGINS
-"""What a cluster enforces: upstream's default set, and NodeRestriction as its installers add it."""
+"""The default plugins of a cluster: upstream's, and NodeRestriction as installers add it."""
 
 SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
 """The default plugins of a server by itself: namespaces mean nothing without this one."""

@@ -1,4 +1,4 @@
-"""What the server serves, told in both dialects of discovery: pure functions of the resources.
+"""Discovery documents in both formats: pure functions of the served resources.
 
 The caller caches the answers as bytes: they change only with the CRDs.
 """

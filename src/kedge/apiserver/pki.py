@@ -61,10 +61,10 @@ class AuthorityError(Exception):
 
 
 class ServerIdentity(NamedTuple):
-    """Who the server is."""
+    """The certificates of the server."""
 
     ca_pem: bytes
-    """What clients need in order to trust the server."""
+    """The certificate authority with which clients verify the server."""
     context: ssl.SSLContext
     """Ready to serve with; client certificates of this cluster are checked if one is offered."""
     directory: Path
@@ -167,7 +167,7 @@ def _calls(directory: Path) -> bool:
 
 
 def _as_seen_by_a_client(directory: Path, name: str) -> dict[str, Any]:
-    """What a client that trusts only our authority learns from a handshake with this one."""
+    """Return the certificate that a client sees if it trusts only our authority."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.load_verify_locations(directory / "ca.crt")
@@ -228,7 +228,7 @@ def ensure_node(
     subject = _name(f"system:node:{node}", organization="system:nodes")
     issued = _issued(directory, subject, ("clientAuth", "serverAuth"), hosts, now)
     atomic.write(known, trusted, mode=0o644)
-    # What the node asked for itself since then belongs to the old key.
+    # The node's serving certificate belongs to the old key.
     (theirs / "serving.crt").unlink(missing_ok=True)
     _save(theirs, "node", issued)
 
@@ -236,9 +236,9 @@ def ensure_node(
 def sign_request(
     directory: Path, csr_pem: bytes, uses: Sequence[str], lifetime: timedelta, now: datetime
 ) -> bytes:
-    """The certificate that somebody asks for in their own words: subject, names and key are theirs.
+    """Sign a certificate request; subject, names and key come from the request.
 
-    `uses` are named as a CertificateSigningRequest names them. ValueError if nothing can be signed.
+    `uses` are named as in a CertificateSigningRequest. Raises ValueError if it cannot be signed.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes

@@ -11,7 +11,7 @@ from kedge.storage.store import DiskFull, StoreError
 
 
 def explain(error: BaseException, config: ServerConfig) -> str:
-    """What to tell the user; empty if the error is nothing that a user could have caused."""
+    """Return the message for the user; empty if no user could have caused the error."""
     error = innermost(error)
     if isinstance(
         error, StoreError | pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError

@@ -1,4 +1,4 @@
-"""The administrator's token: a secret made once per cluster, which whoever holds it may use."""
+"""The administrator's token: a secret made once per cluster."""
 
 import secrets
 from pathlib import Path

@@ -80,7 +80,7 @@ class Item:
         self.revision = revision
         self.body = body
         self.row: object = None
-        """What the table renderer keeps here."""
+        """A cached value of the table renderer."""
         self._labels: Mapping[str, str] | None = None
         self._fields: Mapping[str, str] | None = None
 
@@ -214,7 +214,7 @@ class ResourceCache:
         self.log_start = loaded
         """Changes after this revision are all in the log."""
         self.listeners: set[Callable[[Change | None], None]] = set()
-        """Told of every change; None tells that the resource is no longer served as it was."""
+        """Called with every change; None means that the resource is no longer served as before."""
         self.ended = False
         self.epoch = 0
         """Counts the changes of the version in which the objects are stored."""
@@ -287,7 +287,7 @@ class ResourceCache:
         return found if selection.everything else [i for i in found if selection.matches(i)]
 
     def candidates(self, selection: Selection) -> list[Item]:
-        """What the place alone does not rule out, at this moment and in the order of the keys."""
+        """Return the items that match the selection's place, in the order of the keys."""
         items = self._items
         if selection.name and (selection.namespace or not self.resource.namespaced):
             item = items.get(self.resource.key(selection.namespace, selection.name))
@@ -393,8 +393,8 @@ class WatchCache:
         """Begin to serve one more resource from the objects that the store holds.
 
         The watch is already running and drops events of a resource without a cache. No event is
-        lost all the same: the callers publish the resource after this returns, so that nobody can
-        write an object between the list and the assignment.
+        lost all the same: the callers publish the resource after this returns, so that no client
+        can write an object between the list and the assignment.
         """
         cache = self._caches.get(resource.registry)
         if cache is None:
@@ -420,7 +420,7 @@ class WatchCache:
             self._caches[registry].load(entries)
 
     def remove(self, resource: Resource[Any]) -> None:
-        """Serve a resource no longer; whoever watches it is told."""
+        """Stop serving a resource and end its watches."""
         cache = self._caches.pop(resource.registry, None)
         if cache is not None:
             cache.ended = True

@@ -1,6 +1,6 @@
-"""Where the server is to be found: by itself, on its machine, and by others.
+"""The addresses of the server: for itself, for its machine, and for others.
 
-Apart from everything that serves, since whoever starts a server asks too.
+A module of its own, because the program that starts a server needs it too.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from kedge.apiserver.config import ServerConfig
 from kedge.machinery.interfaces import address_towards, is_unspecified, own_addresses
 
 _SOMEWHERE: Final = "203.0.113.1"
-"""Nobody is there, but the way out of the machine leads to it."""
+"""A documentation address without a host; the route to it leads out of the machine."""
 
 
 def hosts(config: ServerConfig) -> list[str]:
@@ -24,7 +24,7 @@ def advertised(config: ServerConfig, port: int) -> str:
 
 
 def advertised_host(config: ServerConfig) -> str:
-    """Where others find the server: as it was told, else at the machine's chief address."""
+    """Return the address for other machines: the configured one, else the machine's main one."""
     if not is_unspecified(config.host):
         return config.host
     if config.hosts:

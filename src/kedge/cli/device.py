@@ -19,7 +19,7 @@ privileges are needed; what a device plugin has to do is in docs/device-plugins.
 
 The exit code is 0 unless something failed."""
 EXAMPLES: Final = """\
-  # Wait for a plugin that is told to register in this directory
+  # Wait for a plugin that registers in this directory
   kedge device check /tmp/plugins
 
   # Start it, and also see what happens when it is killed

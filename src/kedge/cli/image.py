@@ -85,7 +85,7 @@ def image_name(value: str) -> "ImageReference":
     if is_host(name) or name.digest:
         raise ArgumentTypeError(
             f'"{value}" is no name that can be given: '
-            + ("digests are what images have" if name.digest else "it means the machine itself")
+            + ("a digest cannot be chosen" if name.digest else "it means the machine itself")
         )
     return name
 
@@ -154,7 +154,7 @@ def _names(image: "PackedImage", given: Sequence["ImageReference"]) -> list["Ima
 
     names = [name for name in dict.fromkeys((*image.names, *given)) if not is_host(name)]
     if not names:
-        raise InvalidImage("it does not say what the image is called: name it with --as")
+        raise InvalidImage("it does not name the image: name it with --as")
     return names
 
 
@@ -224,7 +224,7 @@ def _no_cluster(where: "ClusterLocation") -> Failure:
 
 
 def facts(image: "ImageListing") -> dict[str, object]:
-    """What a list says of an image to programs."""
+    """Return an image as JSON and YAML output show it."""
     from datetime import UTC, datetime
 
     from kedge.machinery.durations import format_time
@@ -268,7 +268,7 @@ def remove(where: "ClusterLocation", images: Sequence[str], *, force: bool) -> i
             id_, name = store.lookup(text)
             if name and store.has_other_names(id_, name):
                 store.unname(name)
-                print(f'image "{name.familiar}" is no longer called that')
+                print(f'tag "{name.familiar}" removed')
             else:
                 freed = store.remove(id_, force=force)
                 print(f'image "{text}" removed ({size(freed)} freed)')

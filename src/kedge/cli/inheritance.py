@@ -1,4 +1,4 @@
-"""What a command inherits from the process that started it, put right before anything is opened."""
+"""Corrections of the inherited environment of a command, made before it opens anything."""
 
 import contextlib
 import os

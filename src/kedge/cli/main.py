@@ -93,13 +93,13 @@ class CommandParser(ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Namespace | None = None
     ) -> tuple[Namespace, Sequence[str]]:
-        # What sorts words from flags comes back here, once for each.
+        # `parse_known_intermixed_args` calls this method again, once for flags and once for words.
         if self._sorting or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         given: Sequence[str] = sys.argv[1:] if args is None else args
         line: Sequence[str] = ()
         if self.get_default("line") is not None and "--" in given:
-            # What follows belongs to another program, down to the last dash.
+            # Everything after "--" belongs to another program, even words that begin with a dash.
             end = given.index("--")
             given, line = given[:end], given[end + 1 :]
         self._sorting = True

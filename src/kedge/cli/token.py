@@ -46,7 +46,7 @@ _USAGE: Final = "usage-bootstrap-"
 
 
 class NewToken(NamedTuple):
-    """What a new token is to be good for."""
+    """The lifetime and the permitted uses of a new token."""
 
     seconds: float
     """How long; 0 for ever."""
@@ -167,7 +167,7 @@ def create(where: "ClusterLocation", new: NewToken, *, join_command: bool = Fals
 
 
 def command(info: dict[str, str], token: str) -> str:
-    """What to type on another machine; says so if that is of no use there."""
+    """Return the join command for another machine; says so if it would not work there."""
     import base64
     import ipaddress
     import sys
@@ -208,7 +208,7 @@ async def _wait_until_open(client: "Client") -> None:
 
 
 async def _cluster_info(client: "Client") -> dict[str, str]:
-    """What the cluster tells everybody: where it is, and its authority."""
+    """Return the public information about the cluster: its address and its authority."""
     from kedge.api.core_v1.config_map import RESOURCE
     from kedge.machinery import yaml_text
 
@@ -286,7 +286,7 @@ def secret_of(id_: str, code: str, new: NewToken, now: "datetime") -> "Secret":
 
 
 def facts(kept: "Secret", now: "datetime") -> dict[str, str]:
-    """What a list shows of a token."""
+    """Return the columns of a token in lists."""
     import base64
 
     values = {

@@ -401,7 +401,7 @@ def path_of(
 
 
 def error_of(status: int, body: bytes) -> StatusError:
-    """The error behind an answer that is none of success."""
+    """Return the error in an answer that is not a success."""
     try:
         document = msgspec.json.decode(body)
     except msgspec.DecodeError:

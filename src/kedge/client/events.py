@@ -32,7 +32,7 @@ WAITING: Final = 1000
 REMEMBERED: Final = 4096
 """Events and objects that are remembered, to count what comes again."""
 SIMILAR: Final = 10
-"""How many events may differ in nothing but their message before they are told as one."""
+"""Events that may differ in nothing but their message before they are combined into one."""
 SIMILAR_WITHIN: Final = timedelta(minutes=10)
 COMBINED: Final = "(combined from similar events): "
 BURST: Final = 25
@@ -58,7 +58,7 @@ class _BoundedMap(OrderedDict[K, V], Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class EventDetails:
-    """One thing to be told of an object."""
+    """One event to record about an object."""
 
     about: ObjectReference
     type: str
@@ -264,7 +264,7 @@ class Recorder:
 
 
 _VERSIONS: Final = {"core_v1": "v1", "apps_v1": "apps/v1", "batch_v1": "batch/v1"}
-"""By package: what events are mostly about, told without reading the whole catalog."""
+"""The API version by package of the usual kinds, without loading the whole catalog."""
 
 
 def _version_of(kind: type[Object]) -> str:

@@ -15,7 +15,7 @@ from kedge.machinery.errors import StatusError, qualified
 log = logging.getLogger(__name__)
 
 BRIEF = 1.0
-"""A watch that ends sooner than this, in seconds, without having told anything has failed."""
+"""A watch that ends sooner than this, in seconds, without any event has failed."""
 
 
 class Key(NamedTuple):
@@ -75,7 +75,7 @@ class Cache(Generic[I]):
         self._listeners: list[Callable[[Key], None]] = []
 
     def listen(self, listener: Callable[[Key], None]) -> None:
-        """Be told which object is new, has changed or is gone."""
+        """Call a listener with the key of each object that is added, changed or deleted."""
         self._listeners.append(listener)
 
     def get(self, name: str, namespace: str = "") -> I | None:

@@ -37,7 +37,7 @@ class Login:
     """The namespace of the context; empty if it has none."""
     ca_pem: bytes = b""
     insecure: bool = False
-    """Whether whoever answers is believed."""
+    """Whether the server's certificate is not verified."""
     server_name: str = ""
     """The host name in the server's certificate, if it differs from the address."""
     token: str = ""
@@ -58,7 +58,7 @@ class Login:
         return Client(self.transport(), user_agent=user_agent)
 
     def tls(self) -> ssl.SSLContext:
-        """Whom to trust, and who we are; raises ssl.SSLError if the credentials are broken."""
+        """Return the TLS context; raises ssl.SSLError if authority or certificate is broken."""
         context = ssl.create_default_context(cadata=self.ca_pem.decode() or None)
         if self.insecure:
             context.check_hostname = False
@@ -177,7 +177,7 @@ def _referred(documents: _Documents, context: _Entry, key: str) -> _Entry:
     found = _find(documents, f"{key}s", key, name)
     if found is None:
         raise KubeconfigError(
-            f'{context.called} in {context.file} names the {key} "{name}", which is none'
+            f'{context.called} in {context.file} names the {key} "{name}", which does not exist'
         )
     if key == "cluster" and not found.text("server"):
         raise KubeconfigError(f"{found.called} in {found.file} does not say where its server is")

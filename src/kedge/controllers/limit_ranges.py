@@ -117,7 +117,7 @@ class LimitRangeController:
                 for workload in self._wrong:
                     self._loop.add(workload)
 
-    # What is followed.
+    # Events: which objects to reconcile.
 
     def _range_changed(self, key: Key) -> None:
         namespace = key.namespace

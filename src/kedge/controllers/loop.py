@@ -77,7 +77,7 @@ class ControllerLoop(Generic[K]):
         if self._told.get(key) == sort:
             return
         self._told[key] = sort
-        # What the server says is no defect of ours; anything else comes with its traceback.
+        # An error of the server is no defect of kedge; anything else is logged with its traceback.
         expected = isinstance(error, StatusError | OSError)
         message = "reconcile failed controller=%s key=%s error=%r; trying again"
         log.warning(message, self.name, key, text, exc_info=None if expected else error)

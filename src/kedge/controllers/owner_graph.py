@@ -142,7 +142,7 @@ class OwnerGraph:
             return OwnerState.ABSENT
         return OwnerState.UNKNOWN
 
-    # What informers tell.
+    # Updates from informers.
 
     def observe(self, resource: Resource[Any], obj: Outline) -> set[str]:
         """Take in the present state of an object."""
@@ -201,8 +201,8 @@ class OwnerGraph:
     def retain(self, resource: Resource[Any], uids: set[str]) -> set[str]:
         """Forget every object of a resource but these, the only ones in a list.
 
-        A list can be older than what somebody found who looked. So the others do not count as
-        absent: whoever depends on one of them will have it looked for.
+        A list can be older than a direct lookup of an owner. So the others do not count as absent:
+        an object that depends on one of them has it looked up.
         """
         affected: set[str] = set()
         for node in [n for n in self._nodes.values() if n.resource is resource]:

@@ -109,9 +109,9 @@ def record_held_back(recorder: Recorder, owner: Object) -> None:
 
 
 async def in_growing_batches(count: int, act: Callable[[int], Awaitable[object]]) -> None:
-    """Do something so many times, few at first; stop after the batch in which something failed.
+    """Call `act` `count` times, in growing batches; stop after the first batch with a failure.
 
-    What cannot succeed (a quota that is used up) then fails once and not five hundred times.
+    If no call can succeed, for instance with a used up quota, one fails and not five hundred.
     """
     begun, done, size = 0, 0, SLOW_START
     while begun < count:

@@ -189,7 +189,7 @@ class ResourceQuotaController:
             informer = Informer(self._client, view, monitor, self._clock)
             monitor.task = self._tasks.create_task(informer.run())
 
-    # What is used.
+    # Usage.
 
     def _count(self, monitor: QuotaMonitor, namespace: str, account: QuotaAccount) -> None:
         """Charge all that is known of a kind to an account."""

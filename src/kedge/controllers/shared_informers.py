@@ -25,7 +25,7 @@ PATIENCE = 30
 T = TypeVar("T", bound=Object)
 
 Change = Callable[[T | None, T | None], None]
-"""Told what an object was and what it is: None before it was there, and when it is gone."""
+"""Called with the old and the new object: None before it was created, and after it was deleted."""
 
 
 def key_of(obj: Object) -> Key:
@@ -98,7 +98,7 @@ class ObjectCache(Generic[T]):
         return index
 
     def follow(self, follower: Change[T]) -> None:
-        """Be told of every change, in order, once all is known in its new state."""
+        """Call a follower with every change, in order, after the indexes have it."""
         self._followers.append(follower)
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -118,10 +118,10 @@ class ObjectCache(Generic[T]):
         return iter(self._objects.values())
 
     async def until(self, key: Key, true_of: Callable[[T | None], bool]) -> None:
-        """Return when something is true of an object, None being told if it is not there.
+        """Return when a condition holds for an object; it gets None if the object is not there.
 
-        What was written is seen here only a moment later: whoever decides by what is known waits
-        for its own writes first, or it writes them twice.
+        A write arrives here only a moment later. A controller that decides by these objects waits
+        for its own writes first; otherwise it writes them twice.
         """
         await self._wait(lambda: true_of(self._objects.get(key)))
 
@@ -214,8 +214,11 @@ class ObjectCache(Generic[T]):
 
 
 def trimmed(resource: Resource[T]) -> View[T]:
-    """Whole objects but for who owns their fields: much to keep, and nothing to decide by. What is
-    written without it leaves it as it is."""
+    """Return a view of whole objects without managed fields.
+
+    They take much memory and no controller decides by them. A write without them leaves them as
+    they are.
+    """
 
     def decode(body: bytes) -> T:
         obj = resource.decode(body)

@@ -11,7 +11,7 @@ VERSION: Final = "v1beta1"
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
-"""Where plugins and kubelets meet unless told otherwise."""
+"""The default directory of the sockets of plugins and kubelet."""
 SOCKET: Final = "kubelet.sock"
 """The socket in that directory at which plugins register."""
 

@@ -29,8 +29,8 @@ class Refused(Exception):
 class Plugin(ABC):
     """A device plugin for one resource.
 
-    `devices` must be there. Override of the rest what you need: the kubelet is told not to call
-    what is left as it is, and gets an answer that changes nothing if it does.
+    Implement `devices`; override other methods as needed. The options tell the kubelet not to call
+    methods that are not overridden; if it calls one anyway, the answer changes nothing.
     """
 
     resource: str = ""
@@ -43,7 +43,7 @@ class Plugin(ABC):
         self.registered = asyncio.Event()
         """Set while a kubelet knows this plugin."""
 
-    # What a plugin says.
+    # Methods to override.
 
     @abstractmethod
     def devices(self) -> Sequence[m.Device]:
@@ -169,7 +169,7 @@ class Plugin(ABC):
     def _marks(self, directory: Path) -> object:
         return _mark(directory / m.SOCKET), _mark(directory / self.socket)
 
-    # What the kubelet asks.
+    # Calls of the kubelet.
 
     @property
     def options(self) -> m.DevicePluginOptions:

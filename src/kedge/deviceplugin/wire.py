@@ -48,7 +48,7 @@ def encode(message: object) -> bytes:
 def decode(kind: type[M], data: bytes) -> M:
     """The message in some bytes; fields of unknown numbers are skipped. Raises Malformed."""
     known = {field.number: field for field in _fields(kind)}
-    # What is not said is empty, whatever it is in messages made here.
+    # Absent strings are read as empty, whatever the default of messages made here.
     found: dict[str, Any] = {
         field.name: "" for field in known.values() if field.type is str and not field.many
     }

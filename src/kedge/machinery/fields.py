@@ -125,7 +125,7 @@ def shown(element: str) -> str:
 
 
 def parsed(fields: Any) -> Fields:
-    """A set as somebody sent it, in canonical form; ValueError if it is none."""
+    """Return a set of fields in canonical form; raises ValueError if it is malformed."""
     if not isinstance(fields, dict):
         raise ValueError(f"expected a set of fields, got {fields!r}")
     result = {}
@@ -299,7 +299,7 @@ def _tree_of_items(schema: Schema, items: list[Any], itself: bool, every: bool) 
     only = schema.list_keys[0] if len(schema.list_keys) == 1 else ""
     for item in items:
         name = item.get(only) if only and type(item) is dict else None
-        # What most lists of objects are told apart by is worth a short cut.
+        # A single string key is the usual case of an associative list: take a shortcut.
         element = _key_element((only,), name) if type(name) is str else element_of(schema, item)
         # Of what occurs twice only the occurrence counts.
         again = element in result

@@ -34,9 +34,9 @@ class JSONPath:
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> JSONPath:
-    """The path spelt by `text`, with or without braces; ValueError if it is none.
+    """Parse a path, with or without braces; raises ValueError if it is malformed.
 
-    Known are `.a.b`, `.*`, `['k']`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `[0,2]` and the filters
+    Supported are `.a.b`, `.*`, `['k']`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `[0,2]` and the filters
     `[?(@.a=="b")]` and `[?(@.a)]`. A dot within a key needs a backslash, in quotes as well.
     """
     return JSONPath(text, _PathParser(_without_braces(text)).steps())

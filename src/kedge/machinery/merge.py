@@ -43,7 +43,7 @@ def _merged_items(schema: Schema, live: list[Any], config: list[Any]) -> list[An
     """The config's items in its order; between them what only the live list has, where it was."""
     names = [fields.element_of(schema, item) for item in live]
     wanted = {fields.element_of(schema, item): item for item in config}
-    # What occurs twice cannot be merged with: the config's item takes its place.
+    # An item that occurs twice cannot be merged: the config's item replaces it.
     once = {name for name, count in Counter(names).items() if count == 1}
     present = {name: item for name, item in zip(names, live, strict=True) if name in once}
     child = schema.items or ANY

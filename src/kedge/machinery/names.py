@@ -260,8 +260,10 @@ _LONGEST_KEY: Final = 253 + 1 + 63
 
 
 def needs_escapes(key: str) -> bool:
-    """Whether a key is none of Kubernetes' but one that kedge takes: field paths write it with
-    escapes, for which a backslash can be no part of it."""
+    """Whether a key is valid only in kedge and needs escapes in field paths.
+
+    The escapes use a backslash, so the key itself cannot contain one.
+    """
     return (
         not _ESCAPED_CHARACTERS.isdisjoint(key)
         and "\\" not in key

@@ -33,7 +33,7 @@ class TypeMismatch(Exception):
         self._names: list[str] = []
 
     def passing(self, owner: Schema, name: str) -> None:
-        """It is in a field of an object, of which it may be in a field in turn."""
+        """Prepend the field `name` of `owner` to the path of the error."""
         self._owner = self._owner or owner.name.rpartition(".")[2]
         self._names.insert(0, name)
 

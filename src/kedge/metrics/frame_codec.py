@@ -68,7 +68,7 @@ _CAUSES: Final[dict[type[Exception], str]] = {
     IndexError: "the frame has no name of a number that it uses",
     UnicodeDecodeError: "a name is not text in UTF-8",
 }
-"""What each exception means if it is raised while a frame is read."""
+"""The meaning of each exception that reading a frame can raise."""
 
 
 class FrameReply(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,8 +20,10 @@ from kedge.machinery.selectors import NOTHING, LabelRequirements
 Labels = Mapping[str, str]
 
 ASSUMED: Final = {CPU: Quantity.parse("100m"), MEMORY: Quantity.parse("200Mi")}
-"""What a container that says nothing is taken for when nodes are compared, so that pods without
-requests spread too."""
+"""The assumed usage of a container without requests, when nodes are compared.
+
+With it, pods without requests spread too.
+"""
 
 _NONE: Final = Quantity(0)
 

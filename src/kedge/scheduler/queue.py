@@ -131,7 +131,7 @@ class SchedulingQueue:
             self._filters.update(filters)
             self._changed.set()
 
-    # What is asked of it.
+    # Methods of the scheduling loop.
 
     async def take(self, objections: Objections) -> QueuedPod:
         """Return the next pod; the caller ends its attempt with rest, retry or remove."""

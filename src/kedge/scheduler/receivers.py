@@ -153,7 +153,7 @@ class NodeReportReceiver:
     """Follows the usage of nodes. It wakes no pod, because filters do not depend on usage."""
 
     def __init__(self, snapshot: Snapshot, rounds: PodUsageReader) -> None:
-        """`rounds` are told who has reported: there is something new to be read of their pods."""
+        """`rounds` gets the names of nodes that have reported, whose pods it then reads anew."""
         self._snapshot = snapshot
         self._rounds = rounds
 

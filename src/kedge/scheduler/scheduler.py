@@ -159,7 +159,7 @@ def _gone(known: pod.Pod | None) -> str:
 
 def _elsewhere(found: told.SchedulingDecision) -> str:
     if found.boundTo and found.boundTo != found.node:
-        return "somebody else has bound the pod"
+        return "another scheduler has bound the pod"
     return ""
 
 

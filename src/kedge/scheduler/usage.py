@@ -18,10 +18,13 @@ REQUESTS: Final = "requests"
 DEFAULT: Final = "default"
 
 CAUTION: Final = 2
-"""A pod of which nothing is known is taken for so many average ones: replicas that come at once and
-then use more than was thought would all be on the one node that was idle."""
+"""A pod without a measurement counts as so many average ones.
+
+Replicas that start at once and then use more than expected would otherwise all be on the one idle
+node.
+"""
 NOTICEABLE: Final = 32
-"""A change is, if it is more than one part in so many."""
+"""A change of usage is noticeable if it is more than one part in so many."""
 
 
 class ReportedAmounts(msgspec.Struct, frozen=True, gc=False):
@@ -122,10 +125,10 @@ class ClusterUsage:
         self._nodes.pop(name, None)
 
     def put_pod(self, uid: str, measured: PodUsage, owner: str) -> bool:
-        """Returns whether the node of the pod has something else to carry.
+        """Record the usage of a pod; return whether the load of its node changes.
 
-        What a pod usually uses is taken to be the same until it has changed noticeably, so that not
-        every report of every pod makes its node be added up anew.
+        The usual usage of a pod is kept until it has changed noticeably, so that not every report
+        of every pod makes its node's load be computed anew.
         """
         before = self._pods.get(uid)
         if before is not None and _alike(before, measured) and self._owner(uid) == owner:
@@ -160,7 +163,7 @@ class ClusterUsage:
         else:
             del self._siblings[owner]
 
-    # What is asked.
+    # Queries.
 
     def pod(self, uid: str) -> PodUsage | None:
         """Return the measured usage of a pod, or None."""
@@ -265,7 +268,7 @@ def used_by_node(report: NodeReport) -> CpuAndMemory | None:
 
 
 def used_by_pod(report: PodReport) -> PodUsage | None:
-    """What its windows say, if they say all that is needed."""
+    """Return the usage in a pod's windows; None if they are incomplete."""
     windows = report.total
     if windows is None:
         if len(report.containers) != 1:

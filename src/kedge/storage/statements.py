@@ -39,8 +39,8 @@ COMMIT;
 HEAD = "SELECT max(coalesce((SELECT max(revision) FROM changes), 0), compacted) FROM horizon"
 COMPACTED = "SELECT compacted FROM horizon"
 
-# What stood at a revision: today's entries if they are that old, else what the first later change
-# replaced. Walks only the changes since, and so needs no index on (key, revision).
+# The state at a revision: today's entries if they are that old, else the entry that the first later
+# change replaced. It walks only the changes since, so it needs no index on (key, revision).
 STATE = """SELECT key, revision, created FROM current
         WHERE key >= :first AND key < :end AND revision <= :at
     UNION ALL SELECT old.key, old.revision, old.created

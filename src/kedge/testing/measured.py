@@ -43,7 +43,7 @@ class MeasuredMachine:
         (self._made("cpu,cpuacct", path) / "cpuacct.usage").write_text(f"{round(cpu * 1e9)}\n")
         at = self._made("memory", path)
         (at / "memory.usage_in_bytes").write_text(f"{memory}\n")
-        # What is not hierarchical comes first and is not what counts.
+        # The values without "total_" are not hierarchical and must be skipped.
         lines = f"cache 7\ninactive_file 5\nrss 6\ntotal_cache 8\ntotal_inactive_file {inactive}\n"
         (at / "memory.stat").write_text(f"{lines}total_unevictable 0\n")
 

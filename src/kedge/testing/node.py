@@ -124,7 +124,7 @@ class FakeDevices:
         """The errors of the next starts."""
         self.gifts = DeviceGrant()
         self.started: list[dict[str, str]] = []
-        """The variables that plugins were told of, in order."""
+        """The variables that PreStartContainer got, in order."""
         self.sick = False
 
     def amounts(self) -> dict[str, DeviceAmounts]:

@@ -13,7 +13,7 @@ DAY = 86400
 
 
 def row(cpu: float = 0.25, memory: float = 64 << 20) -> list[float]:
-    """Windows in which each statistic is told by its value: mean, twice and thrice that."""
+    """Return windows whose statistics differ: the mean, its double and its triple."""
     return [value for _ in WINDOWS for n in (1, 2, 3) for value in (cpu * n, memory * n)]
 
 

@@ -1,4 +1,4 @@
-"""What nodes report of themselves and their pods, as tests would have it."""
+"""Usage reports of nodes and their pods, for tests."""
 
 from array import array
 from collections.abc import Mapping

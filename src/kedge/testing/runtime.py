@@ -73,7 +73,7 @@ class FakeRuntime:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._watchers: list[asyncio.Queue[ContainerEvent | None]] = []
 
-    # What tests do.
+    # Methods for tests.
 
     def of(self, name: str) -> list[RuntimeContainer]:
         """All containers of a name, the eldest first."""
@@ -111,7 +111,7 @@ class FakeRuntime:
         for watcher in watchers:
             watcher.put_nowait(None)
 
-    # What an agent does.
+    # Methods of the runtime protocol.
 
     async def sandboxes(self) -> list[PodSandbox]:
         return list(self._sandboxes.values())

@@ -57,8 +57,10 @@ def pair() -> tuple[MemoryStream, MemoryStream]:
 
 
 class FakeCommand:
-    """A command, seen from inside: what it is told, what it says, and when it ends. Fulfils
-    kedge.node.runtime.runtime.ContainerStream for whoever looks from outside."""
+    """A command as seen from inside: its input, its output, and its end.
+
+    It implements kedge.node.runtime.runtime.ContainerStream for the other side.
+    """
 
     def __init__(self, *, tty: bool = False, stdin: bool = True) -> None:
         self.told, self.stdin = os.pipe2(os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What a connection needs of its server."""
+"""The interface between a connection and its server."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol

@@ -143,7 +143,7 @@ class Duplex(asyncio.Protocol):
         """Hang up at once."""
         self._transport.abort()
 
-    # What asyncio calls.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transports behave like asyncio's but do not derive from them.

@@ -1,4 +1,4 @@
-"""What a peer may send to an HTTP server, and how long it may take."""
+"""Limits of an HTTP server on the size and duration of requests."""
 
 from dataclasses import dataclass
 

@@ -400,7 +400,7 @@ class SpdyConnection:
                     pass
         self._stream.close()
 
-    # What streams ask for.
+    # Methods of streams.
 
     def send_data(self, stream: SpdyStream, content: bytes) -> None:
         if stream.finished:
@@ -429,7 +429,7 @@ class SpdyConnection:
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
-    # What the peer does.
+    # Frames from the peer.
 
     def _take(self, event: Event) -> None:
         match event:

@@ -109,7 +109,7 @@ def test_an_image_loses_its_names_one_by_one_and_then_itself(
     capsys.readouterr()
     image.remove(where, ["app:1", "app:2"], force=False)
     assert capsys.readouterr().out == (
-        'image "app:1" is no longer called that\nimage "app:2" removed (2.0 KiB freed)\n'
+        'tag "app:1" removed\nimage "app:2" removed (2.0 KiB freed)\n'
     )
     assert store(where).listed() == []
 
@@ -163,7 +163,7 @@ def test_several_images_cannot_share_one_name(where: ClusterLocation, tmp_path: 
     [
         ("No Name", "is no name for an image"),
         ("host", "it means the machine itself"),
-        ("a@sha256:" + "0" * 64, "digests are what images have"),
+        ("a@sha256:" + "0" * 64, "a digest cannot be chosen"),
     ],
 )
 def test_names_that_cannot_be_given_are_refused(

@@ -74,7 +74,7 @@ async def test_a_good_plugin_passes(tmp_path: Path) -> None:
     assert verdicts(found, ScenarioResult.FAIL) == verdicts(found, ScenarioResult.WARN) == set()
     assert verdicts(found, ScenarioResult.SKIP) == {
         "lives through a call that it did not ask for",
-        "ends when it is told to",
+        "ends on SIGTERM",
         "begins again",
         "begins again after it was killed, its old socket still there",
     }

@@ -122,10 +122,10 @@ def _set_of_versions(versions: Sequence[CustomResourceDefinitionVersion]) -> Ite
 
 
 def _contents(versions: Sequence[CustomResourceDefinitionVersion]) -> Iterator[FieldError]:
-    """Schemas, subresources, columns and selectable fields.
+    """Validate schemas, subresources, columns and selectable fields.
 
-    What all versions have in common upstream judges once, under the name it had when versions
-    could not differ, and its paths are what people search the web for.
+    A part that all versions share is validated once, under the top-level field that held it before
+    versions could differ. Upstream reports these paths, so users search for them.
     """
     for at, _, version in _judged(versions, "schema", "spec.validation"):
         schema = schema_of_version(version)

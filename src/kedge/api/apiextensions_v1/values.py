@@ -46,10 +46,10 @@ def validate(props: Mapping[str, Any], value: object, path: str = "") -> Iterato
 
 
 class Checker:
-    """A schema, made ready to judge values.
+    """Validates values against one schema.
 
-    Beside the errors it counts what matched: of several alternatives none of which fits, the one
-    that came closest is the one whose errors are shown.
+    Besides errors it counts matches: if no alternative of several fits, the errors of the closest
+    one are reported.
     """
 
     def __init__(self, props: Mapping[str, Any]) -> None:

@@ -97,7 +97,7 @@ def _picked(part: Mapping[str, Any], names: tuple[str, ...]) -> Part:
 def _read_list(
     notes: Mapping[str, str], key: str, convert: Callable[[Part], Part]
 ) -> list[Part] | None:
-    """What an annotation lists, or None. One that cannot be read is as good as none."""
+    """Return the list in an annotation; None if it is absent or unreadable."""
     found = _read(notes, key)
     try:
         return [convert(each) for each in found] if isinstance(found, list) else None

@@ -44,9 +44,9 @@ class PodFailurePolicyRule(Model):
     action: str = ""
     """FailJob, FailIndex, Ignore or Count."""
     onExitCodes: PodFailurePolicyOnExitCodesRequirement | None = None
-    """The failure, told by exit codes."""
+    """Matches a failure by exit codes."""
     onPodConditions: Sequence[PodFailurePolicyOnPodConditionsPattern] = ()
-    """The failure, told by conditions of the pod."""
+    """Matches a failure by conditions of the pod."""
 
 
 class PodFailurePolicy(Model):

@@ -37,7 +37,7 @@ class EventSource(Model):
 
 
 class Event(Object):
-    """Something that happened to an object, told for people."""
+    """A report of something that happened to an object, for people to read."""
 
     __required__ = ("metadata", "involvedObject")
 
@@ -76,7 +76,7 @@ def validate(obj: Event) -> Iterator[FieldError]:
 
 
 def validate_as(obj: Event, reporter: str) -> Iterator[FieldError]:
-    """What every event must heed; `reporter` is what the version calls who noticed."""
+    """Validate an event of any version; `reporter` is the version's name of the reporting field."""
     if not obj.eventTime:
         yield from _older_namespace(obj)
         return

@@ -41,7 +41,7 @@ class EventSeries(Model):
 
 
 class Event(Object):
-    """Something that happened to an object, told for people."""
+    """A report of something that happened to an object, for people to read."""
 
     __required__ = ("eventTime",)
 

@@ -129,7 +129,7 @@ def _within(bound: NarrowestBounds, request: int | None, limit: int | None) -> b
     return bool(request and limit and limit * _UNIT <= ratio * request)
 
 
-# What exactly is wrong.
+# Comparisons and messages.
 
 
 def _exceeds(limit: Quantity, request: Quantity, ratio: Quantity) -> bool:

@@ -17,9 +17,9 @@ class Node(Object):
     __required__ = ("machine",)
 
     machine: Windows = field(default_factory=dict)
-    """What the whole machine used, by length of the window: 10s, 1m, 1h, 1d."""
+    """Usage of the whole machine, by length of the window: 10s, 1m, 1h, 1d."""
     systemContainers: Sequence[Container] = ()
-    """What its daemons used, and all pods together: kubelet, runtime, misc, pods."""
+    """Usage of its daemons and of all pods together: kubelet, runtime, misc, pods."""
 
 
 RESOURCE: Resource[Node] = Resource(

@@ -17,14 +17,17 @@ class Pod(Object):
     __required__ = ("containers",)
 
     containers: Sequence[Container] = ()
-    """What each of its containers used."""
+    """Usage of each of its containers."""
     total: Windows = field(default_factory=dict)
-    """What the pod as a whole used, if it has several containers: the maximum of a sum is not
-    the sum of maxima."""
+    """Usage of the whole pod, if it has several containers: maxima of containers do not add up."""
 
 
 def windows_of(pod: Pod) -> Windows:
-    """What the pod as a whole used; of several containers without a total only the means add up."""
+    """Return the usage of the whole pod.
+
+    If several containers come without a total, only the means are returned, because only they add
+    up.
+    """
     if pod.total or not pod.containers:
         return pod.total
     if len(pod.containers) == 1:

@@ -18,11 +18,11 @@ class Metrics(Model):
     starttime: Time = ""
     """When it began, if that is later than its length would have it."""
     mean: ResourceList = field(default_factory=dict)
-    """What was used on average, by resource."""
+    """Average usage, by resource."""
     max: ResourceList = field(default_factory=dict)
     """The most that was used."""
     ninety_fifth: ResourceList = field(name="95th", default_factory=dict)
-    """What was not exceeded in 95 of 100 samples."""
+    """The 95th percentile of the samples."""
 
 
 Windows = Mapping[str, Metrics]
@@ -44,7 +44,7 @@ class Container(Model):
     metadata: ContainerMeta = ContainerMeta()
     """Which container it is."""
     metrics: Windows = field(default_factory=dict)
-    """What it used, by length of the window: 10s, 1m, 1h, 1d."""
+    """Its usage, by length of the window: 10s, 1m, 1h, 1d."""
 
 
 def cores(amount: Quantity | None) -> str:

@@ -194,7 +194,7 @@ def _greatest(parts: Iterable[Amounts]) -> dict[str, Quantity]:
     return result
 
 
-# What containers must say.
+# Resources that containers must specify.
 
 
 def _speaks_as_a_whole(spec: PodSpec) -> bool:

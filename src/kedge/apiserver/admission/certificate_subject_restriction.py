@@ -1,4 +1,4 @@
-"""CertificateSubjectRestriction: nobody asks for a certificate that makes them a superuser."""
+"""CertificateSubjectRestriction: refuses requests for a certificate of a superuser."""
 
 import base64
 

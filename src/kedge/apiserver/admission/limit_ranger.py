@@ -1,6 +1,6 @@
-"""LimitRanger: pods get what their namespace gives them and no more than it allows; so do claims.
+"""LimitRanger: applies the defaults and limits of a namespace to pods and claims.
 
-Workloads are not refused: whoever writes one whose pods would be is warned.
+It does not refuse workloads. It warns if their pods would be refused.
 """
 
 from kedge.api.core_v1.limit_range import RESOURCE, LimitRange
@@ -29,7 +29,7 @@ class LimitRanger:
         self._ranges: dict[str, dict[str, LimitRange]] = {}
         """By namespace and name; a namespace without any is not here."""
         self._bounds: dict[str, NamespaceLimits] = {}
-        """What was made of them, until one of them changes."""
+        """The combined limits by namespace, dropped when a LimitRange changes."""
         follow(ranges, self._take)
 
     def _take(self, ranges: ResourceCache, item: Item) -> None:
@@ -44,7 +44,7 @@ class LimitRanger:
             del self._ranges[namespace]
 
     def bounds(self, namespace: str) -> NamespaceLimits | None:
-        """What holds in a namespace; None if nothing does."""
+        """Return the limits of a namespace; None if it has no LimitRange."""
         made = self._bounds.get(namespace)
         if made is None and namespace in self._ranges:
             made = self._bounds[namespace] = bounds_of(self._ranges[namespace].values())
@@ -89,7 +89,7 @@ def concerns(attempt: Attempt) -> bool:
 
 
 def warnings(bounds: NamespaceLimits, obj: Object | None) -> list[str]:
-    """What the writer of a workload is told about pods that it will not get."""
+    """Return warnings for a workload whose pods would be refused."""
     template = None if obj is None else template_of(obj)
     if obj is None or template is None:
         return []

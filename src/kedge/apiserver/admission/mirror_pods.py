@@ -33,14 +33,14 @@ def is_mirror(pod: Pod) -> bool:
 
 
 def referred(pod: Pod) -> set[str]:
-    """The resources of which the pod names objects, itself included."""
+    """Return the resources that the pod refers to by name."""
     # Without its annotations, since a mirror pod's references count for nothing elsewhere.
     plain = replace(pod, metadata=replace(pod.metadata, annotations={}))
     return {reference.plural for reference in of_pod(plain)}
 
 
 def reference(pod: Pod) -> str:
-    """What the pod refers to in the API, in the words of an error; empty if to nothing."""
+    """Return the first resource that the pod refers to, as errors name it; empty if none."""
     plurals = referred(pod)
     for plural in ("serviceaccounts", "secrets", "configmaps"):
         if plural in plurals:

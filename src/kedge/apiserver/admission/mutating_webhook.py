@@ -85,7 +85,8 @@ class _Mutation:
     async def _round(self, number: int) -> None:
         for match in self._matches:
             hook = match.hook
-            # Who was passed over in the first round is not asked in the second.
+            # The second round calls only webhooks that want it and that saw the object before a
+            # change.
             if number and hook.uid not in self._outdated:
                 continue
             about = review.subject(self._attempt)
@@ -166,7 +167,7 @@ def _undecodable(why: str) -> CallFailed:
 
 
 def _fitted(resource: Resource[Any], document: Any) -> dict[str, Any]:
-    """What the kind declares of a patched document."""
+    """Reduce a patched document to the fields that the kind declares."""
     if not isinstance(document, dict):
         raise bad_request("the patched object is not an object")
     check_depth(document)

@@ -61,7 +61,7 @@ class NodeRestriction:
         self.cache = cache
         self.catalog = catalog
         self.may = may
-        """Whether somebody has a right, for what a node cannot derive from its pods."""
+        """Whether a user has a permission, for objects that a node's pods do not imply."""
 
     async def mutate(self, attempt: Attempt) -> Object | None:
         """Changes nothing, but what a node wants must be judged before others add to it."""
@@ -230,7 +230,7 @@ def _within(namespace: str, domain: str) -> bool:
     return namespace == domain or namespace.endswith(f".{domain}")
 
 
-# What else a node writes.
+# Checks of other resources.
 
 
 def _claims(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
@@ -378,4 +378,4 @@ _CHECKS: dict[tuple[str, str], Check] = {
     ("certificates.k8s.io", "certificatesigningrequests"): _certificates,
     ("certificates.k8s.io", "podcertificaterequests"): _pod_certificates,
 }
-"""What nodes write, and what they may write of it; anything else is for authorization alone."""
+"""The check for each resource that nodes write; authorization alone decides about all others."""

@@ -33,7 +33,7 @@ from kedge.machinery.clock import Clock
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What plugins are made from."""
+    """The dependencies of plugins."""
 
     cache: WatchCache
     catalog: Catalog

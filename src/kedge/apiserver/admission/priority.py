@@ -11,7 +11,7 @@ from kedge.apiserver.watchcache import Change, Item, ResourceCache
 from kedge.machinery.errors import StatusError
 
 _NO_CLASS = PriorityClass(value=0, preemptionPolicy=PREEMPT)
-"""What a pod gets that names no class where no class is the default."""
+"""The priority of a pod that names no class, if no class is the default."""
 
 
 class Priority:

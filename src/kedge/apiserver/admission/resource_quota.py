@@ -15,7 +15,7 @@ _GROWING = frozenset(
         ("resource.k8s.io", "resourceclaims"),
     )
 )
-"""Resources of which an update can take more, by group and plural."""
+"""Resources whose usage an update can increase, by group and plural."""
 
 
 class ResourceQuotaPlugin:

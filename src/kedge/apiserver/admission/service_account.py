@@ -34,7 +34,7 @@ VOLUME_PREFIX = "kube-api-access-"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 MOUNTABLE_ONLY = "kubernetes.io/enforce-mountable-secrets"
 TOKEN_SECONDS = 3607
-"""An hour and a bit: a lifetime that tells such tokens from those somebody chose to make."""
+"""Slightly more than an hour, as upstream: it distinguishes these tokens from requested ones."""
 
 PATIENCE = 10
 INTERVAL = 0.1
@@ -167,7 +167,7 @@ class ServiceAccountPlugin:
 
 
 def compiled(account: service_account.ServiceAccount) -> AccountSettings:
-    """What matters of a service account."""
+    """Return the settings of a service account that affect pods."""
     strict = account.metadata.annotations.get(MOUNTABLE_ONLY) in _TRUE
     return AccountSettings(
         account.metadata.name,
@@ -211,7 +211,10 @@ def _has_it(container: Container) -> bool:
 
 
 def foreign(spec: PodSpec, account: AccountSettings) -> Iterator[str]:
-    """What is wrong with the secrets a pod uses, if its account allows only those it names."""
+    """Yield an error for each secret that a pod uses and that its account does not list.
+
+    Only accounts that enforce mountable secrets are checked.
+    """
     if account.mountable is None:
         return
     volumes = (

@@ -34,7 +34,7 @@ def _asked(user: User, verb: str, name: str) -> Attributes:
 
 
 def status_of(obj: Any) -> Any:
-    """What there is to sign: the certificate and the conditions."""
+    """Return the signed parts of a status: the certificate and the conditions."""
     assert isinstance(obj, Document)
     status = obj.content.get("status") or {}
     return status.get("certificate") or "", status.get("conditions") or []

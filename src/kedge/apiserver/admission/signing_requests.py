@@ -1,6 +1,6 @@
-"""SigningRequests: who asks for a certificate, and when somebody decided about it.
+"""SigningRequests: records the requester of a certificate and the time of the decision.
 
-A member of the admission chain that is always on, after all that change objects.
+Always enabled; it runs after the plugins that change objects.
 """
 
 from typing import Any

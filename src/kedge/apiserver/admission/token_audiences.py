@@ -11,7 +11,7 @@ from kedge.apiserver.watchcache import WatchCache
 
 
 def audiences(cache: WatchCache, catalog: Catalog, pod: Pod) -> set[str]:
-    """Whom the pod's volumes name; empty text stands for the API server."""
+    """Return the token audiences that the pod's volumes name; "" stands for the API server."""
     tokens = (part.serviceAccountToken for part in projections(pod))
     found = {token.audience for token in tokens if token is not None}
     search = _Search(cache, catalog)

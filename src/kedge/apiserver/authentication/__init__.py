@@ -1,1 +1,1 @@
-"""Who asks: from the credentials of a request to a user, and how credentials are made."""
+"""Authentication: maps the credentials of a request to a user, and issues credentials."""

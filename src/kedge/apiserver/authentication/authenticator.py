@@ -28,7 +28,7 @@ UNAUTHENTICATED: Final = "system:unauthenticated"
 ADMIN: Final = User("kubernetes-admin", ("system:masters", AUTHENTICATED))
 
 INVALID: Final = "invalid bearer token"
-"""Why a token is refused of which no more can be said."""
+"""The reason for a refused token that has no more specific one."""
 
 _PROTOCOLS: Final = "sec-websocket-protocol"
 _PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
@@ -36,7 +36,7 @@ _PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 
 
 class Holder(NamedTuple):
-    """Whose token it is, and for which of the audiences in question it is meant."""
+    """The user of a token, and the requested audiences that the token is valid for."""
 
     user: User
     audiences: tuple[str, ...]
@@ -75,7 +75,7 @@ class Authenticator:
             raise unauthorized() from None
 
     def holder(self, token: bytes, audiences: Sequence[str] = AUDIENCES) -> Holder:
-        """Whose token it is; raises Refused if it is nobody's, or not meant for the audiences."""
+        """Return the holder of a token; CredentialRefused if unknown or for other audiences."""
         if len(token) > jwt.LONGEST:
             raise CredentialRefused(INVALID)
         digest = _digest(token)
@@ -109,7 +109,7 @@ class Authenticator:
         return None if verified is None else verified.user
 
     def _user(self, http: HttpRequest) -> User:
-        """Whose credentials they are; to have sent wrong ones is not to be anonymous."""
+        """Return the user of a request; wrong credentials are refused, not treated as anonymous."""
         refusal = None
         if http.peer_certificate is not None:
             try:
@@ -126,7 +126,7 @@ class Authenticator:
             protocol = websocket_bearer(http.headers.get(_PROTOCOLS, ""))
             if protocol is not None:
                 user = self.holder(protocol.token).user
-                # What is left is what the server may choose from, and sends back.
+                # The server may choose and send back only one of the other protocols.
                 http.headers = {**http.headers, _PROTOCOLS: ",".join(protocol.others)}
                 return user
         if refusal is not None:

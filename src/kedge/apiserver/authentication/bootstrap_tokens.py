@@ -29,7 +29,7 @@ class BootstrapTokens:
         self._clock = clock
 
     def user(self, token: bytes) -> User | None:
-        """Whose token it is; None if it is none, or none that may be used to authenticate."""
+        """Return the user of a bootstrap token; None if it is unknown or may not authenticate."""
         match = _is_token(token)
         if match is None:
             return None
@@ -47,7 +47,7 @@ class BootstrapTokens:
 
 
 def usable(kept: Secret, id_: str, now: datetime) -> bool:
-    """Whether whoever has the token of that id may authenticate with it."""
+    """Whether the token of that id may be used to authenticate."""
     return (
         kept.type == TYPE
         and not kept.metadata.deletionTimestamp

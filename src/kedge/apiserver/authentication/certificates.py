@@ -25,7 +25,7 @@ class ClientCertificates:
         self._known: dict[tuple[object, ...], tuple[User | None, float]] = {}
 
     def user(self, certificate: Certificate) -> User | None:
-        """Whose certificate it is, None if it names nobody; raises Refused if it has ended."""
+        """Return the user of a certificate, None if it names none; CredentialRefused if expired."""
         key = (
             certificate.get("serialNumber"),
             certificate.get("notAfter"),

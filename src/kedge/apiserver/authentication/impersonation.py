@@ -23,7 +23,7 @@ UID: Final = "impersonate-uid"
 GROUP: Final = "impersonate-group"
 EXTRA: Final = "impersonate-extra-"
 REPEATED: Final = "\n"
-"""What stands between the values of a header that was sent several times: no value can hold it."""
+"""Separates the values of a header that was sent several times; no value can contain it."""
 
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _NODES: Final = "system:nodes"
@@ -33,14 +33,14 @@ Decide = Callable[[Attributes], Decision]
 
 
 class Refusal(NamedTuple):
-    """Something that a way does not allow to anybody."""
+    """A request that a mode refuses to every user."""
 
     attributes: Attributes
     why: str
 
 
 class Way(NamedTuple):
-    """One way to become somebody: everything that must be allowed, and who one then is."""
+    """One mode of impersonation: the permissions that it needs, and the resulting user."""
 
     mode: str
     """Empty for the plain verb."""
@@ -49,9 +49,9 @@ class Way(NamedTuple):
 
 
 def wanted(headers: Mapping[str, str]) -> User | None:
-    """Whom a request wants to act as, exactly as its headers say; None if it does not.
+    """Return the user that the request's headers impersonate; None without such headers.
 
-    400 if it names groups and the like but nobody whose they are.
+    Raises 400 if they name a uid, groups or extra fields without a user.
     """
     if "impersonate-" not in "".join(headers):
         return None
@@ -120,7 +120,7 @@ def _constrained(mode: str, user: User, attributes: Attributes) -> Way:
 
 
 class _Asker(NamedTuple):
-    """Somebody who wants to become somebody else, in one way."""
+    """A user who wants to impersonate another one, in one mode."""
 
     user: User
     verb: str
@@ -142,7 +142,7 @@ class _Asker(NamedTuple):
 
 
 def _details(asker: _Asker, user: User) -> Iterator[Attributes]:
-    """What it takes to have the uid, the groups and all else that was asked for."""
+    """Yield the permissions that the requested uid, groups and extra fields need."""
     own = asker._replace(group=_AUTHENTICATION)
     if user.uid:
         yield own.needs("uids", user.uid)
@@ -154,7 +154,7 @@ def _details(asker: _Asker, user: User) -> Iterator[Attributes]:
 
 
 def _never(asker: _Asker, user: User) -> Iterator[Refusal]:
-    """What the constrained ways refuse to everybody."""
+    """Yield the refusals of the constrained modes that hold for every user."""
     if "" in user.groups:
         why = "impersonating the empty string group is not allowed"
         yield Refusal(asker.needs("groups", ""), why)

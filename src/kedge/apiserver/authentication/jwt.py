@@ -14,7 +14,7 @@ from kedge.apiserver.authentication.refusals import CredentialRefused
 
 ALGORITHM: Final = "RS256"
 LEEWAY: Final = timedelta(minutes=1)
-"""How far the clocks of whoever makes tokens and whoever checks them may be apart."""
+"""The largest accepted difference between the clocks of issuer and verifier."""
 LONGEST: Final = 16 << 10
 """Bytes of a token that is looked at."""
 
@@ -24,7 +24,7 @@ _STANDARD: Final = bytes.maketrans(b"+/", b"-_")
 
 
 class TokenKey(Protocol):
-    """What signs tokens, and tells those it signed from others."""
+    """A key that signs tokens and verifies its own signatures."""
 
     @property
     def id(self) -> str:
@@ -57,7 +57,7 @@ class Unverified(NamedTuple):
     """Its claims, as JSON."""
     key_id: str
     signed: bytes
-    """What the signature is over."""
+    """The bytes that the signature covers."""
     signature: bytes
 
     def check(self, key: TokenKey) -> None:
@@ -94,7 +94,7 @@ def sign(key: TokenKey, claims: Any) -> str:
 
 
 def from_base64(text: bytes) -> bytes:
-    """What base64url without padding stands for; ValueError if it is not spelled as we would."""
+    """Decode base64url without padding; raises ValueError unless it is in canonical form."""
     padded = text.translate(_URL_SAFE) + b"=" * (-len(text) % 4)
     try:
         data = binascii.a2b_base64(padded, strict_mode=True)

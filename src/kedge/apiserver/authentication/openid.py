@@ -1,4 +1,4 @@
-"""What others need to check service account tokens: the OpenID discovery document and the keys."""
+"""The OpenID discovery document and the public keys, with which others verify account tokens."""
 
 from collections.abc import Callable
 from typing import Final

@@ -9,11 +9,14 @@ log = logging.getLogger(__name__)
 PERIOD = 60.0
 """Seconds in which one source is logged at most once."""
 MOST_SOURCES = 1024
-"""How many sources are told apart; what more than these do in one period is only counted."""
+"""Sources that are counted one by one; further ones within a period share one count."""
 
 
 class CredentialRefused(Exception):
-    """Why a credential does not hold. Never quotes it: clients and logs may be told."""
+    """The reason why a credential is refused.
+
+    It never quotes the credential: clients and logs see it.
+    """
 
 
 class RefusalLog:

@@ -22,9 +22,9 @@ from kedge.machinery.errors import not_found
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 AUDIENCES: Final = (ISSUER,)
-"""Whom a token must be meant for in order to be good for this server."""
+"""A token must name one of these audiences to be valid for this server."""
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
-"""Who tokens in Secrets are from: they never expire, and are good as long as the Secret is."""
+"""The issuer of tokens in Secrets: they are valid as long as the Secret exists."""
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
@@ -46,7 +46,7 @@ class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Bound(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whose token it is, and what it must not outlive."""
+    """The account of a token, and the objects that it must not outlive."""
 
     namespace: str = ""
     serviceaccount: Ref = Ref()
@@ -142,9 +142,9 @@ class ServiceAccountTokens:
         self._clock = clock
 
     def verified(self, token: bytes, audiences: Sequence[str]) -> Verified | None:
-        """Who holds the token, None if it is of another sort; raises Refused if it does not hold.
+        """Return the holder of a token; None if it is no service account token.
 
-        It must be meant for one of the audiences.
+        Raises CredentialRefused if it is not valid, or not for one of the audiences.
         """
         parsed = jwt.parse(token)
         if parsed is None:
@@ -273,7 +273,7 @@ def _check_kept(kept: secret.Secret, token: bytes) -> None:
 
 
 def _extra(claims: TokenClaims) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What is known of the holder besides the name, by key."""
+    """Return the extra fields of the user, by key."""
     known: dict[str, str] = {}
     if claims.jti:
         known[CREDENTIAL_ID] = f"JTI={claims.jti}"

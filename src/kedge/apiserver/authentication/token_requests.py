@@ -1,4 +1,4 @@
-"""serviceaccounts/token: a new token of an account, for whoever may ask for one."""
+"""serviceaccounts/token: issues a new token of an account."""
 
 import asyncio
 import uuid

@@ -1,1 +1,1 @@
-"""Who may do what: RBAC, nodes, the roles that every cluster has, and how rights are handed on."""
+"""Authorization: RBAC, nodes, the default roles, and the rules against escalation."""

@@ -97,7 +97,7 @@ def _decided(authorizer: Authorizer, user: User, spec: Spec) -> dict[str, Any]:
 
 
 def subject(spec: Spec) -> User:
-    """Whom a review is about."""
+    """Return the user that a review is about."""
     extra = tuple((key, tuple(values)) for key, values in (spec.get("extra") or {}).items())
     return User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""), extra)
 

@@ -1,4 +1,4 @@
-"""Attributes: what somebody wants to do, in the words in which rights are given; and the answer."""
+"""Attributes: an action as authorization rules describe it, and the decision about it."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     path: str = ""
     fields: FieldSelector = ANYTHING
-    """What a list, watch or deletion of many confines itself to."""
+    """The field selector of a list, watch or deletecollection."""
 
     @property
     def resource(self) -> str:
@@ -79,7 +79,7 @@ def of_path(user: User, method: str, path: str) -> Attributes:
 
 
 def of_review(user: User, spec: Mapping[str, Any]) -> Attributes:
-    """What the spec of an access review asks about."""
+    """Return the action that the spec of an access review describes."""
     path = spec.get("nonResourceAttributes")
     if path is not None:
         return Attributes(user, path.get("verb", ""), path=path.get("path", ""))

@@ -1,4 +1,4 @@
-"""Authorizer: superusers, then nodes, then RBAC; whoever allows first has allowed."""
+"""Authorizer: superusers, then nodes, then RBAC; the first to allow decides."""
 
 from typing import Any, Final
 

@@ -186,7 +186,7 @@ system:aggregated-metrics-reader
   read metrics.k8s.io: nodes pods
   read metrics: pods
 """
-"""What upstream's metrics-server brings along, part of view, edit and admin alike."""
+"""The rules of upstream's metrics-server, aggregated into view, edit and admin."""
 
 CONTROLLERS = """\
 attachdetach-controller
@@ -443,14 +443,14 @@ CLUSTER_BINDINGS = {
     "system:kube-dns": "ServiceAccount kube-dns",
     "system:kube-scheduler": "User system:kube-scheduler",
     "system:monitoring": "Group system:monitoring",
-    # Nodes have an authorizer of their own; upstream keeps the binding and gives it to nobody.
+    # Nodes have an authorizer of their own; upstream keeps the binding without subjects.
     "system:node": "",
     "system:node-proxier": "User system:kube-proxy",
     "system:public-info-viewer": "Group system:authenticated, Group system:unauthenticated",
     "system:service-account-issuer-discovery": "Group system:serviceaccounts",
     "system:volume-scheduler": "User system:kube-scheduler",
 }
-"""Who has which cluster role; besides, each controller's service account has its own."""
+"""The subjects of each cluster role; each controller's service account has its own role besides."""
 
 BINDINGS = {
     "kube-public/system:controller:bootstrap-signer": "ServiceAccount bootstrap-signer",
@@ -468,7 +468,7 @@ BINDINGS = {
     "kube-system/system:controller:cloud-provider": "ServiceAccount cloud-provider",
     "kube-system/system:controller:token-cleaner": "ServiceAccount token-cleaner",
 }
-"""Who has which role within a namespace."""
+"""The subjects of each role within a namespace."""
 
 BINDING_NAMES = {
     "extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"

@@ -60,7 +60,7 @@ def bindings() -> Iterator[AnyBinding]:
 
 
 def node_rules() -> list[PolicyRule]:
-    """What a node may do, as far as it does not depend on which node it is."""
+    """Return the rules of all nodes, which do not depend on the node's name."""
     return dict(_listed(default_rules.CLUSTER_ROLES))["system:node"]
 
 

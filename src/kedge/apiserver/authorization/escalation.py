@@ -1,4 +1,4 @@
-"""Escalation: nobody gives rights that he does not have, by writing a role or by binding one."""
+"""Escalation: users cannot grant permissions that they do not have, by a role or by a binding."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ EVERYTHING: Final = (
     PolicyRule(verbs=("*",), apiGroups=("*",), resources=("*",)),
     PolicyRule(verbs=("*",), nonResourceURLs=("*",)),
 )
-"""What one must hold to let a cluster role gather the rules of others."""
+"""The permissions that a user needs to let a cluster role aggregate the rules of others."""
 
 
 class Escalation:

@@ -99,7 +99,7 @@ class Graph:
 
 
 class NodeAuthorizer:
-    """What nodes may do; everybody else it has no opinion on."""
+    """Decides about requests of nodes; it has no opinion on other users."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -188,7 +188,10 @@ class NodeAuthorizer:
         return NO_OPINION
 
     def _pod(self, node: str, asked: Attributes) -> Decision:
-        """Whose pods are created, deleted, evicted or reported on, admission looks at."""
+        """Decide about pods.
+
+        Admission checks whose pods a node creates, deletes, evicts or reports on.
+        """
         match asked.subresource, asked.verb:
             case "", "get":
                 return self._related(node, asked)

@@ -1,7 +1,7 @@
-"""The default roles and bindings kept: made at the first start, mended at every later one.
+"""The default roles and bindings: created at the first start, repaired at every later one.
 
-As in Kubernetes, one that somebody deletes stays away until the server starts again, and one whose
-autoupdate annotation says `false` is left as it is.
+As in Kubernetes, a deleted one stays away until the server restarts, and one whose autoupdate
+annotation is `false` is left alone.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ SERVER: Final = User("system:apiserver", ("system:masters", "system:authenticate
 Default = TypeVar("Default", Role, ClusterRole, RoleBinding, ClusterRoleBinding)
 
 
-# What is to be written.
+# The repaired objects.
 
 
 def reconcile(existing: Default | None, wanted: Default) -> Default | None:
-    """The object to write so that nothing wanted is missing; None if nothing is.
+    """Return the object to write so that all of `wanted` is there; None if nothing is missing.
 
-    What others added stays. A binding to another role cannot be changed, only made anew: then the
+    Additions of others stay. A binding cannot be changed to another role, only replaced: then the
     wanted one is returned as it is, without a uid.
     """
     if existing is None:
@@ -127,7 +127,7 @@ async def _mend(api: Api, resource: Resource[Any], wanted: Any) -> None:
 
 
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of which nothing is shared with anything else."""
+    """Return a deep copy of a document."""
     copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
     return copied
 

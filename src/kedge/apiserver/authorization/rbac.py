@@ -1,4 +1,4 @@
-"""RBAC: who holds which role, indexed by whoever asks and kept up to date one object at a time."""
+"""RBAC: the roles of each subject, indexed by subject and updated one object at a time."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ class _Grant(NamedTuple):
 
     role: _Role
     decision: Decision
-    """What is answered when the role allows something."""
+    """The answer if the role allows something."""
 
 
 BindingName = tuple[str, str]
@@ -60,7 +60,10 @@ _Grants = dict[BindingName, _Grant]
 
 
 class Policy:
-    """All roles and bindings. Knows no cache and no server: whoever has objects puts them in."""
+    """All roles and bindings.
+
+    It depends on no cache and no server: its owner puts the objects in.
+    """
 
     def __init__(self) -> None:
         self._roles: dict[RoleName, _Role] = {}
@@ -69,9 +72,9 @@ class Policy:
         self._groups: dict[str, dict[str, _Grants]] = {}
         self._bindings: dict[BindingName, tuple[_Role, list[Subject]]] = {}
         self._remembered: dict[tuple[str, tuple[str, ...], str], tuple[_Grant, ...]] = {}
-        """What users hold in namespaces, gathered; forgotten whenever a binding changes."""
+        """The grants of a user in a namespace, cached until a binding changes."""
 
-    # What is there.
+    # Roles and bindings.
 
     def put_role(self, name: RoleName, rules: Sequence[PolicyRule]) -> None:
         found = self._role(name)
@@ -131,7 +134,7 @@ class Policy:
         return index.setdefault(who, {}).setdefault(namespace, {}) if who else None
 
     def _place(self, subject: Subject, namespace: str) -> tuple[dict[str, dict[str, _Grants]], str]:
-        """Which index a subject is kept in, and as whom; as nobody if it can be nobody."""
+        """Return the index of a subject and its key there; empty if it matches no user."""
         if subject.kind == SERVICE_ACCOUNT:
             home = subject.namespace or namespace
             return self._users, f"system:serviceaccount:{home}:{subject.name}" if home else ""
@@ -139,7 +142,7 @@ class Policy:
             return self._users, subject.name
         return self._groups, subject.name if subject.kind == GROUP_KIND else ""
 
-    # What follows from it.
+    # Decisions.
 
     def decide(self, attributes: Attributes) -> Decision:
         """Allowed by some rule, or no opinion."""
@@ -184,7 +187,7 @@ class Policy:
         return found
 
     def _gathered(self, user: User, namespace: str) -> tuple[_Grant, ...]:
-        """What a user holds by name and by group, each role once, the nearest bindings first."""
+        """Return the grants of a user and its groups, each role once, namespaced bindings first."""
         subjects = [self._users.get(user.name), *(self._groups.get(who) for who in user.groups)]
         by_role: dict[_Role, _Grant] = {}
         for place in dict.fromkeys((namespace, EVERYWHERE)):

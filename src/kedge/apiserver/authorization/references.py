@@ -1,4 +1,4 @@
-"""What pods and volumes refer to, and so what the node that runs them must be able to read."""
+"""The objects that pods and volumes refer to: the node that runs them may read these."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -103,7 +103,7 @@ class Volumed(NamedTuple):
 
 
 def of_volume(document: Mapping[str, Any]) -> Volumed | None:
-    """What a persistent volume refers to; None as long as it is not bound."""
+    """Return the references of a persistent volume; None as long as it is not bound."""
     spec = document.get("spec") or {}
     bound = spec.get("claimRef")
     if bound is None:

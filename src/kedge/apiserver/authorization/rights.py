@@ -36,7 +36,7 @@ of them, so that a role costs as much as it is long."""
 
 
 class Rights:
-    """What the rules of one role allow; none forbids, so their order does not matter."""
+    """The permissions of one role. No rule denies, so their order does not matter."""
 
     __slots__ = ("_paths", "_prefixes", "_resources", "_starred", "_wide", "rules")
 
@@ -164,7 +164,7 @@ class TooManyPermissions(Exception):
 
 
 def uncovered(held: Iterable[Rights], rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """What rules give and none of the rights held do, taken apart into single permissions."""
+    """Return the single permissions in `rules` that none of the rights held cover."""
     rights, distinct = tuple(held), [_distinct(rule) for rule in rules]
     if sum(map(_permissions, distinct)) > MOST_COMPARED:
         raise TooManyPermissions(

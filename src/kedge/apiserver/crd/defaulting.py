@@ -9,10 +9,10 @@ _ABSENT = object()
 
 
 def apply_defaults(schema: Schema, document: dict[str, Any]) -> dict[str, Any]:
-    """The document with defaults filled in. What was given is left as it is.
+    """Return the document with defaults filled in.
 
-    A null where null is no value counts as absent: it gives way to the default or, if there is
-    none, goes.
+    Values that are present stay. A null in a field that is not nullable counts as absent: the
+    default replaces it or, without a default, it is removed.
     """
     filled: dict[str, Any] = _filled(schema, document)
     return filled

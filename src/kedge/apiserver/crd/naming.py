@@ -63,7 +63,7 @@ class _Taken:
 
 
 def _taken(wanted: str | Iterable[str], held: str | Iterable[str], used: set[str]) -> str:
-    """What to say of names that others use; nothing if all are free or held."""
+    """Return the message about names that other definitions use; empty if all are free or held."""
     asked = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     own = (held,) if isinstance(held, str) else tuple(held)
     messages = [f'"{name}" is already in use' for name in asked if name not in own and name in used]

@@ -41,7 +41,7 @@ class Registrar:
         self._cache = api.cache.of(RESOURCE)
         self._served: dict[str, list[Resource[Any]]] = {}
         self._bases: dict[str, object] = {}
-        """What the resources that are served follow from: uid, generation and names."""
+        """The uid, generation and names from which the served resources were built."""
         self._homes: dict[str, Resource[Any]] = {}
         """The resource as which the objects of a definition are stored."""
         self._names: dict[str, tuple[int, CustomResourceDefinition]] = {}
@@ -216,7 +216,7 @@ UNCHECKED = dataclasses.replace(write.MAIN, validate=lambda resource, new, old: 
 
 
 def _home(definition: CustomResourceDefinition) -> Resource[Any]:
-    """What objects of the kind are stored as, even if that version is not served."""
+    """Return the resource in the storage version, even if that version is not served."""
     spec = definition.spec
     versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
     return resources_of(replace(definition, spec=replace(spec, versions=versions)))[0]

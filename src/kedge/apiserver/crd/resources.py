@@ -214,7 +214,7 @@ def _column(column: CustomResourceColumnDefinition) -> Column | None:
 
 
 def _found(path: JSONPath, obj: Document) -> object:
-    """What the path leads to; of several things the first."""
+    """Return the first value at the path; None if there is none."""
     content: Mapping[str, Any] = obj.content
     if path.text.lstrip("{").startswith((".metadata", ".apiVersion", ".kind", "[")):
         content = _whole(obj)

@@ -1,4 +1,4 @@
-"""What is wrong with a custom resource: its schema's rules, and those no schema can state."""
+"""Validation of custom resources: by their schema, and by rules that a schema cannot express."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -103,7 +103,7 @@ def _embedded_metadata(given: object, path: str) -> Iterator[FieldError]:
     except msgspec.ValidationError as error:
         yield FieldError.invalid(f"{path}.metadata", given, str(error))
         return
-    # A template for objects may well leave the name to whoever makes them.
+    # A template for objects may leave the name to its user.
     meta = msgspec.structs.replace(meta, name=meta.name or "fakename")
     for problem in metadata.validate(
         meta,

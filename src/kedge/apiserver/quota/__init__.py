@@ -1,1 +1,1 @@
-"""What the server knows of quotas while it admits."""
+"""The quota usage that the server tracks for admission."""

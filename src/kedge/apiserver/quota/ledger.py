@@ -40,7 +40,7 @@ class Followed:
         self._measures: dict[str, tuple[Item, QuotaMeasure]] = {}
 
     def measure(self, key: str) -> QuotaMeasure | None:
-        """What an object in the cache takes; None if it is not there."""
+        """Return the usage of an object in the cache; None if it is not there."""
         item = self.cache.get(key)
         if item is None:
             self._measures.pop(key, None)
@@ -62,7 +62,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class QuotaClaim:
-    """What an object that wants to be written would take."""
+    """The usage of an object that is about to be written."""
 
     followed: Followed
     key: str
@@ -72,11 +72,11 @@ class QuotaClaim:
 
 
 class QuotaLedger:
-    """Counts what the cache holds and what was admitted but is not yet in the cache.
+    """Counts the objects in the cache and those that were admitted but are not yet in the cache.
 
-    An account is opened when the first write asks for it and follows the cache from then on. Who
-    is admitted is charged at once; when the write is over, whatever became of it, the cache has
-    the last word. Nothing here waits, so no two writes can be given the same room.
+    An account is opened at the first write that needs it and follows the cache from then on. An
+    admitted write is charged at once; when the write is over, whether it succeeded or not, the
+    cache decides. Nothing here waits, so two writes cannot be granted the same room.
     """
 
     def __init__(self, cache: WatchCache, clock: Clock) -> None:
@@ -85,11 +85,11 @@ class QuotaLedger:
         self._specs: dict[str, dict[str, ResourceQuotaSpec]] = {}
         """Every quota, by namespace and name."""
         self._accounts: dict[str, dict[str, QuotaAccount]] = {}
-        """Those that somebody has asked for."""
+        """The accounts that some write needed."""
         self._followed: dict[str, Followed] = {}
         """By where their objects are stored."""
         self._claims: dict[str, list[QuotaClaim]] = {}
-        """What was admitted and is under way, by the keys of the objects."""
+        """Admitted writes that have not finished, by the keys of the objects."""
         self._held: dict[int, tuple[Request, list[QuotaClaim]]] = {}
         """The same, by the identity of the request, which lives as long as it stands here."""
         self._falling: dict[str, tuple[datetime, Followed]] = {}
@@ -156,7 +156,7 @@ class QuotaLedger:
             account.put(followed.kind, key, self._charge(account, followed, key))
 
     def _charge(self, account: QuotaAccount, followed: Followed, key: str) -> Usage:
-        """What an object takes: as it is in the cache or as it may be in a moment."""
+        """Charge an object as it is in the cache, or as the write under way would leave it."""
         kind, meter = followed.kind, followed.meter
         charge: Usage = {}
         measure = followed.measure(key)
@@ -226,7 +226,7 @@ class QuotaLedger:
     # Writes.
 
     def claim(self, request: Request, obj: Object, *, new: bool) -> QuotaClaim | None:
-        """What a write would take and whether there is room; None if no quota counts it."""
+        """Return the usage of a write and whether it fits; None if no quota counts it."""
         followed = self._follow(request)
         if followed is None:
             return None

@@ -135,7 +135,7 @@ async def _post(transport: HttpTransport, call: Call) -> tuple[int, bytes]:
 
 
 _UNTRUSTED = (18, 19, 20, 21)
-"""What OpenSSL says of chains that end in no authority known to us."""
+"""OpenSSL's verification errors for chains that end in an unknown authority."""
 
 
 def _network_failure(error: Unreachable, base: str) -> str:

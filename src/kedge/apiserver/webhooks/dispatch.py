@@ -31,7 +31,7 @@ NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 
 
 def no_annotations(request: Request, key: str, value: str) -> None:
-    """Where nobody keeps an audit log."""
+    """Discard the annotation; used without an audit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Webhooks:
     def seen(
         self, attempt: Attempt, about: review.ReviewSubject, match: Match
     ) -> ReviewedObjects | None:
-        """What the webhook will be shown; None if its selectors or conditions say not to ask."""
+        """Return the objects for the webhook; None if its selectors or conditions exclude them."""
         hook = match.hook
         if hook.fault:
             raise internal(hook.fault)
@@ -153,7 +153,7 @@ def webhooks_of(
 
 
 def failed(hook: Hook, error: CallFailed) -> StatusError | None:
-    """What becomes of a request whose webhook gave no answer; None lets it pass."""
+    """Return the error of a request whose webhook could not be called; None if it is ignored."""
     told = f'failed calling webhook "{hook.name}": {error}'
     if hook.ignores_failure:
         log.warning("webhook failed and is passed over webhook=%s error=%s", hook.uid, error)

@@ -1,4 +1,4 @@
-"""AdmissionReview: what a webhook is told of a write, and how its answer is read."""
+"""AdmissionReview: the request that a webhook gets for a write, and the parsing of its answer."""
 
 import base64
 import binascii
@@ -37,7 +37,7 @@ class GroupVersionKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewSubject:
-    """A write as webhooks are told of it; the objects come with each review."""
+    """A write as webhooks see it; the objects come with each review."""
 
     resource: Resource[Any]
     subresource: str
@@ -56,12 +56,12 @@ class ReviewSubject:
         return bool(self.options and self.options.get("dryRun"))
 
     def kind_in(self, view: Resource[Any]) -> GroupVersionKind:
-        """The object's kind for somebody who sees it as another resource."""
+        """Return the object's kind as seen through another version of the resource."""
         return GroupVersionKind(view.group, view.version, view.kind) if self.own_kind else self.kind
 
 
 def subject(attempt: Attempt) -> ReviewSubject:
-    """What an attempt is about."""
+    """Return the subject of an attempt."""
     request = attempt.request
     resource = request.resource
     kind = GroupVersionKind(resource.group, resource.version, resource.kind)
@@ -173,7 +173,7 @@ def encode(version: str, uid: str, request: Mapping[str, Any]) -> bytes:
     )
 
 
-# Answers. What Kubernetes reads as empty may also be null.
+# Answers. As in Kubernetes, null is read as empty.
 
 
 class _Status(msgspec.Struct):
@@ -205,7 +205,7 @@ _reviews = msgspec.json.Decoder(_Review)
 
 @dataclass(frozen=True, slots=True)
 class AdmissionVerdict:
-    """What a webhook decided."""
+    """The decision of a webhook."""
 
     allowed: bool
     patch: bytes = b""

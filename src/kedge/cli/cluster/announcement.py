@@ -1,4 +1,4 @@
-"""What a server tells the program that started it, as one line through a pipe."""
+"""The announcement of a server to the program that started it: one line through a pipe."""
 
 import contextlib
 import os

@@ -77,7 +77,7 @@ class Child:
         self._hang_up()
 
     def line(self, patience: float) -> bytes:
-        """What it says when it is ready."""
+        """Return the line that the program writes when it is ready."""
         what, log = self._program.what, self._program.log
         try:
             line = _read_line(self._said, patience)
@@ -283,7 +283,7 @@ def _environment() -> dict[str, str]:
 
 
 def _read_line(descriptor: int, patience: float) -> bytes:
-    """What the other end of the pipe writes, up to the end of the line; empty if it hangs up."""
+    """Read one line from a pipe; empty if the other end closes it."""
     clock = SystemClock()
     deadline = clock.monotonic() + patience
     line = b""

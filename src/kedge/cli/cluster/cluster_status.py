@@ -1,4 +1,4 @@
-"""What can be said of a cluster from outside: from its directory, and by asking its server."""
+"""The status of a cluster as seen from outside: from its directory, and by asking its server."""
 
 import http.client
 import ssl
@@ -20,7 +20,7 @@ _PATIENCE: Final = 2.0
 
 
 class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What can be said of one node of this machine."""
+    """The status of one node of this machine."""
 
     name: str
     status: str
@@ -53,7 +53,7 @@ class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What can be said of one cluster."""
+    """The status of one cluster."""
 
     name: str
     status: str
@@ -80,7 +80,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
-    """What the cluster's directory tells, without asking its server."""
+    """Return the status of a cluster from its directory, without asking its server."""
     known = ClusterStatus(
         name=found.cluster.name,
         status="Stopped",
@@ -156,7 +156,7 @@ def _nodes(directory: Path) -> Iterator[NodeProcess]:
 
 
 def store_bytes(directory: Path) -> int:
-    """What the store takes on disk, its journal included."""
+    """Return the size of the store on disk, its journal included."""
     return sum(file.stat().st_size for file in directory.glob("store.db*"))
 
 

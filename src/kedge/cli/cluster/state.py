@@ -40,7 +40,7 @@ class RecordDamaged(Failure):
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a cluster remembers while it is down: `cluster.json`."""
+    """The settings that a cluster keeps while it is down: `cluster.json`."""
 
     layout: int = LAYOUT
     name: str
@@ -49,7 +49,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kubeconfig: str = ""
     """The file that holds the cluster's context; empty if none does."""
     previous_context: str = ""
-    """What was current in that file before."""
+    """The current context of that file before `kedge up` changed it."""
     kubeconfig_existed: bool = True
     """Whether that file was there before."""
     kept: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ServerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a server says of itself once it is ready: `server.json`."""
+    """The description that a server writes once it is ready: `server.json`."""
 
     pid: int
     url: str
@@ -240,7 +240,7 @@ def write(state: Path, cluster: ClusterRecord) -> None:
 
 
 def read_server(state: Path) -> ServerRecord | None:
-    """What the server said when it was last ready."""
+    """Return the server's record of its last start; None if it cannot be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((state / "server.json").read_bytes(), type=ServerRecord)
     return None

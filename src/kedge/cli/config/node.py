@@ -82,7 +82,7 @@ def server_of_node(source: Settings, config: NodeConfig) -> str:
     url = source.field(Invitation, "url") or server_of(config.state)
     url = url or (known.url if known else "")
     if not url:
-        raise Failure(f"nothing is known of a server in {config.hidden[0]}: name one with --server")
+        raise Failure(f"no server is recorded in {config.hidden[0]}: name one with --server")
     return str(url)
 
 

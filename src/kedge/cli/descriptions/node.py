@@ -59,7 +59,7 @@ def _lines(node: Fields, about: RelatedObjects) -> Iterator[str]:
 
 
 def roles(labels: Fields) -> list[str]:
-    """What the labels say that the node is for."""
+    """Return the roles in the labels of a node."""
     named = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)}
     named |= {labels[key] for key in labels if key == "kubernetes.io/role"}
     return sorted(role for role in named if role)
@@ -150,7 +150,7 @@ def share(amount: Quantity, room: Quantity | None) -> str:
 
 
 def needs(pod: Fields) -> tuple[Amounts, Amounts]:
-    """What the pod requests in all, and how much it is limited to."""
+    """Return the total requests and limits of the pod."""
     spec = POD.from_document(dict(pod)).spec
     return pod_requests(spec), _limits(spec)
 

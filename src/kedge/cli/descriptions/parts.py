@@ -1,4 +1,4 @@
-"""What descriptions are made of: lines whose cells end in tabs, aligned once all are there."""
+"""The parts of descriptions: lines whose cells end in tabs, aligned once all are there."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 @dataclass(frozen=True, kw_only=True)
 class RelatedObjects:
-    """What a description can draw on beside the object itself."""
+    """The other objects that a description uses."""
 
     now: datetime
     events: Sequence[Fields] | None = None
@@ -108,7 +108,7 @@ def controller(metadata: Fields) -> str:
 
 
 def events(about: RelatedObjects) -> Iterator[str]:
-    """What happened to the object, the latest last."""
+    """Yield the lines of the object's events, the latest last."""
     if about.events is None:
         return
     if not about.events:
@@ -153,6 +153,6 @@ def _event(event: Fields, now: datetime) -> Iterator[str]:
 
 
 def source(event: Fields) -> str:
-    """Who tells of it."""
+    """Return the component that reported an event."""
     component = (event.get("source") or {}).get("component")
     return str(component or event.get("reportingComponent") or "")

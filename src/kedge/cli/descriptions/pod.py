@@ -114,7 +114,7 @@ def _volumes(volumes: Sequence[Fields]) -> Iterator[str]:
 
 
 def _source(fields: Fields) -> Fields:
-    """What a volume is made from, without the word that says its type twice, modes in octal."""
+    """Return the fields of a volume's source as shown, with modes in octal."""
     shown = {key: value for key, value in fields.items() if key != "type" or value}
     if "type" in shown:
         shown["hostPathType"] = shown.pop("type")

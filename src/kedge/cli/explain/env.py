@@ -1,4 +1,4 @@
-"""What `kedge explain env` does: tell the variables of a container and where they come from."""
+"""`kedge explain env`: shows the variables of a container and where they come from."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +69,7 @@ async def explained(
     placed: Node,
     services: Sequence[Service],
 ) -> EnvExplanation:
-    """What the container's variables are made of, on the node where the pod is placed."""
+    """Return the container's variables and their origins, on the node where the pod is placed."""
     addresses = [each.ip for each in subject.status.podIPs]
     # Only the node knows which labels it exposes; the caller may read all of them anyway.
     around = downward.downward_context(placed, ["*"], addresses)

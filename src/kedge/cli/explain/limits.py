@@ -1,4 +1,4 @@
-"""What `kedge explain limits` does: tell where amounts come from and why they would be refused."""
+"""`kedge explain limits`: shows where requests and limits come from, and why they are refused."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ _KINDS: dict[tuple[str, str], Resource[Any]] = {
 
 
 class LimitsExplanation(NamedTuple):
-    """What LimitRanges make of one manifest."""
+    """The effect of LimitRanges on one manifest."""
 
     rows: Sequence[tuple[str, ...]]
     violations: Sequence[LimitRangeViolation]
@@ -169,7 +169,7 @@ def _container_rows(
 
 
 def _pod_rows(written: PodSpec, final: Pod) -> Iterator[tuple[str, ...]]:
-    """What the pod asks for as a whole, which is what items of type Pod look at."""
+    """Yield the rows of the whole pod, which items of type Pod limit."""
     requests, limits = asked_together(final)
     own = written.resources or ResourceRequirements()
     filled = final.spec.resources or ResourceRequirements()
@@ -191,7 +191,7 @@ def _cell(amount: Quantity | None, source: str) -> tuple[str, str]:
 
 
 def verdict(violations: Sequence[LimitRangeViolation], obj: Object) -> str:
-    """What would become of it, as far as LimitRanges have a say."""
+    """Say whether LimitRanges would refuse the object, and why."""
     if not violations:
         return "No LimitRange is against it."
     whose = "Its pods" if template_of(obj) else "It"

@@ -1,4 +1,4 @@
-"""What the server refused or remarked, in the words that kubectl would use."""
+"""Errors and warnings of the server, in the words that kubectl would use."""
 
 import re
 import sys

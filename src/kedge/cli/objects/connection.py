@@ -43,17 +43,17 @@ class ApiSession:
         return self.namespace if resource.namespaced else ""
 
     async def targets(self, words: Sequence[str]) -> list[ObjectTarget]:
-        """What the words mean to this server."""
+        """Resolve words of the command line to types and objects of this server."""
         return parse(words, (await self.discovery.served()).resources)
 
     def nothing(self, found: Sequence[ObjectTarget], *, everywhere: bool) -> str:
-        """What is said when there is none of what was looked for."""
+        """Return the message for an empty result."""
         if everywhere or not any(target.resource.namespaced for target in found):
             return "No resources found"
         return f"No resources found in {self.namespace} namespace."
 
     async def resource_of(self, manifest: Manifest) -> Resource[Any]:
-        """What a manifest describes one of; a kind defined a moment ago is found too."""
+        """Return the resource of a manifest's kind, even if the kind was defined a moment ago."""
         what = (manifest.api_version, manifest.kind)
         resource = self.discovery.known.of_kind(*what)
         if resource is None:

@@ -51,7 +51,9 @@ def add_flags(parser: ArgumentParser) -> None:
         help="how long the object may take to end (default: what it says itself)",
     )
     parser.add_argument(
-        "--force", action="store_true", help="take it out of the cluster at once, come what may"
+        "--force",
+        action="store_true",
+        help="remove it from the cluster at once, even if its processes cannot be stopped",
     )
     parser.add_argument(
         "--cascade",
@@ -113,7 +115,7 @@ FORCED = (
 
 
 class DeleteRequest(NamedTuple):
-    """What is to be deleted, and how."""
+    """The objects to delete, and how."""
 
     words: Sequence[str] = ()
     manifests: Sequence[Manifest] = ()
@@ -165,9 +167,9 @@ def check(asked: DeleteRequest) -> None:
     if asked.all and asked.selects:
         raise Failure("cannot set --all and a selector at the same time")
     if asked.manifests and (asked.words or asked.all or asked.selects):
-        raise Failure("when files name what is to be deleted, nothing else can")
+        raise Failure("-f cannot be combined with a type, a name, --all or a selector")
     if not asked.manifests and not asked.words:
-        raise Failure("you must say what is to be deleted: TYPE NAME, TYPE/NAME, or a file by -f")
+        raise Failure("name the objects to delete: TYPE NAME, TYPE/NAME, or a file with -f")
     if asked.force and asked.grace:
         raise Failure("--force and --grace-period greater than 0 cannot be specified together")
 

@@ -69,7 +69,7 @@ _LEASES = "kube-node-lease"
 
 
 class DescribeOptions(NamedTuple):
-    """What is to be described, and how."""
+    """The objects to describe, and how."""
 
     words: Sequence[str]
     everywhere: bool = False
@@ -140,7 +140,7 @@ async def _about(
 
 
 async def _events(connection: ApiSession, document: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """What happened to this very object; None if that may not be known."""
+    """Return the events of this object; None if they may not be read."""
     metadata = document["metadata"]
     selected = {
         "involvedObject.kind": document["kind"],

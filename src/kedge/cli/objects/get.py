@@ -55,7 +55,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help="wide (more columns), yaml, json, name, or jsonpath=TEMPLATE",
     )
     parser.add_argument(
-        "-w", "--watch", action="store_true", help="go on, and show what changes until Ctrl-C"
+        "-w", "--watch", action="store_true", help="watch, and show changes until Ctrl-C"
     )
     parser.add_argument("--no-headers", action="store_true", help="leave out the headings")
     parser.add_argument("--show-labels", action="store_true", help="show labels as last column")
@@ -78,7 +78,7 @@ def run(flags: Namespace) -> int:
 
 
 class GetOptions(NamedTuple):
-    """What is to be shown, and how."""
+    """The objects to show, and how."""
 
     words: Sequence[str]
     """TYPE, names, as they were given."""
@@ -144,7 +144,7 @@ async def _each(
     complaints: list[str],
     accept: str,
 ) -> AsyncIterator[tuple[ObjectTarget, dict[str, Any]]]:
-    """What could be fetched; why the rest could not goes to the complaints."""
+    """Yield each target with its document; failures are appended to `complaints`."""
     for target in found:
         try:
             yield target, await fetch(connection, asked, target, accept=accept)

@@ -21,7 +21,7 @@ def kind_of(resource: Resource[Any]) -> str:
 
 
 def parse(words: Sequence[str], resources: Sequence[Resource[Any]]) -> list[ObjectTarget]:
-    """What `TYPE`, `TYPE NAME...`, `TYPE,TYPE` or `TYPE/NAME...` mean; Failure if nothing."""
+    """Parse `TYPE`, `TYPE NAME...`, `TYPE,TYPE` or `TYPE/NAME...`; Failure if it names no type."""
     if any("/" in word for word in words):
         return [_slashed(word, resources) for word in words]
     types, *names = words

@@ -1,4 +1,4 @@
-"""What `kedge create` and `kedge apply` do: write the objects of manifests."""
+"""`kedge create` and `kedge apply`: write the objects of manifests."""
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ from kedge.client.transport import Reply
 from kedge.machinery.errors import StatusError
 
 CONFLICT_ADVICE = """\
-Another field manager set the fields above to other values. What you can do about it:
+Another field manager set the fields above to other values. Choose one:
 * take them over: run the command again with --force-conflicts
 * leave them alone: take them out of your manifest
 * agree: give them the values that they have"""
@@ -37,7 +37,7 @@ class WriteOptions(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What became of a manifest."""
+    """The result of writing a manifest."""
 
     found: Found
     deed: str
@@ -105,7 +105,7 @@ async def _apply(connection: ApiSession, asked: WriteOptions, manifest: Manifest
     except StatusError as error:
         if not _only_with_ourselves(error):
             raise
-        # What `kedge create` wrote is ours to change.
+        # The conflict is with `kedge create`, which is the same user's tool: take over its fields.
         reply = await _patch(connection, asked, path, document, force=True)
     after = document_in(reply.body)
     created = reply.status == 201
@@ -133,7 +133,7 @@ def _only_with_ourselves(error: StatusError) -> bool:
 
 
 def _change(created: bool, before: dict[str, Any] | None, after: dict[str, Any]) -> str:
-    """What an apply did to the object."""
+    """Return the effect of an apply on the object, as kubectl words it."""
     if created:
         return "created"
     same = before is not None and _wanted(before) == _wanted(after)
@@ -155,7 +155,7 @@ def _options(asked: WriteOptions) -> dict[str, str]:
 async def _prepared(
     connection: ApiSession, manifest: Manifest
 ) -> tuple[Resource[Any], str, dict[str, Any]]:
-    """What the manifest is one of, where it goes, and the document to send."""
+    """Return the manifest's resource, its namespace and the document to send."""
     resource = await connection.resource_of(manifest)
     namespace = connection.namespace_of(manifest, resource)
     metadata = dict(manifest.document.get("metadata") or {})

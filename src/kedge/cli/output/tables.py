@@ -17,7 +17,7 @@ _COMMANDS: Final = {
 
 
 class TableOptions(NamedTuple):
-    """What a table is to show beside what everybody sees."""
+    """The optional parts of a table."""
 
     wide: bool = False
     """Also the columns that are only for `-o wide`."""

@@ -19,11 +19,11 @@ class TabLayout(NamedTuple):
 
 
 TABLE = TabLayout(padding=3, least=6)
-"""What `kubectl get` uses."""
+"""The layout of `kubectl get`."""
 DESCRIPTION = TabLayout(padding=2)
-"""What `kubectl describe` uses."""
+"""The layout of `kubectl describe`."""
 TABBED = TabLayout(padding=1, tabs=True)
-"""What `kubectl describe` used in its early days."""
+"""The layout of `kubectl describe` in its early versions."""
 
 _STOP = 8
 

@@ -73,7 +73,7 @@ _MOST_SAID: Final = 64 << 10
 
 
 class ExecOptions(NamedTuple):
-    """What is to be run, and where."""
+    """The command to run, and the container to run it in."""
 
     pod: str
     command: Sequence[str]
@@ -202,7 +202,7 @@ async def _send_input(connected: WebSocket) -> None:
 
 
 async def _input() -> AsyncIterator[bytes]:
-    """What is read from standard input, be it a terminal, a pipe or a file."""
+    """Yield the bytes of standard input, be it a terminal, a pipe or a file."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(8)

@@ -47,14 +47,19 @@ def add_flags(parser: ArgumentParser) -> None:
         "--tail", type=_lines, metavar="N", help="only the last lines; -1 for all (default: all)"
     )
     parser.add_argument(
-        "--since", type=_seconds, metavar="DURATION", help="only what is newer, such as 5s or 2h"
+        "--since",
+        type=_seconds,
+        metavar="DURATION",
+        help="only lines newer than this, such as 5s or 2h",
     )
     parser.add_argument(
         "-p", "--previous", action="store_true", help="of the run before the container's last start"
     )
     parser.add_argument("--timestamps", action="store_true", help="show when each line was said")
     parser.add_argument(
-        "--prefix", action="store_true", help="say in front of each line who has said it"
+        "--prefix",
+        action="store_true",
+        help="begin each line with the names of its pod and container",
     )
 
 
@@ -97,7 +102,7 @@ def run(flags: Namespace) -> int:
 
 
 class LogFlags(NamedTuple):
-    """Whose logs are to be shown, and what of them."""
+    """The pod whose logs to show, and which part of them."""
 
     pod: str
     container: str = ""

@@ -47,7 +47,9 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     """Print the decision."""
     kind, slash, name = word.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):
-        raise Failure(f'"{word}" is no pod: nodes are chosen for pods, not for what makes them')
+        raise Failure(
+            f'"{word}" is not a pod: the scheduler chooses nodes for pods, not for workloads'
+        )
     path = f"{PATH}/{quote(connection.namespace, safe='')}/{quote(name, safe='')}"
     document = document_in((await connection.client.send("GET", path)).body)
     if as_json:
@@ -94,7 +96,7 @@ def _head(decision: SchedulingDecision) -> Iterator[str]:
         )
         yield f"Expected:\tcpu {amounts.cpu}, memory {amounts.memory}, {source}"
     if any(each.total is not None for each in decision.nodes) and not decision.usage:
-        yield "Usage:\tnot counted, nothing of it is known"
+        yield "Usage:\tnot counted, no measurement yet"
 
 
 def _verdicts(decision: SchedulingDecision) -> Iterator[str]:

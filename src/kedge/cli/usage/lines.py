@@ -1,4 +1,4 @@
-"""What nodes and pods use, as rows of a table: pure functions of what the server says."""
+"""Usage of nodes and pods as rows of a table: pure functions of the server's objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ NO_RESOURCES: Final = ResourceRequirements()
 
 
 class TopOptions(NamedTuple):
-    """What is to be shown, and how."""
+    """The usage to show, and how."""
 
     what: str = "nodes"
     """nodes, pods, or the name of a node."""

@@ -77,7 +77,7 @@ RESOURCES: Final = ("cpu", "memory")
 
 
 class UsageEvidence(NamedTuple):
-    """What the pods used of one resource in one container."""
+    """The pods' usage of one resource in one container."""
 
     window: str
     seconds: int
@@ -124,7 +124,7 @@ async def _measured(
 
 
 async def _of_pod(connection: ApiSession, name: str, namespace: str) -> list[Pod]:
-    """What a pod used, though it may have ended."""
+    """Return the usage of a pod as a list; empty if the server has none."""
     try:
         return [await connection.client.get(pod.RESOURCE, name, namespace)]
     except StatusError as error:
@@ -161,7 +161,7 @@ def _kept_class(target: ObjectTarget, document: Mapping[str, Any]) -> str:
 
 
 def evidence(pods: Sequence[Pod], container: str) -> dict[str, UsageEvidence]:
-    """What is known of a container, by resource."""
+    """Return the usage of a container, by resource."""
     seen = [
         each.metrics for pod in pods for each in pod.containers if each.metadata.name == container
     ]
@@ -193,7 +193,7 @@ Sizes = Mapping[str, Mapping[str, Size]]
 def sized(
     found: Mapping[str, Mapping[str, UsageEvidence]], headroom: int, class_: str = ""
 ) -> dict[str, dict[str, Size]]:
-    """What is proposed; for a pod, such that it stays in its class of service."""
+    """Return the proposed sizes; those of a pod keep its QoS class."""
     sizes = {
         name: {each: proposed(each, what, headroom) for each, what in known.items()}
         for name, known in found.items()
@@ -233,7 +233,7 @@ def _rounded(resource: str, nanos: int) -> Quantity:
 def patch(
     target: ObjectTarget, namespace: str, declared: Mapping[str, DeclaredSizes], sizes: Sizes
 ) -> dict[str, Any]:
-    """What kubectl is to apply."""
+    """Return the patch to apply with kubectl."""
     inner: dict[str, list[Any]] = {}
     for name, known in sizes.items():
         resources = {
@@ -275,9 +275,9 @@ def _comments(
 
 
 def _how(target: ObjectTarget, class_: str) -> str:
-    """What to do with the patch."""
+    """Return how to apply the patch."""
     if target.resource.kind == "Job":
-        return "The pods of a Job cannot be changed: have this in the manifest of the next one"
+        return "The pods of a Job cannot be changed: use this in the manifest of the next Job"
     if class_ == "BestEffort":
         return (
             "A pod that has asked for nothing cannot be resized: have this in the manifest of the"

@@ -129,7 +129,7 @@ async def show(connection: ApiSession, look: TopOptions, *, live: bool, as_json:
 
 
 class TopView:
-    """What is known of usage, and how it came about."""
+    """The usage that `kedge top` shows, and its history."""
 
     def __init__(self, connection: ApiSession, look: TopOptions) -> None:
         self._connection = connection
@@ -176,7 +176,7 @@ class TopView:
                     raise not_found("", "nodes", self._look.node) from None
 
     async def _fetch_known(self) -> None:
-        """What the objects ask for, if we may see that."""
+        """Fetch the requests and limits of the objects, if permitted."""
         self._looked = self.clock.monotonic()
         try:
             found = await self._connection.client.list(
@@ -278,7 +278,7 @@ def _key(obj: Any) -> str:
 
 
 def _histories(measured: Any) -> list[tuple[str, Windows]]:
-    """What is drawn of an object, by the keys of lines."""
+    """Return the usage to draw for an object, by the keys of lines."""
     place = f"{measured.metadata.namespace}/{measured.metadata.name}"
     if isinstance(measured, node.Node):
         inner, whole = measured.systemContainers, measured.machine
@@ -303,7 +303,7 @@ async def _repaint(scene: TopView) -> None:
                 await scene.changed.wait()
                 scene.changed.clear()
     except BaseExceptionGroup as group:
-        # What ended it is said like every other failure of a command.
+        # Report the first failure like a failure of any other command.
         raise group.exceptions[0] from None
 
 

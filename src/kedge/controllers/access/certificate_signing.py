@@ -151,7 +151,7 @@ def _names(request: "x509.CertificateSigningRequest") -> "Iterable[x509.GeneralN
         return ()
 
 
-# What the signers demand, in upstream's words.
+# Requirements of the signers, with upstream's messages.
 
 
 def unfit(signer: str, wanted: CertificateNames, uses: Iterable[str]) -> str:

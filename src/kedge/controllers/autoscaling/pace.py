@@ -13,7 +13,7 @@ from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
 )
 
 LOOKED_BACK: Final = 300
-"""Seconds for which the highest proposal holds before replicas are removed, unless told."""
+"""The default stabilization window for scaling down, in seconds."""
 KEPT: Final = timedelta(hours=1)
 """The longest time for which anybody may ask proposals and changes to be remembered."""
 LEAP: Final = 4

@@ -59,7 +59,7 @@ class CronJobController:
         if before is None or _when(before) == _when(now):
             self._loop.add(key_of(now))
             return
-        # What would have been due under the new schedule before it was there was not missed.
+        # Times of the new schedule before it was set do not count as missed.
         try:
             schedule, zone = _schedule(now), _zone(now)
         except (ValueError, LookupError, OSError):

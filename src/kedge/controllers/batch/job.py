@@ -104,7 +104,7 @@ class JobController:
     async def run(self) -> None:
         await together(self._loop.run(), self._strays.run(), self._recorder.run())
 
-    # Who wants to be looked at.
+    # Events: which jobs to reconcile.
 
     def _job_changed(self, before: Job | None, now: Job | None) -> None:
         job = now or before

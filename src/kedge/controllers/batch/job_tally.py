@@ -232,7 +232,7 @@ class JobTally:
                 latest[index] = pod
         return latest
 
-    # What follows.
+    # Decisions.
 
     def outcome(self, now: datetime) -> JobOutcome | None:
         """How the job ends, for any reason but that it has enough successes."""
@@ -307,7 +307,7 @@ class JobTally:
 
     def surplus(self, now: datetime) -> list[Pod]:
         """Pods to delete: those whose index is wrong or taken, and then as many as are too many."""
-        # Who has the fewest merits goes first, so that of two with one index the better stays.
+        # The most expendable pod goes first, so that the better of two pods with one index stays.
         expendable = sorted(self.active, key=lambda pod: expendable_first(pod, {}, now))
         rejected, good = self._rejected(expendable) if is_indexed(self.job) else ([], expendable)
         excess = len(self.active) - self.wanted - len(rejected)

@@ -146,8 +146,10 @@ def with_condition(conditions: Sequence[Condition], new: Condition) -> list[Cond
 
 
 def stale_in(pod: Pod, now: datetime) -> float | None:
-    """Seconds until a pod should no longer be said to be disrupted, as nobody deletes it; None if
-    nothing is said, or by its node, which may take its time."""
+    """Return the seconds until a DisruptionTarget condition is stale, because no deletion followed.
+
+    None if there is no such condition, or if the kubelet set it: it may take its time.
+    """
     found = condition(pod, TARGET)
     if found is None or found.status != "True" or found.reason == BY_KUBELET:
         return None

@@ -54,7 +54,7 @@ class DisruptionController:
     async def run(self) -> None:
         await together(self._loop.run(), self._marks.run(), self._recorder.run())
 
-    # What may have changed.
+    # Events: which budgets to reconcile.
 
     def _budget_changed(
         self, before: PodDisruptionBudget | None, now: PodDisruptionBudget | None

@@ -65,7 +65,7 @@ class NodeLifecycleController:
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # What may have changed.
+    # Events: which nodes to reconcile.
 
     def _lease_changed(self, before: Lease | None, now: Lease | None) -> None:
         if now is None or now.metadata.namespace != LEASES_NAMESPACE:

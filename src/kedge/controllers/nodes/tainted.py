@@ -78,8 +78,11 @@ def alarmed(node: Node) -> str:
 
 
 def retainted(node: Node, alarm: str, now: str) -> list[Taint]:
-    """The taints of a node as they should be: those of others, those of its conditions, and the
-    one by which pods are driven away, if any. What is there already stays as it is."""
+    """Return the taints that a node should have.
+
+    These are the taints of others, those of its conditions, and the NoExecute taint `alarm`, if
+    any. Taints that are already there stay as they are.
+    """
     wanted = {(key, NO_SCHEDULE) for key in deserved(node)}
     if alarm:
         wanted.add((alarm, NO_EXECUTE))

@@ -32,8 +32,10 @@ def state_of(ready: Iterable[bool]) -> ZoneState:
 
 
 def rate_of(state: ZoneState, size: int, *, everywhere: bool) -> float:
-    """Nodes a second that may be given up in a zone. If nobody is left anywhere (`everywhere`), the
-    fault is rather with those who look."""
+    """Return how many nodes a second may be evicted in a zone.
+
+    If no node is ready in any zone (`everywhere`), the fault is rather with the control plane.
+    """
     if everywhere:
         return 0.0
     if state is ZoneState.PARTIAL:

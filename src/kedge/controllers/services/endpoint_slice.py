@@ -55,7 +55,7 @@ class EndpointSliceController:
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # What may have changed.
+    # Events: which services to reconcile.
 
     def _service_changed(self, before: Service | None, now: Service | None) -> None:
         if now is not None and has_backends(now):

@@ -56,7 +56,7 @@ class EndpointsController:
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # What may have changed.
+    # Events: which services to reconcile.
 
     def _service_changed(self, before: Service | None, now: Service | None) -> None:
         service = now or before

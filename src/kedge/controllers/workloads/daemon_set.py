@@ -111,7 +111,7 @@ class DaemonSetController:
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # Who needs to be seen to.
+    # Events: which sets to reconcile.
 
     def _set_changed(self, _: DaemonSet | None, now: DaemonSet | None) -> None:
         if now is not None:

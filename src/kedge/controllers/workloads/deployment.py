@@ -50,7 +50,7 @@ class DeploymentController:
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # Who needs to be seen to.
+    # Events: which deployments to reconcile.
 
     def _deployment_changed(self, _: Deployment | None, now: Deployment | None) -> None:
         if now is not None:
@@ -81,7 +81,7 @@ class DeploymentController:
             if deployment is not None and not rollout.is_rolling(deployment):
                 self._loop.add(key)
 
-    # What is done about it.
+    # Reconciliation.
 
     async def _reconcile(self, key: Key) -> None:
         deployment = self._deployments.get(key.name, key.namespace)

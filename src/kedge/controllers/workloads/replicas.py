@@ -179,7 +179,7 @@ class ReplicasController(Generic[T]):
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # Who needs to be seen to.
+    # Events: which owners to reconcile.
 
     def _owner_changed(self, _: T | None, now: T | None) -> None:
         if now is not None:
@@ -199,7 +199,7 @@ class ReplicasController(Generic[T]):
         if owner is not None and owner.kind == resource.kind:
             self._loop.add(Key(pod.metadata.namespace, owner.name))
 
-    # What is done about it.
+    # Reconciliation.
 
     async def _reconcile(self, key: Key) -> None:
         owner = self._owners.get(key.name, key.namespace)

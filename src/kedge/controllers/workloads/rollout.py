@@ -142,7 +142,7 @@ def shrunk(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaS
 def _take(
     sizes: dict[str, int], sets: Sequence[ReplicaSet], most_each: Sequence[int], count: int
 ) -> None:
-    """Take so many pods in all, from the oldest set first, and from each no more than told."""
+    """Remove `count` pods in all, from the oldest set first, at most `most_each` from each."""
     for each, at_most in zip(sets, most_each, strict=True):
         taken = min(max(count, 0), at_most)
         sizes[each.metadata.name] -= taken
@@ -223,7 +223,7 @@ def _in_proportion(deployment: Deployment, sets: DeploymentReplicaSets) -> list[
         share = share if left else 0
         sizes.append(size(each) + share)
         left -= share
-    # What rounding leaves over goes to the largest.
+    # The largest set gets the remainder of the rounding.
     sizes[0] = max(sizes[0] + left, 0)
     return [ReplicaSetResize(each, count) for each, count in zip(found, sizes, strict=True)]
 

@@ -84,7 +84,7 @@ class StatefulSetController:
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
 
-    # Who needs to be seen to.
+    # Events: which sets to reconcile.
 
     def _set_changed(self, _: StatefulSet | None, now: StatefulSet | None) -> None:
         if now is not None:

@@ -104,7 +104,7 @@ async def strange(bench: PluginBench) -> None:
     except CallRejected:
         await _survives(bench)
     else:
-        raise ScenarioDoubtful("it allocates what does not exist")
+        raise ScenarioDoubtful("it allocates a device that does not exist")
 
 
 @scenario("allocate", "lives through a request for nothing")
@@ -230,7 +230,7 @@ async def stranger(bench: PluginBench) -> None:
     except CallRejected:
         await _survives(bench)
     else:
-        raise ScenarioDoubtful("it makes ready what does not exist")
+        raise ScenarioDoubtful("it prepares a device that does not exist")
 
 
 @scenario("start", "lives through a call that it did not ask for")
@@ -247,7 +247,7 @@ async def uncalled(bench: PluginBench) -> None:
 # ReleaseContainer.
 
 
-@scenario("release", "acknowledges that a container is gone, as often as it is told")
+@scenario("release", "acknowledges each release of a container, also repeated ones")
 async def released(bench: PluginBench) -> None:
     if not bench.options.release_required:
         raise ScenarioSkipped("it does not want ReleaseContainer")

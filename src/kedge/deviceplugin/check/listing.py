@@ -18,7 +18,7 @@ scenario = Scenarios()
 _GROUP = "devices"
 LONGEST_ID = 63
 STOCK_LIMIT = 4 * 2**20
-"""Bytes that a gRPC client takes in one message unless told otherwise."""
+"""The default limit of a gRPC client for one message, in bytes."""
 
 
 async def _list(bench: PluginBench) -> list[m.Device]:

@@ -88,10 +88,10 @@ async def absence(bench: PluginBench) -> None:
     expect(await _back(bench, number, LONGEST), "it did not register when the kubelet was back")
 
 
-@scenario(_GROUP, "ends when it is told to")
+@scenario(_GROUP, "ends on SIGTERM")
 async def ends(bench: PluginBench) -> None:
     if not bench.command:
-        raise ScenarioSkipped("who started it is to end it; --run does both")
+        raise ScenarioSkipped("kedge did not start it; --run does")
     expect(await bench.stop(signal.SIGTERM), "it did not end within 5 s of SIGTERM")
 
 

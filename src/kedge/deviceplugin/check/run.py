@@ -65,7 +65,7 @@ async def _try(scenario: Scenario, bench: PluginBench) -> Finding:
 
 
 def _not_tried(scenario: Scenario) -> Finding:
-    detail = "nothing can be tried without what failed before"
+    detail = "an earlier check failed that this one needs"
     return Finding(scenario.group, scenario.title, ScenarioResult.SKIP, detail, 0.0)
 
 

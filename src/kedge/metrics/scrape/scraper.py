@@ -82,7 +82,7 @@ class Scraper:
                     await self.scrape(name)
                 except Exception:
                     self.counts["failed"] += 1
-                    log.exception("what the kubelet said could not be used node=%s", name)
+                    log.exception("could not use the kubelet's metrics node=%s", name)
             now = self._clock.now().timestamp()
             await self._clock.sleep(self._interval - (now - phase) % self._interval)
 
@@ -108,11 +108,11 @@ class Scraper:
 
     def _checked(self, page: KubeletPage) -> KubeletPage:
         if page.machine is None:
-            raise KubeletError("the kubelet says nothing of its node")
+            raise KubeletError("the kubelet reports no metrics of its node")
         ahead = page.machine.time - self._clock.now().timestamp()
         if ahead > FUTURE:
             raise KubeletError(
-                f"what the kubelet says is {ahead:.0f} s from now: compare its clock"
+                f"the kubelet's timestamps are {ahead:.0f} s from now: compare its clock"
             )
         return page
 

@@ -32,7 +32,7 @@ class ListForm(NamedTuple):
 
     @property
     def beginning(self) -> bytes:
-        """What precedes the metadata of an element of a list."""
+        """Return the bytes that precede the metadata of a list element."""
         return USAGE_BEGINNING if self.window else BEGINNINGS[self.kind]
 
 

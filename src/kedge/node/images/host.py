@@ -24,7 +24,7 @@ class HiddenPath(msgspec.Struct, frozen=True):
 
 
 class HostImage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a node shows of its machine in the image `host`."""
+    """The parts of its machine that a node shows in the image `host`."""
 
     is_enabled: bool = True
     hidden: tuple[HiddenPath, ...] = ()

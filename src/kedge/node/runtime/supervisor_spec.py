@@ -290,7 +290,7 @@ def _no_limits(asked: ContainerLimits) -> list[str]:
         "limit on huge pages": max(asked.hugepages.values(), default=None),
     }
     return [
-        f"the {name} is not enforced: there are no control groups to be had"
+        f"the {name} is not enforced: no control groups are available"
         for name, value in limits.items()
         if value is not None and value != _UNLIMITED
     ]
@@ -305,7 +305,7 @@ def _no_powers(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str
     elif uid and spec.security.groups:
         found.append("it has no supplementary groups: only one user and group can be mapped")
     if spec.devices:
-        found.append("access to devices is not limited: there are no control groups to be had")
+        found.append("access to devices is not limited: no control groups are available")
     return found
 
 

@@ -139,7 +139,7 @@ def _escaped(text: str) -> str:
 
 
 class MetricFamily(NamedTuple):
-    """What a family of series is called, and what it says."""
+    """The name, type and help text of a family of series."""
 
     name: str
     kind: str
@@ -215,7 +215,7 @@ _DETAILS: Final = (
     ("container_spec_memory_limit_bytes", "gauge", "Limit of memory; 0 for none", "limit", 1),
 )
 _WHERE_LIMITED: Final = ("quota", "periods", "throttled_periods", "throttled")
-"""What is only told of those that have a limit of processor time."""
+"""Readings that are exposed only for containers with a limit of processor time."""
 _NETWORK: Final = (
     MetricFamily("container_network_receive_bytes_total", "counter", "Bytes received"),
     MetricFamily("container_network_receive_packets_total", "counter", "Packets received"),

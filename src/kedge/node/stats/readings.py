@@ -15,7 +15,7 @@ from kedge.node.stats.sampler import Sampler
 from kedge.supervisor.kernel.cgroups import Cgroups
 
 _UNLIMITED: Final = 1 << 62
-"""What the first version of control groups says about no limit is above this."""
+"""cgroup v1 writes a number above this if there is no limit."""
 
 
 class CgroupDetails(NamedTuple):

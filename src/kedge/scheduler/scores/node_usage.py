@@ -46,8 +46,11 @@ def points(fullnesses: Sequence[int]) -> list[int] | None:
 
 
 def carried(load: Load, best_effort: bool) -> CpuAndMemory:
-    """What counts as used: for a pod that was promised nothing, what is used at the moment; for
-    others, what their neighbours usually use, for these will want it again."""
+    """Return the usage that counts for a pod.
+
+    For a best-effort pod it is the usage at the moment. For others it is the usual usage, because
+    the neighbours will need it again.
+    """
     if best_effort:
         return CpuAndMemory(
             load.now.cpu + load.expected.cpu, load.now.memory + load.expected.memory

@@ -18,7 +18,7 @@ def keep_only(kept: Iterable[int]) -> None:
 
     O_CLOEXEC is not enough: until execve a descriptor can be reached as /proc/self/fd/N by every
     path that is resolved inside the container's root, as CVE-2024-21626 did with a working
-    directory. What belongs to the machine must be closed before the first such path is resolved.
+    directory. Descriptors of the machine must be closed before the first such path is resolved.
     """
     for first, last in gaps(kept):
         _close(first, last)

@@ -1,4 +1,4 @@
-"""What a process on its way into a container needs besides the container's spec."""
+"""The inputs of a container's start besides the container's spec."""
 
 from typing import Any, Self
 

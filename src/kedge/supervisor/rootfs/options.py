@@ -1,4 +1,4 @@
-"""What the supervisor decides about a root file system besides the container's spec."""
+"""The supervisor's decisions about a root file system besides the container's spec."""
 
 from collections.abc import Callable
 

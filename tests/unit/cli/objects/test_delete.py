@@ -110,11 +110,11 @@ def test_how_to_delete_is_sent_along(asked: DeleteRequest, sent: dict[str, Any])
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
-        (DeleteRequest(), "you must say what is to be deleted"),
+        (DeleteRequest(), "name the objects to delete"),
         (DeleteRequest(["cm"], all=True, labels="a=b"), "cannot set --all and a selector"),
         (
             DeleteRequest(["cm"], manifests=[Manifest({}, "")]),
-            "when files name what is to be deleted",
+            "-f cannot be combined with",
         ),
         (DeleteRequest(["cm"], force=True, grace=5), "cannot be specified together"),
     ],

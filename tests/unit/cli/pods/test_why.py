@@ -126,5 +126,5 @@ async def test_what_is_asked_and_printed(
     await reasoning.show(there, "web-1", True)
     printed: Any = json.loads(capsys.readouterr().out)
     assert printed["nodes"][0]["reasons"] == ["Insufficient cpu"]
-    with pytest.raises(Failure, match="nodes are chosen for pods"):
+    with pytest.raises(Failure, match="chooses nodes for pods"):
         await reasoning.show(there, "deploy/web", False)

@@ -154,8 +154,8 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
     )
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.FULL, 0) == []
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.USERNS, 0) == [
-        "the memory limit is not enforced: there are no control groups to be had",
-        "the limit on processes is not enforced: there are no control groups to be had",
+        "the memory limit is not enforced: no control groups are available",
+        "the limit on processes is not enforced: no control groups are available",
     ]
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[2:] == [
         "it shares processes, files and network with the machine: no namespaces",

@@ -108,7 +108,7 @@ class PodSpec(Model):
     restartPolicy: str = ""
     """When containers restart: Always, OnFailure or Never. Default Always."""
     terminationGracePeriodSeconds: int | None = None
-    """Time between being told to end and being killed. Default 30."""
+    """Time between the request to stop and the kill. Default 30."""
     activeDeadlineSeconds: int | None = None
     """Time after its start at which the pod is failed and stopped."""
     dnsPolicy: str = ""

@@ -32,7 +32,7 @@ def required(source: object, *fields: str) -> Iterator[FieldError]:
 
 
 def partition(number: int) -> Iterator[FieldError]:
-    # The range told is not the one checked: 0 means the whole disk.
+    # The message names another range than the check, as upstream: 0 means the whole disk.
     if not 0 <= number <= 255:
         yield FieldError.invalid("partition", number, "must be between 1 and 255, inclusive")
 

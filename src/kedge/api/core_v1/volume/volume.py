@@ -123,7 +123,7 @@ class Volume(Model):
     hostPath: HostPathVolumeSource | None = None
     """A file or directory of the node."""
     emptyDir: EmptyDirVolumeSource | None = None
-    """A fresh directory. What a volume without a source becomes."""
+    """An empty directory. The default for a volume without a source."""
     gcePersistentDisk: GCEPersistentDiskVolumeSource | None = None
     """A disk of Google's cloud."""
     awsElasticBlockStore: AWSElasticBlockStoreVolumeSource | None = None

@@ -68,7 +68,7 @@ _OF_A_SERVER_ALONE: Final = ("scrape_seconds", "local_nodes")
 
 
 class UpConfig(NamedTuple):
-    """What `kedge up` is to do."""
+    """The settings of one `kedge up`."""
 
     server: "ServerConfig"
     """The server to start; its port counts only if `port_given`."""
@@ -85,7 +85,7 @@ class UpConfig(NamedTuple):
 
 
 class UpResult(NamedTuple):
-    """What `kedge up` has done."""
+    """The result of one `kedge up`."""
 
     url: str
     kubeconfig: str
@@ -143,12 +143,12 @@ def run(flags: Namespace) -> int:
 
 
 def context(name: str) -> str:
-    """What the cluster is called in a kubeconfig."""
+    """Return the name of the cluster's context in a kubeconfig."""
     return f"kedge-{name}"
 
 
 def report(config: UpConfig, done: UpResult) -> str:
-    """What happened, and what to do next."""
+    """Return the message for the user: the result, and the next command."""
     name = config.server.name
     named = "" if name == "default" else f" --name {name}"
     if done.was_running:
