@@ -1,0 +1,92 @@
+"""`kedge logs`: what the containers of a pod have said."""
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import Final
+
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.failure import Failure
+from kedge.cli.objects import client_flags
+from kedge.machinery.durations import parse_duration
+
+DESCRIPTION: Final = """\
+Show what a container of a pod has written to its output, as 'kubectl logs' does. Of a pod with
+several containers it is the first, unless one is named."""
+EXAMPLES: Final = """\
+  # Everything so far, or the last ten lines and what comes
+  kedge logs web
+  kedge logs web -f --tail 10
+
+  # The last five minutes, each line with its time
+  kedge logs web --since 5m --timestamps
+
+  # What the container said before it was restarted
+  kedge logs web --previous
+
+  # One container of several, or all of them
+  kedge logs web -c proxy
+  kedge logs web --all-containers"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("pod", metavar="POD", help="name of the pod")
+    client_flags.add_cluster(parser)
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help="which container")
+    parser.add_argument("--all-containers", action="store_true", help="all containers of the pod")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on, until the container ends or Ctrl-C"
+    )
+    parser.add_argument(
+        "--tail", type=_lines, metavar="N", help="only the last lines; -1 for all (default: all)"
+    )
+    parser.add_argument(
+        "--since", type=_seconds, metavar="DURATION", help="only what is newer, such as 5s or 2h"
+    )
+    parser.add_argument(
+        "-p", "--previous", action="store_true", help="of the run before the container's last start"
+    )
+    parser.add_argument("--timestamps", action="store_true", help="show when each line was said")
+    parser.add_argument(
+        "--prefix", action="store_true", help="say in front of each line who has said it"
+    )
+
+
+def _lines(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -2
+    if number < -1:
+        raise ArgumentTypeError("--tail must be greater than or equal to -1")
+    return number
+
+
+def _seconds(text: str) -> int:
+
+    try:
+        nanoseconds = parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
+    if nanoseconds <= 0:
+        raise ArgumentTypeError("--since must be greater than 0")
+    return -(-nanoseconds // 10**9)
+
+
+def run(flags: Namespace) -> int:
+    from kedge.cli.objects.connection import visit
+    from kedge.cli.pods.logs.show import LogFlags, show
+
+    if flags.container and flags.all_containers:
+        raise Failure("--all-containers=true should not be specified with container name")
+    asked = LogFlags(
+        pod=flags.pod,
+        container=flags.container,
+        everyone=flags.all_containers,
+        follow=flags.follow,
+        previous=flags.previous,
+        timestamps=flags.timestamps,
+        tail=flags.tail,
+        since=flags.since,
+        prefix=flags.prefix,
+    )
+    return visit(client_config(Settings(flags)), lambda there: show(there, asked))
