@@ -27,8 +27,11 @@ class CommandModule(Protocol):
 
 
 class CliCommand(NamedTuple):
-    """One command. Its module is imported only if the command line names the command: most of the
-    time of a short command is spent on imports."""
+    """One command, in a module that is imported only if the command line names the command.
+
+    The module imports the work in `run`, so that `--help` is fast: most of the time of a short
+    command is spent on imports.
+    """
 
     name: str
     module: str
@@ -44,20 +47,22 @@ COMMANDS: Final = (
     CliCommand("down", "cluster.down", "Stop a cluster and take it out of the kubeconfig"),
     CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
     CliCommand("list", "cluster.list", "List the clusters on this machine"),
-    CliCommand("get", "objects.get", "Show objects of the cluster"),
-    CliCommand("describe", "objects.describe", "Describe objects of the cluster in detail"),
+    CliCommand("get", "objects.get.command", "Show objects of the cluster"),
+    CliCommand("describe", "objects.describe.command", "Describe objects of the cluster in detail"),
     CliCommand("create", "objects.create", "Create objects from files"),
     CliCommand("apply", "objects.apply", "Create or update objects from files"),
-    CliCommand("delete", "objects.delete", "Delete objects of the cluster"),
-    CliCommand("namespace", "objects.namespace", "Show or change the current namespace"),
+    CliCommand("delete", "objects.delete.command", "Delete objects of the cluster"),
+    CliCommand("namespace", "objects.namespace.command", "Show or change the current namespace"),
     CliCommand("explain", "explain.command", "Explain where limits or variables come from"),
-    CliCommand("logs", "pods.logs", "Show the logs of a container"),
-    CliCommand("exec", "pods.exec", "Run a command in a container"),
-    CliCommand("top", "usage.top", "Show the usage of nodes, pods and containers, live"),
+    CliCommand("logs", "pods.logs.command", "Show the logs of a container"),
+    CliCommand("exec", "pods.exec.command", "Run a command in a container"),
+    CliCommand("top", "usage.top.command", "Show the usage of nodes, pods and containers, live"),
     CliCommand(
-        "recommend", "usage.recommend", "Propose requests and limits from the measured usage"
+        "recommend",
+        "usage.recommend.command",
+        "Propose requests and limits from the measured usage",
     ),
-    CliCommand("why", "pods.why", "Explain why a pod is on its node, or on none"),
+    CliCommand("why", "pods.why.command", "Explain why a pod is on its node, or on none"),
     CliCommand("image", "image", "Load, list and remove images"),
     CliCommand("device", "device", "Check a device plugin"),
     CliCommand("token", "token", "Make, list and delete tokens for joining a cluster"),

@@ -48,6 +48,22 @@ def test_only_the_named_command_is_imported() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+HEAVY = {"asyncio", "ssl", "yaml", "cryptography", "kedge.client.client", "kedge.api.model"}
+"""Modules that the work of commands needs, and that take most of the time of an import."""
+
+
+@pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+def test_help_imports_none_of_the_modules_that_do_the_work(name: str) -> None:
+    script = (
+        "import atexit, sys, kedge.cli.main as main;"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        f"main.run(['{name}', '--help'])"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert f"kedge {name}" in shown.stdout
+    assert not HEAVY & set(shown.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

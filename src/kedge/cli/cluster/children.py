@@ -282,14 +282,20 @@ def _environment() -> dict[str, str]:
     return environment
 
 
+_LONGEST_POLL_MILLISECONDS: Final = 2**31 - 1
+
+
 def _read_line(descriptor: int, patience: float) -> bytes:
     """Read one line from a pipe; empty if the other end closes it."""
     clock = SystemClock()
+    # Unlike select(2), poll(2) takes descriptors above 1023.
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
     deadline = clock.monotonic() + patience
     line = b""
     while not line.endswith(b"\n"):
-        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - clock.monotonic()))
-        if not ready:
+        left = max(0.0, deadline - clock.monotonic())
+        if not poll.poll(min(left * 1000, _LONGEST_POLL_MILLISECONDS)):
             raise TimeoutError
         part = os.read(descriptor, 65536)
         if not part:

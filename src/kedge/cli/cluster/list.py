@@ -3,12 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from kedge.cli.cluster import registry
-from kedge.cli.cluster.cluster_status import look
-from kedge.cli.config.settings import Settings
 from kedge.cli.flags import add_output
-from kedge.cli.output.printers import document, table
-from kedge.machinery.clock import SystemClock
 
 DESCRIPTION: Final = "List the clusters that this user has on this machine, running or not."
 EXAMPLES: Final = """\
@@ -21,6 +16,12 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
+    from kedge.cli.cluster import registry
+    from kedge.cli.cluster.cluster_status import look
+    from kedge.cli.config.settings import Settings
+    from kedge.cli.output.printers import document, table
+    from kedge.machinery.clock import SystemClock
+
     now = SystemClock().now()
     clusters = [look(found, now) for found in registry.every(Settings(flags).root())]
     if flags.output:

@@ -6,10 +6,8 @@ from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
-from kedge.cli.explain import env, limits
 from kedge.cli.failure import Failure
-from kedge.cli.objects import client_flags, manifests
-from kedge.cli.objects.connection import visit
+from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
 'kedge explain limits -f FILE': print where each request and limit of each container would come
@@ -51,6 +49,9 @@ def run(flags: Namespace) -> int:
 
 
 def _env(flags: Namespace) -> int:
+    from kedge.cli.explain import env
+    from kedge.cli.objects.connection import visit
+
     if not flags.pod or flags.filename:
         raise Failure("'kedge explain env' is about a pod that is there: kedge explain env POD")
     return visit(
@@ -60,6 +61,10 @@ def _env(flags: Namespace) -> int:
 
 
 def _limits(flags: Namespace) -> int:
+    from kedge.cli.explain import limits
+    from kedge.cli.objects import manifests
+    from kedge.cli.objects.connection import visit
+
     if not flags.filename or flags.pod or flags.container:
         raise Failure("'kedge explain limits' is about manifests: kedge explain limits -f FILE")
     read = manifests.read(flags.filename, sys.stdin, recursive=flags.recursive)

@@ -6,9 +6,7 @@ from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
-from kedge.cli.objects import client_flags, manifests
-from kedge.cli.objects import write as writing
-from kedge.cli.objects.connection import visit
+from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
 Make the objects that files describe what the files say: create those that are missing, change the
@@ -40,6 +38,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
+    from kedge.cli.objects import manifests
+    from kedge.cli.objects import write as writing
+    from kedge.cli.objects.connection import visit
+
     asked = writing.WriteOptions(
         manifests=manifests.read(flags.filename, sys.stdin, recursive=flags.recursive),
         dry_run=flags.dry_run == "server",

@@ -6,9 +6,7 @@ from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
-from kedge.cli.objects import client_flags, manifests
-from kedge.cli.objects import write as writing
-from kedge.cli.objects.connection import visit
+from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
 Create the objects that files describe, in YAML or JSON, in the cluster that the kubeconfig leads
@@ -32,6 +30,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
+    from kedge.cli.objects import manifests
+    from kedge.cli.objects import write as writing
+    from kedge.cli.objects.connection import visit
+
     asked = writing.WriteOptions(
         manifests=manifests.read(flags.filename, sys.stdin, recursive=flags.recursive),
         dry_run=flags.dry_run == "server",

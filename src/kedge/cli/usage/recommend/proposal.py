@@ -1,7 +1,5 @@
-"""`kedge recommend`: requests and limits that fit what a workload uses, as a patch."""
+"""Requests and limits proposed from the measured usage, as a patch."""
 
-import argparse
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -10,11 +8,8 @@ from kedge.api.core_v1.pod.resources import qos_class
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.api.metrics_v1alpha1.pod import Pod
 from kedge.api.metrics_v1alpha1.windows import Metrics
-from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
-from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget, kind_of
 from kedge.cli.output import outputs
 from kedge.machinery.durations import human_age, parse_time
@@ -22,50 +17,6 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.machinery.selectors import labels_from_map, labels_from_object
 from kedge.metrics.windows import DAY, HOUR
-
-DESCRIPTION: Final = """\
-Propose requests and limits for the containers of a workload or pod from what was used: requests
-are what 95 of 100 samples of the last day did not exceed (of the last hour, while there is no
-more), limits the most that was used and some room. What is printed is a patch that kubectl applies;
-the evidence stands in its comments."""
-EXAMPLES: Final = """\
-  # Look at it, then apply it
-  kedge recommend deploy/web
-  kedge recommend deploy/web > patch.yaml
-  kubectl patch deploy/web --patch-file patch.yaml
-
-  # A pod is resized where it runs
-  kedge recommend pod/web > patch.yaml
-  kubectl patch pod/web --subresource resize --patch-file patch.yaml"""
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "target", metavar="TYPE/NAME", help="a workload such as deploy/web, or pod/x"
-    )
-    client_flags.add_cluster(parser)
-    parser.add_argument(
-        "--headroom",
-        type=percent,
-        default=20,
-        metavar="PERCENT",
-        help="how far limits lie above the most that was used (default: 20)",
-    )
-
-
-def percent(value: str) -> int:
-
-    digits = value.removesuffix("%")
-    if not digits.isascii() or not digits.isdigit():
-        raise argparse.ArgumentTypeError(f'"{value}" is not a percentage: give a number from 0 on')
-    return int(digits)
-
-
-def run(flags: Namespace) -> int:
-    return visit(
-        client_config(Settings(flags)), lambda there: show(there, flags.target, flags.headroom)
-    )
-
 
 _HOUR: Final = 3600
 _DAY: Final = 86400

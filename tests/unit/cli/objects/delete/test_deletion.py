@@ -8,7 +8,7 @@ import pytest
 
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
-from kedge.cli.objects.delete import DeleteRequest, check, delete
+from kedge.cli.objects.delete.deletion import DeleteRequest, check, delete
 from kedge.cli.objects.manifests import Manifest
 from kedge.testing.local_server import MERGE, LocalServer
 

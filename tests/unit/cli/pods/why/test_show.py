@@ -16,7 +16,7 @@ from kedge.api.decision import (
 )
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
-from kedge.cli.pods import why as reasoning
+from kedge.cli.pods.why import show as reasoning
 from kedge.testing.local_server import LocalServer
 
 PLACED = SchedulingDecision(

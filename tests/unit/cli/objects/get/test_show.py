@@ -7,7 +7,7 @@ import pytest
 
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
-from kedge.cli.objects.get import GetOptions, show, version_in
+from kedge.cli.objects.get.show import GetOptions, show, version_in
 from kedge.testing.local_server import LocalServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -1,4 +1,4 @@
-"""`kedge exec`: a command in a container."""
+"""A session with a command in a container, over a WebSocket."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,6 @@ import sys
 import termios
 import threading
 import tty
-from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -17,54 +16,14 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
-from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
-from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import USER_AGENT, ApiSession, visit
+from kedge.cli.objects.connection import USER_AGENT, ApiSession
 from kedge.cli.pods import containers
 from kedge.client.client import error_of, path_of
 from kedge.client.transport import Unreachable
 from kedge.web import websocket
 from kedge.web.exchange import OutgoingRequest, ServerAddress, ask
 from kedge.web.websocket import WebSocket
-
-DESCRIPTION: Final = """\
-Run a command in a container of a pod, as 'kubectl exec' does. What follows -- is the command; its
-exit code is that of kedge. If kedge is ended, so is the command."""
-EXAMPLES: Final = """\
-  # A command, and its output
-  kedge exec web -- ls -l /
-
-  # A shell, in one container of several
-  kedge exec -it web -c proxy -- sh
-
-  # A file goes in
-  kedge exec -i web -- tar xf - < files.tar"""
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="POD", help="name of the pod")
-    parser.set_defaults(line=())
-    client_flags.add_cluster(parser)
-    parser.add_argument("-c", "--container", default="", metavar="NAME", help="which container")
-    parser.add_argument("-i", "--stdin", action="store_true", help="pass standard input on")
-    parser.add_argument("-t", "--tty", action="store_true", help="give the command a terminal")
-    parser.usage = "kedge exec POD [flags] -- COMMAND [argument ...]"
-
-
-def run(flags: Namespace) -> int:
-    if not flags.line:
-        raise Failure("you must specify at least one command for the container, after --")
-    asked = ExecOptions(
-        pod=flags.pod,
-        command=flags.line,
-        container=flags.container,
-        stdin=flags.stdin,
-        tty=flags.tty,
-    )
-    return visit(client_config(Settings(flags)), lambda there: execute(there, asked))
-
 
 PROTOCOL: Final = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.failure import Failure
-from kedge.cli.objects import namespace
+from kedge.cli.objects.namespace import command
 from kedge.client import kubeconfig, login
 from kedge.testing.server import memory_server
 
@@ -27,7 +27,7 @@ async def path(tmp_path: Path) -> AsyncIterator[Path]:
 
 async def run(path: Path, name: str | None) -> int:
     flags = Namespace(name=name, kubeconfig=path, context="")
-    return await asyncio.to_thread(namespace.run, flags)
+    return await asyncio.to_thread(command.run, flags)
 
 
 async def test_a_new_namespace_is_created_and_made_the_current_one(

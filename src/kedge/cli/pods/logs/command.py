@@ -1,19 +1,12 @@
 """`kedge logs`: what the containers of a pod have said."""
 
-import asyncio
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import AsyncIterator, Mapping
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final
 
-from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import ApiSession, visit
-from kedge.cli.pods import containers
-from kedge.client.client import path_of
 from kedge.machinery.durations import parse_duration
 
 DESCRIPTION: Final = """\
@@ -85,6 +78,9 @@ def _seconds(text: str) -> int:
 
 
 def run(flags: Namespace) -> int:
+    from kedge.cli.objects.connection import visit
+    from kedge.cli.pods.logs.show import LogFlags, show
+
     if flags.container and flags.all_containers:
         raise Failure("--all-containers=true should not be specified with container name")
     asked = LogFlags(
@@ -99,74 +95,3 @@ def run(flags: Namespace) -> int:
         prefix=flags.prefix,
     )
     return visit(client_config(Settings(flags)), lambda there: show(there, asked))
-
-
-class LogFlags(NamedTuple):
-    """The pod whose logs to show, and which part of them."""
-
-    pod: str
-    container: str = ""
-    everyone: bool = False
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    tail: int | None = None
-    since: int | None = None
-    """Seconds."""
-    prefix: bool = False
-
-    def query(self, container: str) -> Mapping[str, str]:
-        asked = {
-            "container": container,
-            "follow": "true" if self.follow else "",
-            "previous": "true" if self.previous else "",
-            "timestamps": "true" if self.timestamps else "",
-            "tailLines": "" if self.tail in (None, -1) else str(self.tail),
-            "sinceSeconds": "" if self.since is None else str(self.since),
-        }
-        return {name: value for name, value in asked.items() if value}
-
-
-async def show(there: ApiSession, asked: LogFlags) -> int:
-    """Print what is asked for, while it comes."""
-    pod = await containers.find(there, asked.pod)
-    if asked.everyone:
-        names = containers.every(pod)
-    elif asked.container:
-        names = [containers.check(pod, asked.container)]
-    else:
-        names = [containers.usual(pod)]
-    path = path_of(PODS, there.namespace, pod["metadata"]["name"], "log")
-    out = sys.stdout.buffer
-    shown = [_print(there, path, asked, name, out) for name in names]
-    if asked.follow:
-        await asyncio.gather(*shown)
-    else:
-        for each in shown:
-            await each
-    return 0
-
-
-async def _print(
-    there: ApiSession, path: str, asked: LogFlags, container: str, out: BinaryIO
-) -> None:
-    prefix = f"[pod/{asked.pod}/{container}] ".encode() if asked.prefix else b""
-    async with there.client.stream(path, asked.query(container)) as pieces:
-        # Several that speak at once must not break each other's lines.
-        whole = lines(pieces) if prefix or asked.everyone else pieces
-        async for piece in whole:
-            out.write(prefix + piece)
-            out.flush()
-
-
-async def lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same text line by line; the last one may not be ended."""
-    rest = b""
-    async for piece in pieces:
-        *whole, rest = (rest + piece).splitlines(keepends=True) or [b""]
-        if rest.endswith(b"\n"):
-            whole, rest = [*whole, rest], b""
-        for line in whole:
-            yield line
-    if rest:
-        yield rest

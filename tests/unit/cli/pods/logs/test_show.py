@@ -6,7 +6,7 @@ import pytest
 
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
-from kedge.cli.pods.logs import LogFlags, lines, show
+from kedge.cli.pods.logs.show import LogFlags, lines, show
 from kedge.testing.agents import FakeAgent
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document

@@ -1,69 +1,20 @@
-"""`kedge describe`: details of objects for people to read."""
+"""Print descriptions of objects, with their events."""
 
 import sys
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kedge.api.coordination_v1.lease import RESOURCE as LEASE
 from kedge.api.core_v1.event import RESOURCE as EVENT
 from kedge.api.core_v1.pod.pod import RESOURCE as POD
 from kedge.api.resource import Resource
-from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.settings import Settings
 from kedge.cli.descriptions.kinds import describe
 from kedge.cli.descriptions.parts import RelatedObjects
-from kedge.cli.objects import client_flags
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget
-from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
-
-DESCRIPTION: Final = """\
-Describe objects of the cluster that the kubeconfig leads to, with what happened to them lately.
-A name stands also for all names that begin with it, if nothing is called just that."""
-EXAMPLES: Final = """\
-  # The minima and maxima of a namespace, then all that a LimitRange says
-  kedge describe limits limits
-  kedge describe limits limits -o wide
-
-  # A pod, a node, all services
-  kedge describe pod web
-  kedge describe node/worker
-  kedge describe services"""
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    client_flags.add_words(parser, required=True)
-    client_flags.add_cluster(parser)
-    client_flags.add_everywhere(parser)
-    client_flags.add_label_selector(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=client_flags.output("wide"),
-        default="",
-        metavar="wide",
-        help="wide: all columns of a LimitRange, not only minimum and maximum",
-    )
-    parser.add_argument(
-        "--show-events", choices=("true", "false"), default="true", help="default: true"
-    )
-
-
-def run(flags: Namespace) -> int:
-    asked = DescribeOptions(
-        words=flags.words,
-        everywhere=flags.all_namespaces,
-        labels=flags.selector,
-        wide=flags.output == "wide",
-        events=flags.show_events == "true",
-    )
-    now = SystemClock().now()
-    return visit(client_config(Settings(flags)), lambda there: show(there, asked, now))
-
 
 _LEASES = "kube-node-lease"
 

@@ -1,46 +1,14 @@
-"""`kedge why`: why a pod is on its node, or on none."""
+"""Print a decision of the scheduler."""
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from kedge.api.decision import PATH, REFUSED, NodeVerdict, SchedulingDecision
-from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
-from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import ApiSession, document_in, visit
+from kedge.cli.objects.connection import ApiSession, document_in
 from kedge.cli.output import outputs, tabstops
-
-DESCRIPTION: Final = """\
-Explain how the scheduler decided about a pod: which filter refused which node and why, how each
-score rated the others, and the usage of each node at that moment.
-
-The scheduler keeps its last thousand decisions in memory. If it no longer has the decision, the
-command shows how it would decide now, and says so. The caller needs the right to get the path
-/kedge/scheduling/v1/decisions/NAMESPACE/POD."""
-EXAMPLES: Final = """\
-  # A pod that is pending, or one that runs
-  kedge why web-0
-
-  # For a program
-  kedge why web-0 -n shop -o json"""
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="POD", help="the pod, with or without pod/ before its name")
-    client_flags.add_cluster(parser)
-    parser.add_argument(
-        "-o", "--output", choices=("json",), default="", help="print JSON, for programs"
-    )
-
-
-def run(flags: Namespace) -> int:
-    as_json = flags.output == "json"
-    return visit(client_config(Settings(flags)), lambda there: show(there, flags.pod, as_json))
 
 
 async def show(connection: ApiSession, word: str, as_json: bool) -> int:

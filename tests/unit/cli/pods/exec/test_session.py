@@ -6,7 +6,7 @@ import pytest
 
 from kedge.cli import main
 from kedge.cli.failure import Failure
-from kedge.cli.pods.exec import ExecOptions, exit_code
+from kedge.cli.pods.exec.session import ExecOptions, exit_code
 from kedge.node.server import status
 
 

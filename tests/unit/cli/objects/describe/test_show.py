@@ -3,7 +3,7 @@
 import pytest
 
 from kedge.cli.objects.connection import ApiSession
-from kedge.cli.objects.describe import DescribeOptions, show
+from kedge.cli.objects.describe.show import DescribeOptions, show
 from kedge.testing.local_server import LocalServer
 
 Captured = pytest.CaptureFixture[str]

@@ -10,8 +10,8 @@ from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget
-from kedge.cli.usage import recommend as recommending
-from kedge.cli.usage.recommend import DeclaredSizes
+from kedge.cli.usage.recommend import proposal as recommending
+from kedge.cli.usage.recommend.proposal import DeclaredSizes
 
 END = "2030-01-02T00:00:00Z"
 

@@ -1,18 +1,14 @@
-"""`kedge get`: objects of the cluster, as tables or in full."""
+"""Show objects as tables or documents, once or as they change."""
 
 import sys
-from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kedge.api.resource import Resource
-from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
-from kedge.cli.objects import client_flags
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import ApiSession, document_in, items_of, visit
+from kedge.cli.objects.connection import ApiSession, document_in, items_of
 from kedge.cli.objects.targets import ObjectTarget, kind_of
 from kedge.cli.output import outputs, tables
 from kedge.cli.output.outputs import Found
@@ -20,61 +16,6 @@ from kedge.cli.output.tables import ColumnPrinter, TableOptions
 from kedge.client.client import path_of
 from kedge.client.view import View
 from kedge.machinery.errors import StatusError, not_found
-
-DESCRIPTION: Final = """\
-Show objects of the cluster that the kubeconfig leads to, as 'kubectl get' does: as a table, or in
-full with -o yaml. Types can be given by their plural, singular or short name, with their group
-after a dot where needed, several at once with commas between them; custom ones are known too."""
-EXAMPLES: Final = """\
-  # The pods of the current namespace, and of all
-  kedge get pods
-  kedge get pods -A -o wide
-
-  # Two objects of different types
-  kedge get deployment/web service/web
-
-  # One object in full, or just a part of it
-  kedge get pod web -o yaml
-  kedge get pods -l app=web -o jsonpath='{.items[*].metadata.name}'
-
-  # What happens to them, until Ctrl-C
-  kedge get pods -w"""
-
-
-def add_flags(parser: ArgumentParser) -> None:
-    client_flags.add_words(parser, required=True)
-    client_flags.add_cluster(parser)
-    client_flags.add_everywhere(parser)
-    client_flags.add_selectors(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=client_flags.output("wide", "yaml", "json", "name", "jsonpath=TEMPLATE"),
-        default="",
-        metavar="FORMAT",
-        help="wide (more columns), yaml, json, name, or jsonpath=TEMPLATE",
-    )
-    parser.add_argument(
-        "-w", "--watch", action="store_true", help="watch, and show changes until Ctrl-C"
-    )
-    parser.add_argument("--no-headers", action="store_true", help="leave out the headings")
-    parser.add_argument("--show-labels", action="store_true", help="show labels as last column")
-    client_flags.add_ignore_not_found(parser)
-
-
-def run(flags: Namespace) -> int:
-    asked = GetOptions(
-        words=flags.words,
-        everywhere=flags.all_namespaces,
-        labels=flags.selector,
-        fields=flags.field_selector,
-        output=flags.output,
-        watch=flags.watch,
-        headings=not flags.no_headers,
-        show_labels=flags.show_labels,
-        ignore_missing=flags.ignore_not_found,
-    )
-    return visit(client_config(Settings(flags)), lambda there: show(there, asked))
 
 
 class GetOptions(NamedTuple):

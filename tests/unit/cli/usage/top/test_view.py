@@ -10,7 +10,7 @@ import pytest
 
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.usage.lines import TopOptions
-from kedge.cli.usage.top import TopView, show
+from kedge.cli.usage.top.view import TopView, show
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport, Unreachable
 from kedge.machinery.errors import StatusError

@@ -1,0 +1,79 @@
+"""`kedge top`: what nodes, pods and containers use, live."""
+
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+from kedge.cli.config.kubeconfig import client_config
+from kedge.cli.config.settings import Settings
+from kedge.cli.objects import client_flags
+from kedge.metrics.windows import WINDOWS
+
+DESCRIPTION: Final = """\
+Show what nodes, pods and containers use, over the last ten seconds, minute, hour or day. At a
+terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed once.
+CPU/REQ and the like say how much of what was requested, or of the limit, is used."""
+EXAMPLES: Final = """\
+  # The nodes; the pods of the current namespace, and of all
+  kedge top
+  kedge top pods
+  kedge top pods -A --sort-by memory
+
+  # The pods of one node
+  kedge top node-1
+
+  # What each container used at most during the last day, for a script
+  kedge top pods --containers --window 1d --statistic max --once
+  kedge top pods -o json"""
+
+STATISTICS: Final = ("mean", "max", "95th")
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="nodes",
+        metavar="nodes|pods|NODE",
+        help="nodes (default), pods, or a node whose pods are to be shown",
+    )
+    client_flags.add_cluster(parser)
+    client_flags.add_everywhere(parser)
+    client_flags.add_label_selector(parser)
+    parser.add_argument(
+        "--window", choices=tuple(WINDOWS), default="1m", help="how far to look back (default: 1m)"
+    )
+    parser.add_argument(
+        "--statistic", choices=STATISTICS, default="mean", help="what to show (default: mean)"
+    )
+    parser.add_argument(
+        "--sort-by", choices=("cpu", "memory", "name"), default="cpu", help="default: cpu"
+    )
+    parser.add_argument("--containers", action="store_true", help="each container by itself")
+    parser.add_argument("--once", action="store_true", help="print once, and end")
+    parser.add_argument(
+        "-o", "--output", choices=("wide", "json"), default="", help="more columns, or JSON"
+    )
+    parser.add_argument("--no-headers", action="store_true", help="leave out the headings")
+
+
+def run(flags: Namespace) -> int:
+    from kedge.cli.objects.connection import visit
+    from kedge.cli.usage.lines import TopOptions
+    from kedge.cli.usage.top.view import show
+
+    look = TopOptions(
+        what=flags.what,
+        everywhere=flags.all_namespaces,
+        labels=flags.selector,
+        window=flags.window,
+        statistic=flags.statistic,
+        sort_by=flags.sort_by,
+        containers=flags.containers,
+        wide=flags.output == "wide",
+        headings=not flags.no_headers,
+    )
+    live = not flags.once and flags.output != "json"
+    as_json = flags.output == "json"
+    return visit(
+        client_config(Settings(flags)), lambda there: show(there, look, live=live, as_json=as_json)
+    )
