@@ -121,7 +121,7 @@ async def test_delete_says_how() -> None:
     )
     await server.client.delete(CONFIG_MAPS, "a", "ns", options=options)
     assert server.body == {
-        "kind": "DeletionOptions",
+        "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": "Orphan",
         "preconditions": {"uid": "u"},

@@ -313,18 +313,18 @@ def test_ephemeral_containers_are_listed_by_name_and_are_never_ready() -> None:
 
 def test_a_pod_that_is_to_end_keeps_its_phase_until_all_has_stopped() -> None:
     of = pod()
-    assert nothing(of, ending=PodTermination(1)).phase == "Pending"
+    assert nothing(of, termination=PodTermination(1)).phase == "Pending"
     told = changed(of, status=PodStatus(phase="Running", reason="R", message="M"))
-    status = status_of(told, record(of), ending=PodTermination(1))
+    status = status_of(told, record(of), termination=PodTermination(1))
     assert (status.phase, status.reason, status.message) == ("Running", "R", "M")
 
 
 def test_a_pod_that_ended_before_it_had_begun_has_failed() -> None:
-    assert nothing(pod(), terminal=True, ending=PodTermination(1)).phase == "Failed"
+    assert nothing(pod(), terminal=True, termination=PodTermination(1)).phase == "Failed"
     of = pod(spec={"restartPolicy": "Never"})
     for code, word in ((0, "Succeeded"), (1, "Failed")):
         ended = record(of, state=RunState.EXITED, exit_code=code)
-        assert status_of(of, ended, terminal=True, ending=PodTermination(1)).phase == word
+        assert status_of(of, ended, terminal=True, termination=PodTermination(1)).phase == word
 
 
 def test_the_reason_stays_as_long_as_the_phase() -> None:
@@ -422,7 +422,7 @@ def test_a_running_container_has_what_it_was_given_last() -> None:
         return str(resources.requests["cpu"])
 
     assert cpu(status_of(new, begun)) == "1"
-    assert cpu(status_of(new, begun, actual={"ctr": new.spec.containers[0].resources})) == "2"
+    assert cpu(status_of(new, begun, actuated={"ctr": new.spec.containers[0].resources})) == "2"
     assert cpu(status_of(new, record(old, state=RunState.EXITED))) == "2"
     assert cpu(status_of(new, record(old, annotations={}))) == "2"
 
