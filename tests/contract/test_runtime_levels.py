@@ -51,12 +51,12 @@ async def main():
         await runtime.start_container(container)
         await (await runtime._connected()).ask("wait", container=container)
         return container
-    volume = Mount(host_path=str(home / "volume"), container_path="/volume")
-    limits = Resources(memory_limit=1 << 30)
+    volume = ContainerMount(host_path=str(home / "volume"), container_path="/volume")
+    limits = ContainerLimits(memory_limit=1 << 30)
     seen = await run("seen", sys.argv[4], resources=limits, mounts=[volume])
-    user = await run("user", "id -u; id -g", security=Security(user=1234, group=5678))
+    user = await run("user", "id -u; id -g", security=ContainerSecurity(user=1234, group=5678))
     try:
-        mount = Mount(container_path="/tmp/out", host_path=str(home / "volume"), part="link")
+        mount = ContainerMount(container_path="/tmp/out", host_path=str(home / "volume"), part="link")
         await run("escape", "ls /tmp/out", mounts=[mount])
         escaped = "started"
     except RuntimeFailure as error:
@@ -98,8 +98,8 @@ async def attack(runtime):
     spec = ContainerConfig(
         name="attacked", image="host", command=["sleep", "1000"],
         working_dir="/volume/work" if runtime.level != "plain" else str(home / "volume" / "work"),
-        mounts=[Mount(host_path=str(home / "volume"), container_path="/volume")],
-        security=Security(user=1234, group=5678, pid=PidMode.POD),
+        mounts=[ContainerMount(host_path=str(home / "volume"), container_path="/volume")],
+        security=ContainerSecurity(user=1234, group=5678, pid=PidMode.POD),
     )
     container = await runtime.create_container(sandbox.id, spec)
     await runtime.start_container(container)
