@@ -56,7 +56,8 @@ async def main():
     seen = await run("seen", sys.argv[4], resources=limits, mounts=[volume])
     user = await run("user", "id -u; id -g", security=ContainerSecurity(user=1234, group=5678))
     try:
-        mount = ContainerMount(container_path="/tmp/out", host_path=str(home / "volume"), part="link")
+        there = {"host_path": str(home / "volume"), "part": "link"}
+        mount = ContainerMount(container_path="/tmp/out", **there)
         await run("escape", "ls /tmp/out", mounts=[mount])
         escaped = "started"
     except RuntimeFailure as error:

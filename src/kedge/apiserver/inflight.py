@@ -18,24 +18,28 @@ _OWN_NAMES: Final = frozenset(
     ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
 )
 
+RequestPlace = tuple[int, bool]
+"""The index of reads or writes, and whether an ordinary user holds the place."""
+
 
 @dataclass(frozen=True)
 class RequestLimit:
     """Bounds for requests of one sort; 0 sets none."""
 
     ordinary: int
-    """Further requests get 429."""
+    """Places of ordinary users; their further requests get 429."""
     reserve: int
     """Further places for users that keep the cluster alive; administrators get half of them."""
 
-    def of(self, user: User) -> int:
+    def reserve_of(self, user: User) -> int:
+        """Return how many places there are for this user besides the ordinary ones."""
         groups = user.groups
         if _MASTERS in groups:
-            return self.ordinary + self.reserve // 2
+            return self.reserve // 2
         if not user.name.startswith("system:"):
-            return self.ordinary
+            return 0
         own = user.name in _OWN_NAMES or not _OWN.isdisjoint(groups)
-        return self.ordinary + (self.reserve if own else 0)
+        return self.reserve if own else 0
 
 
 READS: Final = RequestLimit(400, 200)
@@ -43,9 +47,14 @@ WRITES: Final = RequestLimit(200, 100)
 
 
 class InFlight:
-    """Counts requests. Enter before the work begins, leave when it is done."""
+    """Counts requests. Enter before the work begins, leave when it is done.
 
-    __slots__ = ("_limits", "counts", "refused", "seconds")
+    Users with a reserve are refused when all users together hold the ordinary places and the
+    reserve. Ordinary users are refused when they hold the ordinary places themselves: a large Job
+    keeps hundreds of the controllers' writes in flight, and must not lock out other tenants.
+    """
+
+    __slots__ = ("_limits", "_ordinary", "counts", "refused", "seconds")
 
     def __init__(
         self,
@@ -55,6 +64,7 @@ class InFlight:
         seconds: float | None = None,
     ) -> None:
         self._limits = (reads, writes)
+        self._ordinary = [0, 0]
         self.seconds = seconds
         """The time that a request may take; None sets no limit."""
         self.counts = [0, 0]
@@ -62,18 +72,23 @@ class InFlight:
         self.refused = [0, 0]
         """Reads and writes that were refused."""
 
-    def enter(self, verb: str, user: User) -> int:
+    def enter(self, verb: str, user: User) -> RequestPlace:
         """Take a place, to be given back with `leave`; 429 if there is none."""
         sort = 0 if verb in _READS else 1
-        limit, count = self._limits[sort], self.counts[sort]
-        if count >= limit.ordinary > 0 and count >= limit.of(user):
+        limit = self._limits[sort]
+        reserve = limit.reserve_of(user)
+        count = self.counts[sort] if reserve else self._ordinary[sort]
+        if count >= limit.ordinary + reserve and limit.ordinary:
             self.refused[sort] += 1
             raise too_many()
-        self.counts[sort] = count + 1
-        return sort
+        self.counts[sort] += 1
+        self._ordinary[sort] += not reserve
+        return sort, not reserve
 
-    def leave(self, place: int) -> None:
-        self.counts[place] -= 1
+    def leave(self, place: RequestPlace) -> None:
+        sort, ordinary = place
+        self.counts[sort] -= 1
+        self._ordinary[sort] -= ordinary
 
 
 def counted(verb: str, subresource: str) -> bool:

@@ -49,7 +49,7 @@ def test_kubectl_gets_and_explains_metrics(kubectl: Kubectl, pods: Any, measured
     raw = json.loads(kubectl.says(f"get --raw {ROOT}/namespaces/{pods.namespace}/pods"))
     assert [item["metadata"]["name"] for item in raw["items"]] == ["one"]
     path = "pods.containers.metrics.95th"
-    assert "95 of 100" in kubectl.says(f"explain {path} --api-version=metrics/v1alpha1")
+    assert "95th percentile" in kubectl.says(f"explain {path} --api-version=metrics/v1alpha1")
 
 
 def test_deleting_a_pod_drops_its_metrics_at_once(api: Api, pods: Any, measured: Any) -> None:
