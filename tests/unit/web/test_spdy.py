@@ -264,6 +264,9 @@ class Counting(MemoryStream):
     def write(self, data: bytes) -> None:
         self.sizes.append(len(data))
 
+    async def drain(self) -> None:
+        pass
+
 
 async def test_answers_to_many_frames_are_written_together() -> None:
     stream = Counting(spdy.ping(1) * 1000)
