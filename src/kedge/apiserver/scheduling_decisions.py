@@ -11,9 +11,11 @@ from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, encoded_document, gone
 from kedge.apiserver.components import ControlPlaneComponents
+from kedge.apiserver.context import Answer
 from kedge.apiserver.request import Request
+from kedge.apiserver.verbs.read import TURN, effort_of
 from kedge.apiserver.verbs.selection import selected
-from kedge.apiserver.verbs.unstored import page, page_options
+from kedge.apiserver.verbs.unstored import PageOptions, page, page_options
 from kedge.apiserver.watchcache import Item, Selection
 from kedge.machinery.errors import StatusError
 from kedge.web.message import Response
@@ -25,7 +27,7 @@ class SchedulingDecisions:
     def __init__(self, components: ControlPlaneComponents) -> None:
         self._components = components
 
-    def serve(self, api: Api, request: Request) -> Response:
+    def serve(self, api: Api, request: Request) -> Answer:
         """The response to a get or list; 503 unless the scheduler runs in this process."""
         source = self._components.decisions
         if source is None:
@@ -47,26 +49,50 @@ def _one(api: Api, request: Request, source: DecisionSource) -> Response:
     return render.one(request, _item(request, found), api.clock)
 
 
-def _list(api: Api, request: Request, source: DecisionSource) -> Response:
+def _list(api: Api, request: Request, source: DecisionSource) -> Answer:
     """A list of the decisions in memory.
 
     Pods without one are not listed: a decision about each of them would have to be made now.
     """
     # Decisions have no versions, so 0 stands for the present state.
     options, selection = page_options(request, 0), selected(request)
-    found = _selected(request, source.kept(), selection)
-    shown, meta = page(found, _key, options, ListMeta(), counts_rest=selection.everything)
-    return render.many(request, _items(request, shown), meta, api.clock)
-
-
-def _selected(
-    request: Request, kept: Iterable[KeptDecision], selection: Selection
-) -> list[KeptDecision]:
     place = selection.namespace
-    found = [each for each in kept if not place or each.namespace == place]
-    if not selection.everything:
-        found = [each for each in found if selection.matches(_item(request, each.summary()))]
-    return sorted(found, key=_key)
+    kept = [each for each in source.kept() if not place or each.namespace == place]
+    if selection.everything:
+        return _page(api, request, kept, options, selection)
+    return _page_in_turns(api, request, kept, options, selection)
+
+
+async def _page_in_turns(
+    api: Api,
+    request: Request,
+    kept: Iterable[KeptDecision],
+    options: PageOptions,
+    selection: Selection,
+) -> Response:
+    """Match over several turns of the event loop: pods may have many labels."""
+    found, effort = [], 0
+    for each in kept:
+        item = _item(request, each.summary())
+        effort += effort_of(item)
+        if effort > TURN:
+            await api.clock.give_way()
+            effort = 0
+        if selection.matches(item):
+            found.append(each)
+    return _page(api, request, found, options, selection)
+
+
+def _page(
+    api: Api,
+    request: Request,
+    found: Iterable[KeptDecision],
+    options: PageOptions,
+    selection: Selection,
+) -> Response:
+    ordered = sorted(found, key=_key)
+    shown, meta = page(ordered, _key, options, ListMeta(), counts_rest=selection.everything)
+    return render.many(request, _items(request, shown), meta, api.clock)
 
 
 def _key(kept: KeptDecision) -> str:

@@ -145,6 +145,21 @@ async def test_selectors(
     assert names(await server.get(f"{ALL}?{query}")) == found
 
 
+async def test_a_selector_is_matched_over_several_turns(
+    server: LocalServer, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+
+    async def give_way() -> None:
+        turns.append(1)
+
+    monkeypatch.setattr(server.app.api.clock, "give_way", give_way)
+    many = {f"label-{number}": "x" * 60 for number in range(1000)}
+    scheduler.decisions[:] = [FakeDecision("shop", f"p{n}", labels=many) for n in range(5)]
+    assert len(names(await server.get(f"{SHOP}?labelSelector=label-1"))) == 5
+    assert len(turns) == 5
+
+
 @pytest.mark.parametrize(
     ("query", "status", "message"),
     [
