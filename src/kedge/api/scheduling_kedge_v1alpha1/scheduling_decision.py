@@ -98,8 +98,7 @@ class SchedulingDecision(Object):
     scheduler: str = ""
     """The scheduler that the pod names."""
     decidedAt: Time = ""
-    """When the scheduler decided. Absent if this scheduler does not have a decision for the pod:
-    then the object shows what it would decide now."""
+    """When the scheduler decided; absent if the object shows what it would decide now."""
     evaluatedAt: Time = ""
     """When the nodes were evaluated."""
     node: str = ""
