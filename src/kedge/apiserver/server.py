@@ -39,6 +39,7 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
+from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -228,13 +229,13 @@ def application(
         api,
         authenticator=Authenticator(tokens, api.cache, key, api.clock),
         token_requests=TokenRequests(key),
+        decisions=SchedulingDecisions(components),
         pages=Pages(
             api,
             openid=OpenId(key, address),
             documents=Documents(api.catalog, address, api.clock, api.long_work),
             telemetry=counts,
             health=HealthChecks(checks, api.clock),
-            components=components,
         ),
         telemetry=counts,
         in_flight=in_flight or InFlight(),
@@ -292,7 +293,7 @@ async def assemble(
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]
-    return [r for r in catalog if r.store_as is None and "get" in r.verbs and not r.measured]
+    return [r for r in catalog if r.is_stored and r.store_as is None and "get" in r.verbs]
 
 
 def telemetry(api: Api, pauses: LoopPauses | None = None) -> Telemetry:

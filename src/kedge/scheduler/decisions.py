@@ -5,8 +5,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from kedge.api import decision as told
+from msgspec.structs import replace
+
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.resource_names import CPU, MEMORY
+from kedge.api.model import ObjectMeta
+from kedge.api.scheduling_kedge_v1alpha1 import scheduling_decision as api
 from kedge.client.informer import Key
 from kedge.machinery.durations import format_time
 from kedge.machinery.quantity import Format, Quantity
@@ -68,29 +72,84 @@ class DecisionLog:
     def get(self, key: Key) -> DecisionRecord | None:
         return self._records.get(key)
 
+    def __iter__(self) -> Iterator[DecisionRecord]:
+        return iter(self._records.values())
+
     def __len__(self) -> int:
         return len(self._records)
 
 
-def described(
-    record: DecisionRecord, scores: Sequence[Score], *, bound_to: str
-) -> told.SchedulingDecision:
-    """Return a decision as the API shows it, without its time and its scheduler."""
+class DecidedPod(NamedTuple):
+    """A kept decision with the pod as it is now. Fulfils the API's KeptDecision."""
+
+    record: DecisionRecord
+    pod: Pod | None
+    """None if the pod has ended or is gone."""
+    scores: Sequence[Score]
+
+    @property
+    def namespace(self) -> str:
+        return self.record.demand.namespace
+
+    @property
+    def name(self) -> str:
+        return self.record.demand.key.name
+
+    def summary(self) -> api.SchedulingDecision:
+        found = summary(self.record, self.pod)
+        note = self._gone() or _elsewhere(found)
+        return replace(found, decidedAt=format_time(self.record.at), note=note)
+
+    def whole(self) -> api.SchedulingDecision:
+        return with_nodes(self.summary(), self.record, self.scores)
+
+    def _gone(self) -> str:
+        return "" if self.pod is not None else "the pod has ended or is gone"
+
+
+def _elsewhere(found: api.SchedulingDecision) -> str:
+    if found.boundTo and found.boundTo != found.node:
+        return "another scheduler has bound the pod"
+    return ""
+
+
+def summary(record: DecisionRecord, pod: Pod | None) -> api.SchedulingDecision:
+    """Return a decision as the API shows it, without its nodes and when it was decided."""
     demand, decision = record.demand, record.decision
-    ranking = _ranking(decision)
-    compared = {each.name for each, _ in ranking.parts} if ranking is not None else set()
-    nodes = (*_passed(record), *_refused(decision))
-    return told.SchedulingDecision(
-        namespace=demand.namespace,
-        pod=demand.key.name,
-        uid=demand.uid,
+    at = format_time(record.at)
+    return api.SchedulingDecision(
+        metadata=_metadata(pod or demand.pod, at),
         scheduler=demand.pod.spec.schedulerName,
-        evaluatedAt=format_time(record.at),
+        evaluatedAt=at,
         node=decision.node if isinstance(decision, Placement) else "",
-        boundTo=bound_to,
+        boundTo=pod.spec.nodeName if pod is not None else "",
         message="" if isinstance(decision, Placement) else decision.message,
         usage=record.expectation is not None,
         expected=_expected(record.expectation),
+    )
+
+
+def _metadata(pod: Pod, at: str) -> ObjectMeta:
+    """Return the pod's name, labels and uid: a decision is about this pod and no later one."""
+    meta = pod.metadata
+    return ObjectMeta(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        creationTimestamp=at,
+        labels=meta.labels,
+    )
+
+
+def with_nodes(
+    found: api.SchedulingDecision, record: DecisionRecord, scores: Sequence[Score]
+) -> api.SchedulingDecision:
+    """Return the summary of a decision together with the results of all nodes."""
+    decision, ranking = record.decision, _ranking(record.decision)
+    compared = {each.name for each, _ in ranking.parts} if ranking is not None else set()
+    nodes = (*_passed(record), *_refused(decision))
+    return replace(
+        found,
         filters=tuple(each.name for each in FILTERS),
         same=tuple(
             each.name for each in scores if ranking is not None and each.name not in compared
@@ -104,12 +163,12 @@ def _ranking(decision: Decision) -> Ranking | None:
     return decision.ranking if isinstance(decision, Placement) else None
 
 
-def _passed(record: DecisionRecord) -> Iterator[told.NodeVerdict]:
+def _passed(record: DecisionRecord) -> Iterator[api.NodeVerdict]:
     """The nodes that could take the pod, the best first."""
     decision, ranking = record.decision, _ranking(record.decision)
     if ranking is None:
         if isinstance(decision, Placement):
-            yield told.NodeVerdict(name=decision.node, verdict=told.CHOSEN)
+            yield api.NodeVerdict(name=decision.node, verdict=api.CHOSEN)
         return
     assert isinstance(decision, Placement)
     order = sorted(
@@ -118,37 +177,37 @@ def _passed(record: DecisionRecord) -> Iterator[told.NodeVerdict]:
     )
     for at in order:
         node = ranking.nodes[at]
-        yield told.NodeVerdict(
+        yield api.NodeVerdict(
             name=node.name,
-            verdict=told.CHOSEN if node.name == decision.node else told.PASSED,
+            verdict=api.CHOSEN if node.name == decision.node else api.PASSED,
             total=ranking.totals[at],
             scores=tuple(
-                told.ScorePoints(name=score.name, weight=score.weight, value=values[at])
+                api.ScorePoints(name=score.name, weight=score.weight, value=values[at])
                 for score, values in ranking.parts
             ),
             usage=_usage(record, at) if record.loads else None,
         )
 
 
-def _refused(decision: Decision) -> Iterator[told.NodeVerdict]:
+def _refused(decision: Decision) -> Iterator[api.NodeVerdict]:
     for name in sorted(decision.refusals):
-        yield told.NodeVerdict(
+        yield api.NodeVerdict(
             name=name,
-            verdict=told.REFUSED,
+            verdict=api.REFUSED,
             filter=decision.refused_by.get(name, ""),
             reasons=decision.refusals[name].reasons,
         )
 
 
-def _usage(record: DecisionRecord, at: int) -> told.NodeUsage:
+def _usage(record: DecisionRecord, at: int) -> api.NodeUsage:
     load, ranking = record.loads[at], _ranking(record.decision)
     assert ranking is not None
     allocatable = ranking.nodes[at].allocatable
     best_effort = record.demand.best_effort
-    return told.NodeUsage(
-        window=told.NOW if best_effort else told.USUAL,
+    return api.NodeUsage(
+        window=api.NOW if best_effort else api.USUAL,
         used=_amounts(load.now if best_effort else load.usual),
-        expected=_amounts(load.expected) if best_effort else told.UsageAmounts(),
+        expected=_amounts(load.expected) if best_effort else api.UsageAmounts(),
         allocatable=_amounts(CpuAndMemory(allocatable.get(CPU, 0), allocatable.get(MEMORY, 0))),
         measured=load.measured,
         pods=load.pods,
@@ -156,12 +215,12 @@ def _usage(record: DecisionRecord, at: int) -> told.NodeUsage:
     )
 
 
-def _expected(expectation: ExpectedUsage | None) -> told.ExpectedAmounts | None:
+def _expected(expectation: ExpectedUsage | None) -> api.ExpectedAmounts | None:
     if expectation is None:
         return None
-    return told.ExpectedAmounts(amounts=_amounts(expectation.amount), source=expectation.source)
+    return api.ExpectedAmounts(amounts=_amounts(expectation.amount), source=expectation.source)
 
 
-def _amounts(amount: CpuAndMemory) -> told.UsageAmounts:
+def _amounts(amount: CpuAndMemory) -> api.UsageAmounts:
     memory = Quantity.from_value(amount.memory, Format.BINARY_SI)
-    return told.UsageAmounts(cpu=str(Quantity.from_milli(amount.cpu)), memory=str(memory))
+    return api.UsageAmounts(cpu=str(Quantity.from_milli(amount.cpu)), memory=str(memory))

@@ -1,9 +1,8 @@
 from datetime import UTC, datetime
 
 from kedge.client.informer import Key
-from kedge.scheduler import decisions
 from kedge.scheduler.cycle import CycleState, decide
-from kedge.scheduler.decisions import KEPT, ROWS, DecisionLog, DecisionRecord, record
+from kedge.scheduler.decisions import KEPT, ROWS, DecidedPod, DecisionLog, DecisionRecord, record
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
 
@@ -44,6 +43,6 @@ def test_of_a_pod_only_the_latest_decision_is_kept() -> None:
 
 def test_nodes_that_nobody_asked_are_counted() -> None:
     snapshot = cluster(*(new_node(f"n{number}") for number in range(300)))
-    told = decisions.described(decided("p", snapshot), (), bound_to="")
+    told = DecidedPod(decided("p", snapshot), None, ()).whole()
     assert len(told.nodes) + told.notAsked == 300
     assert told.notAsked == 300 - 144

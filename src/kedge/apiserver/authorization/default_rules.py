@@ -185,8 +185,11 @@ ADDED = """\
 system:aggregated-metrics-reader
   read metrics.k8s.io: nodes pods
   read metrics: pods
+system:aggregated-scheduling-decisions-reader
+  get,list scheduling.kedge: schedulingdecisions
 """
-"""The rules of upstream's metrics-server, aggregated into view, edit and admin."""
+"""The rules of upstream's metrics-server and for the decisions of the scheduler, aggregated into
+view, edit and admin."""
 
 CONTROLLERS = """\
 attachdetach-controller

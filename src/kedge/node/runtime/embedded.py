@@ -406,6 +406,8 @@ class _CommandStream(_StreamDescriptors):
 
     async def wait(self) -> int:
         if self._exit is None:
+            # The command owns the task: `close` kills the process and waits for its end. It must
+            # outlive a caller that is cancelled while it waits.
             self._exit = asyncio.ensure_future(self._ended())
         return await asyncio.shield(self._exit)
 
