@@ -25,13 +25,23 @@ from kedge.scheduler.usage import ExpectedUsage
 KEPT: Final = 1_000
 """How many decisions are kept."""
 ROWS: Final = 50_000
-"""About how many nodes may be named in all of them together."""
+"""About how many nodes and reasons may be named in all of them together."""
+
+
+class DecisionSubject(NamedTuple):
+    """The pod that a decision is about. The pod itself is not kept: it may have megabytes, and
+    decisions outlive their pods, so that one tenant could fill the memory of the server."""
+
+    key: Key
+    uid: str
+    scheduler: str
+    best_effort: bool
 
 
 class DecisionRecord(NamedTuple):
     """One decision, and the usage figures that it was based on."""
 
-    demand: PodDemand
+    subject: DecisionSubject
     decision: Decision
     at: datetime
     expectation: ExpectedUsage | None
@@ -41,18 +51,20 @@ class DecisionRecord(NamedTuple):
     @property
     def rows(self) -> int:
         ranking = _ranking(self.decision)
-        return len(self.decision.refusals) + (len(ranking.nodes) if ranking is not None else 1)
+        reasons = sum(len(each.reasons) for each in self.decision.refusals.values())
+        return reasons + (len(ranking.nodes) if ranking is not None else 1)
 
 
 def record(
     demand: PodDemand, decision: Decision, snapshot: Snapshot, at: datetime
 ) -> DecisionRecord:
     """A decision that was made just now, before anything follows from it."""
-    usage, ranking = snapshot.usage, _ranking(decision)
+    usage, ranking, scheduler = snapshot.usage, _ranking(decision), demand.pod.spec.schedulerName
+    subject = DecisionSubject(demand.key, demand.uid, scheduler, demand.best_effort)
     if not usage:
-        return DecisionRecord(demand, decision, at, None, ())
+        return DecisionRecord(subject, decision, at, None, ())
     loads = [usage.load(node) for node in ranking.nodes] if ranking is not None else []
-    return DecisionRecord(demand, decision, at, usage.expectation(demand), loads)
+    return DecisionRecord(subject, decision, at, usage.expectation(demand), loads)
 
 
 class DecisionLog:
@@ -63,9 +75,9 @@ class DecisionLog:
         self._rows = 0
 
     def add(self, record: DecisionRecord) -> None:
-        old = self._records.pop(record.demand.key, None)
+        old = self._records.pop(record.subject.key, None)
         self._rows += record.rows - (old.rows if old is not None else 0)
-        self._records[record.demand.key] = record
+        self._records[record.subject.key] = record
         while len(self._records) > 1 and (len(self._records) > KEPT or self._rows > ROWS):
             self._rows -= self._records.popitem(last=False)[1].rows
 
@@ -89,11 +101,11 @@ class DecidedPod(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        return self.record.demand.namespace
+        return self.record.subject.key.namespace
 
     @property
     def name(self) -> str:
-        return self.record.demand.key.name
+        return self.record.subject.key.name
 
     def summary(self) -> api.SchedulingDecision:
         found = summary(self.record, self.pod)
@@ -115,11 +127,11 @@ def _elsewhere(found: api.SchedulingDecision) -> str:
 
 def summary(record: DecisionRecord, pod: Pod | None) -> api.SchedulingDecision:
     """Return a decision as the API shows it, without its nodes and when it was decided."""
-    demand, decision = record.demand, record.decision
+    subject, decision = record.subject, record.decision
     at = format_time(record.at)
     return api.SchedulingDecision(
-        metadata=_metadata(pod or demand.pod, at),
-        scheduler=demand.pod.spec.schedulerName,
+        metadata=_metadata(subject, pod, at),
+        scheduler=subject.scheduler,
         evaluatedAt=at,
         node=decision.node if isinstance(decision, Placement) else "",
         boundTo=pod.spec.nodeName if pod is not None else "",
@@ -129,15 +141,14 @@ def summary(record: DecisionRecord, pod: Pod | None) -> api.SchedulingDecision:
     )
 
 
-def _metadata(pod: Pod, at: str) -> ObjectMeta:
+def _metadata(subject: DecisionSubject, pod: Pod | None, at: str) -> ObjectMeta:
     """Return the pod's name, labels and uid: a decision is about this pod and no later one."""
-    meta = pod.metadata
     return ObjectMeta(
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
+        name=subject.key.name,
+        namespace=subject.key.namespace,
+        uid=subject.uid,
         creationTimestamp=at,
-        labels=meta.labels,
+        labels=pod.metadata.labels if pod is not None else {},
     )
 
 
@@ -203,7 +214,7 @@ def _usage(record: DecisionRecord, at: int) -> api.NodeUsage:
     load, ranking = record.loads[at], _ranking(record.decision)
     assert ranking is not None
     allocatable = ranking.nodes[at].allocatable
-    best_effort = record.demand.best_effort
+    best_effort = record.subject.best_effort
     return api.NodeUsage(
         window=api.NOW if best_effort else api.USUAL,
         used=_amounts(load.now if best_effort else load.usual),

@@ -149,7 +149,7 @@ class Scheduler:
 
     def kept(self) -> list[DecidedPod]:
         """All decisions in memory, except about pods that another of the same name replaced."""
-        pairs = ((kept, self._pods.get(kept.demand.key)) for kept in self._decisions)
+        pairs = ((kept, self._pods.get(kept.subject.key)) for kept in self._decisions)
         return [
             DecidedPod(kept, known, self._scores) for kept, known in pairs if _is_about(kept, known)
         ]
@@ -167,7 +167,7 @@ class Scheduler:
 
 def _is_about(kept: DecisionRecord, known: pod.Pod | None) -> bool:
     """Whether a decision is not about an earlier pod of the same name."""
-    return known is None or known.metadata.uid == kept.demand.uid
+    return known is None or known.metadata.uid == kept.subject.uid
 
 
 def _undecided(known: pod.Pod) -> str:

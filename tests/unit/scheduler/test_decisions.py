@@ -1,3 +1,5 @@
+import gc
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from kedge.client.informer import Key
@@ -29,6 +31,31 @@ def test_decisions_among_many_nodes_are_kept_for_shorter() -> None:
     for number in range(ROWS // nodes + 3):
         log.add(decided(f"p{number}", snapshot))
     assert len(log) == ROWS // nodes
+
+
+def reachable(*start: object) -> Iterator[object]:
+    found: dict[int, object] = {}
+    fresh = list(start)
+    while fresh:
+        fresh = [each for each in gc.get_referents(*fresh) if id(each) not in found]
+        fresh = [each for each in fresh if not isinstance(each, type)]
+        found.update((id(each), each) for each in fresh)
+    yield from found.values()
+
+
+def test_a_pod_may_be_large_and_is_not_kept() -> None:
+    pod, snapshot = demand("p"), cluster()
+    kept = record(pod, decide(pod, snapshot, CycleState()), snapshot, NOW)
+    assert not [each for each in reachable(*kept) if each is pod or each is pod.pod]
+
+
+def test_reasons_count_as_much_as_nodes() -> None:
+    snapshot = cluster(new_node("a"))
+    few = decided("p", snapshot).rows
+    asks = {f"example.com/r{number}": "1" for number in range(50)}
+    pod = demand("p", requests=asks)
+    many = record(pod, decide(pod, snapshot, CycleState()), snapshot, NOW)
+    assert many.rows >= few + 49
 
 
 def test_of_a_pod_only_the_latest_decision_is_kept() -> None:
