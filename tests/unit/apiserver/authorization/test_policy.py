@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -89,6 +91,7 @@ def test_a_sum_stays_one_and_keeps_the_selectors_of_others() -> None:
 
 
 def test_a_role_or_binding_keeps_what_is_right_when_only_its_labels_are_mended() -> None:
+    wanted: Any
     for wanted in (role("view"), role("system:basic-user"), binding("system:basic-user")):
         meta = replace(wanted.metadata, labels={}, uid="u1")
         mended = reconcile(replace(wanted, metadata=meta), wanted)
