@@ -88,6 +88,9 @@ MORE_TESTS: Final = {
         "unit/apiserver/admission/limit_ranger/test_cases.py",
         "unit/apiserver/admission/limit_ranger/test_selectors.py",
     ),
+    # The windows against a brute-force reading of all values.
+    "metrics/day_window": ("unit/metrics/test_series.py",),
+    "metrics/hour_window": ("unit/metrics/test_series.py",),
     "storage/sqlite": ("contract/test_store.py", "unit/storage/test_compaction.py"),
 }
 """Tests of modules and packages besides those in the file that mirrors a module."""
