@@ -1,0 +1,172 @@
+"""The nf_tables table of one node, in the kernel.
+
+The table outlives the agent: connections to Services and host ports work while there is none. The
+next agent takes the table over as it is, and replaces it once it knows all Services.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Address
+from typing import Final
+
+from kedge.node.network import ruleset
+from kedge.node.network.netlink import Netlink
+from kedge.node.network.nftables.batch import OWNER, PERSIST, Batch
+from kedge.node.network.nftables.channel import NftablesSocket
+from kedge.node.network.ruleset import EMPTY, HOST_PORTS, MACHINE, Ruleset, TableScope
+
+log = logging.getLogger(__name__)
+
+_LINKS: Final = "/sys/class/net"
+
+
+class NodeTable:
+    """The table of one node. `open` raises OSError if the kernel refuses it."""
+
+    def __init__(self, scope: TableScope) -> None:
+        self.scope = scope
+        self._flags = OWNER | PERSIST
+        self._channel: NftablesSocket | None = None
+        self._host_ports: dict[bytes, bytes] = {}
+        self._lock = asyncio.Lock()
+        self.was_taken_over = False
+        """Whether the kernel still has the table of the previous agent."""
+
+    async def open(self) -> None:
+        """Take over the table of the previous agent, or write one without Services."""
+        channel = NftablesSocket()
+        try:
+            self.was_taken_over = self.scope.link in channel.tables()
+            if not self.was_taken_over:
+                self._write(channel, EMPTY)
+        except BaseException:
+            channel.close()
+            raise
+        self._channel = channel
+
+    async def rewrite(self, services: Callable[[], Ruleset]) -> None:
+        """Replace the whole table. Packets meet either the old rules or the new ones."""
+        async with self._lock:
+            if self._channel is not None:
+                await asyncio.to_thread(self._rewrite, self._channel, services)
+
+    def _rewrite(self, channel: NftablesSocket, services: Callable[[], Ruleset]) -> None:
+        self._write(channel, services())
+
+    async def apply(self, change: Callable[[str], Batch]) -> None:
+        """Apply a change of the Services. Raises OSError; the table is unchanged then."""
+        async with self._lock:
+            if self._channel is not None:
+                self._channel.apply(change(self.scope.link))
+
+    async def open_host_ports(self, ports: Mapping[bytes, bytes]) -> None:
+        """Send connections to host ports into pods, also while no agent runs."""
+        async with self._lock:
+            stale = [key for key in ports if key in self._host_ports]
+            self._host_ports.update(ports)
+            change = Batch(self.scope.link)
+            change.delete_elements(HOST_PORTS, stale)
+            change.add_elements(HOST_PORTS, ports)
+            self._try(change)
+
+    async def close_host_ports(self, keys: list[bytes]) -> None:
+        async with self._lock:
+            known = [key for key in keys if self._host_ports.pop(key, None) is not None]
+            change = Batch(self.scope.link)
+            change.delete_elements(HOST_PORTS, known)
+            self._try(change)
+
+    def _try(self, change: Batch) -> None:
+        """Apply a change of host ports. If it fails, the next rewrite makes up for it: the table is
+        that of a previous agent, which may have other elements already."""
+        if self._channel is None:
+            return
+        try:
+            self._channel.apply(change)
+        except OSError as error:
+            log.info("host ports are written with the next rewrite error=%s", error)
+
+    def must_change_owner(self) -> bool:
+        """Return whether this table handles the machine's own packets and should not, or the
+        other way round."""
+        if self._channel is None:
+            return False
+        return self.scope.owns_machine == self._is_other_owner(self._channel)
+
+    def _is_other_owner(self, channel: NftablesSocket) -> bool:
+        """Whether the machine's own packets belong to another table, or to another cluster."""
+        with Netlink() as netlink:
+            links, routes = netlink.links(), netlink.routes()
+        bridges = {name for name in links if name.startswith(self.scope.links)}
+        routed = routes.get(self.scope.services)
+        # Perhaps the machine reaches the services of a real cluster, for instance by a VPN.
+        if routed is not None and routed not in {links[each] for each in bridges}:
+            return True
+        others = bridges - {self.scope.link}
+        return any(each.chain == MACHINE and each.table in others for each in channel.chains())
+
+    def _write(self, channel: NftablesSocket, services: Ruleset) -> None:
+        with machine_lock():
+            owns = not self._is_other_owner(channel)
+            self.scope = self.scope._replace(owns_machine=owns)
+            base = ruleset.base(self.scope, dict(self._host_ports))
+            self._send(channel, [base, services])
+            if owns:
+                self._add_route()
+
+    def _add_route(self) -> None:
+        """Without a route, a machine that has no default route refuses its own packets before any
+        rule sees them."""
+        with Netlink() as netlink, contextlib.suppress(FileExistsError):
+            netlink.add_link_route(netlink.index(self.scope.link), self.scope.services)
+
+    def _send(self, channel: NftablesSocket, parts: list[Ruleset]) -> None:
+        name = self.scope.link
+        replaces = name in channel.tables()
+        try:
+            channel.apply(ruleset.replacement(name, self._flags, parts, replaces=replaces))
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP) or not self._flags:
+                raise
+            # Kernels before 6.9 do not know PERSIST.
+            channel.apply(ruleset.replacement(name, 0, parts, replaces=replaces))
+            self._flags = 0
+
+    def close(self) -> None:
+        """Close the socket; the table stays."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def remove(self) -> None:
+        """Remove the table. Idempotent."""
+        self.close()
+        with contextlib.suppress(OSError), contextlib.closing(NftablesSocket()) as channel:
+            if self.scope.link in channel.tables():
+                change = Batch(self.scope.link)
+                change.delete_table()
+                channel.apply(change)
+
+
+@contextlib.contextmanager
+def machine_lock() -> Iterator[None]:
+    """Lock out other agents of this machine."""
+    held = os.open(_LINKS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def host_port_element(
+    host: str, protocol: str, host_port: int, address: IPv4Address, port: int
+) -> tuple[bytes, bytes]:
+    """Return the element of a host port; without an address, it is that of every address."""
+    here = IPv4Address(host or "0.0.0.0")
+    return ruleset.key(here, protocol, host_port), ruleset.target(address, port)
