@@ -325,7 +325,15 @@ class Agent:
             port=port,
             pod_cidr=cidr,
             user_namespaces=not self._runtime.no_user_namespaces,
+            service_proxy=self._service_proxy,
         )
+
+    @property
+    def _service_proxy(self) -> str:
+        """How this node carries Services, as `kedge status` and the Node report it."""
+        if self._bridge is None:
+            return "none: pods have no addresses of their own"
+        return f"none: {self._bridge.refusal}" if self._bridge.refusal else "nftables"
 
     def _images_in_status(self) -> Sequence[ContainerImage]:
         return [
@@ -342,6 +350,7 @@ class Agent:
             cgroup=config.cgroup if level is RuntimeLevel.FULL else "",
             port=port,
             pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
+            service_proxy=self._service_proxy,
             host_image=self._host_image,
         )
         node_record.write(config.state, written)
