@@ -73,6 +73,11 @@ class Bridge:
         return cls(directory, IPv4Network(kept.read_text()), clock)
 
     @property
+    def link(self) -> str:
+        """The name of the bridge, which is also the name of its table."""
+        return self._link
+
+    @property
     def gateway(self) -> IPv4Address:
         """The address of the machine on this bridge."""
         return self._addresses.gateway

@@ -47,7 +47,7 @@ def udp_flows() -> list[TrackedFlow]:
     """Return the UDP flows that the kernel tracks in this network namespace."""
     with contextlib.closing(open_netfilter()) as channel:
         channel.send(message(_SUBSYSTEM << 8 | _GET, _REQUEST | _DUMP, 0, b"", family=INET))
-        return [flow for content in dumped(channel) for flow in _read(content)]
+        return [flow for content in dumped(channel) for flow in read_flow(content)]
 
 
 def delete_flows(flows: list[TrackedFlow]) -> int:
@@ -70,7 +70,7 @@ def _delete(channel: socket.socket, flow: TrackedFlow) -> bool:
     return True
 
 
-def _read(content: bytes) -> Iterator[TrackedFlow]:
+def read_flow(content: bytes) -> Iterator[TrackedFlow]:
     found = read_attributes(content[_HEAD:])
     original, reply, number = found.get(_ORIGINAL), found.get(_REPLY), found.get(_ID)
     if not original or not reply or not number:
