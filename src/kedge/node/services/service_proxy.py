@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from ipaddress import IPv4Address
-from typing import Final
+from typing import Final, Protocol
 
 from kedge.api.core_v1.service_types import Service
 from kedge.client.informer import Key
 from kedge.machinery.clock import Clock
 from kedge.node.network import conntrack
-from kedge.node.network.node_table import NodeTable
+from kedge.node.network.nftables.batch import Batch
+from kedge.node.network.ruleset import Ruleset, TableScope
 from kedge.node.services.datapath import ServiceDatapath
 from kedge.node.services.service_ports import EndpointTarget, NodePlace, carried_ports
 from kedge.node.services.service_rules import pinned_rules, service_rules
@@ -26,11 +27,24 @@ OWNER_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 5.0
 
 
+class ServiceTable(Protocol):
+    """The table in the kernel (kedge.node.network.node_table)."""
+
+    scope: TableScope
+    was_taken_over: bool
+
+    async def rewrite(self, services: Callable[[], Ruleset]) -> None: ...
+
+    async def apply(self, change: Callable[[str], Batch]) -> None: ...
+
+    def must_change_owner(self) -> bool: ...
+
+
 class ServiceProxy:
     """Programs Services into a node's table. The owner must `run` it."""
 
     def __init__(
-        self, watch: ServiceWatch, table: NodeTable, place: Callable[[], NodePlace], clock: Clock
+        self, watch: ServiceWatch, table: ServiceTable, place: Callable[[], NodePlace], clock: Clock
     ) -> None:
         self._watch = watch
         self._table = table
