@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.core_v1.service_types import (
     ClientIPConfig,
@@ -399,6 +400,13 @@ async def test_load_balancer_addresses_and_external_ips(machine: Machine) -> Non
     assert (await ask(socket.socket(), "127.0.50.1"))[0] == "one"
     assert (await ask(socket.socket(), "198.51.100.7"))[0] == "one"
     assert (await ask(client.tcp(), "198.51.100.7"))[0] == "one"
+    limited = replace(balanced.spec, loadBalancerSourceRanges=["192.0.2.0/24"])
+    await node.carry(replace(balanced, spec=limited), endpoints(one))
+    with pytest.raises(TimeoutError):
+        await ask(socket.socket(), "127.0.50.1", within=0.3)
+    limited = replace(balanced.spec, loadBalancerSourceRanges=["192.0.2.0/24", "127.0.0.0/8"])
+    await node.carry(replace(balanced, spec=limited), endpoints(one))
+    assert (await ask(socket.socket(), "127.0.50.1"))[0] == "one"
 
 
 @on_a_machine

@@ -53,16 +53,16 @@ class NodeTable:
         """Replace the whole table. Packets meet either the old rules or the new ones."""
         async with self._lock:
             if self._channel is not None:
-                await asyncio.to_thread(self._rewrite, self._channel, services)
-
-    def _rewrite(self, channel: NftablesSocket, services: Callable[[], Ruleset]) -> None:
-        self._write(channel, services())
+                channel = self._channel
+                await asyncio.to_thread(lambda: self._write(channel, services()))
 
     async def apply(self, change: Callable[[str], Batch]) -> None:
         """Apply a change of the Services. Raises OSError; the table is unchanged then."""
         async with self._lock:
             if self._channel is not None:
-                self._channel.apply(change(self.scope.link))
+                channel = self._channel
+                # In a thread: how much there is to encode is up to the users.
+                await asyncio.to_thread(lambda: channel.apply(change(self.scope.link)))
 
     async def open_host_ports(self, ports: Mapping[bytes, bytes]) -> None:
         """Send connections to host ports into pods, also while no agent runs."""
@@ -96,7 +96,9 @@ class NodeTable:
         other way round."""
         if self._channel is None:
             return False
-        return self.scope.owns_machine == self._is_other_owner(self._channel)
+        # With a socket of its own: a thread may be using the other one.
+        with contextlib.closing(NftablesSocket()) as channel:
+            return self.scope.owns_machine == self._is_other_owner(channel)
 
     def _is_other_owner(self, channel: NftablesSocket) -> bool:
         """Whether the machine's own packets belong to another table, or to another cluster."""

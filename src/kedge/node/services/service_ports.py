@@ -1,7 +1,8 @@
 """The service ports that a node carries, and the endpoints of each, from API objects."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.service_types import Service, ServicePort
@@ -62,6 +63,7 @@ class CarriedPort(NamedTuple):
     cluster_addresses: tuple[IPv4Address, ...]
     external_addresses: tuple[IPv4Address, ...]
     """External IPs, and addresses of the load balancer."""
+    balancer_addresses: tuple[IPv4Address, ...]
     port: int
     node_port: int
     choice: EndpointChoice
@@ -69,6 +71,8 @@ class CarriedPort(NamedTuple):
     is_external_local: bool
     affinity_seconds: int = 0
     """How long a client stays with its endpoint; 0 without affinity."""
+    source_ranges: tuple[IPv4Network, ...] | None = None
+    """Networks of clients that may use the addresses of the load balancer; None for all."""
 
 
 def carried_ports(
@@ -80,19 +84,22 @@ def carried_ports(
     if not addresses or not service.metadata.labels.keys().isdisjoint(_OTHER_PROXY):
         return []
     known = list(slices)
-    external = tuple(dict.fromkeys(_addresses([*spec.externalIPs, *_balancer_addresses(service)])))
+    balancer = tuple(_addresses(_balancer_addresses(service)))
+    external = tuple(dict.fromkeys((*_addresses(spec.externalIPs), *balancer)))
     return [
         CarriedPort(
             name=port.name,
             protocol=port.protocol or "TCP",
             cluster_addresses=addresses,
             external_addresses=external,
+            balancer_addresses=balancer,
             port=port.port,
             node_port=port.nodePort if spec.type in ("NodePort", "LoadBalancer") else 0,
             choice=choose(list(_candidates(port, known, place)), place),
             is_internal_local=spec.internalTrafficPolicy == _LOCAL,
             is_external_local=spec.externalTrafficPolicy == _LOCAL,
             affinity_seconds=_affinity_seconds(service),
+            source_ranges=_source_ranges(service),
         )
         for port in spec.ports
         if (port.protocol or "TCP") in PROTOCOLS and 0 < port.port < 65536
@@ -163,6 +170,17 @@ def _balancer_addresses(service: Service) -> Iterator[str]:
     for each in service.status.loadBalancer.ingress:
         if each.ip and each.ipMode != "Proxy":
             yield each.ip
+
+
+def _source_ranges(service: Service) -> tuple[IPv4Network, ...] | None:
+    """Return the networks of permitted clients. If all of them are IPv6, no IPv4 client is."""
+    if not service.spec.loadBalancerSourceRanges:
+        return None
+    found = set()
+    for each in service.spec.loadBalancerSourceRanges:
+        with contextlib.suppress(ValueError):
+            found.add(IPv4Network(each.strip(), strict=False))
+    return tuple(sorted(found))
 
 
 def _affinity_seconds(service: Service) -> int:

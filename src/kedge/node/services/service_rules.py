@@ -9,7 +9,7 @@ endpoint is one changed element, whatever the number of Services.
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final, NamedTuple
 
 from kedge.node.network import ruleset
@@ -82,7 +82,10 @@ def _add_port(made: ServiceRules, name: str, port: CarriedPort) -> None:
         else:
             _add_refusal(made, CLUSTER, key, is_elsewhere=bool(choice.cluster))
     for address, number in _external(port):
-        _add_external(made, affinity, port, ruleset.key(address, port.protocol, number))
+        key = ruleset.key(address, port.protocol, number)
+        _add_external(made, affinity, port, key)
+        if address in port.balancer_addresses and choice.cluster:
+            _add_firewall(made, key, port.source_ranges)
 
 
 def _external(port: CarriedPort) -> Iterator[tuple[IPv4Address, int]]:
@@ -110,6 +113,17 @@ def _add_external(
         return
     chain = affinity.chain(local, "local") if affinity else ""
     _add_address(made, EXTERNAL, key, local, chain, "local")
+
+
+def _add_firewall(made: ServiceRules, key: bytes, ranges: tuple[IPv4Network, ...] | None) -> None:
+    """Let only clients of some networks in."""
+    if ranges is None:
+        return
+    digest = hashlib.sha256(" ".join(map(str, ranges)).encode()).hexdigest()
+    name = f"firewall_{digest[:12]}"
+    permitted = [rule(expressions.is_from(each), expressions.accept()) for each in ranges]
+    made.chains[name] = Chain((*permitted, rule(expressions.drop())))
+    made.element(EXTERNAL, REFUSED, key, _goto(name))
 
 
 def _add_refusal(made: ServiceRules, rank: int, key: bytes, *, is_elsewhere: bool) -> None:

@@ -23,6 +23,7 @@ def rules(name: str, address: int, *endpoints: int, affinity: int = 0) -> Servic
         protocol="TCP",
         cluster_addresses=(IPv4Address(address),),
         external_addresses=(),
+        balancer_addresses=(),
         port=80,
         node_port=0,
         choice=EndpointChoice(targets, ()),

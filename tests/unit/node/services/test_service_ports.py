@@ -1,6 +1,6 @@
 """Which ports of Services a node carries, and which endpoints it chooses."""
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 import pytest
@@ -126,6 +126,7 @@ def test_external_addresses_and_node_ports() -> None:
     status = ServiceStatus(loadBalancer=LoadBalancerStatus(ingress=ingress))
     (port,) = carried_ports(Service(spec=made.spec, status=status), [], HERE)
     assert [str(each) for each in port.external_addresses] == ["192.0.2.7", "127.0.50.1"]
+    assert [str(each) for each in port.balancer_addresses] == ["127.0.50.1"]
     assert (port.node_port, port.protocol) == (30080, "TCP")
     assert port.is_external_local
     assert port.is_internal_local
@@ -150,6 +151,21 @@ def test_external_addresses_and_node_ports() -> None:
 def test_session_affinity_has_a_timeout(spec: dict[str, Any], seconds: int) -> None:
     (port,) = carried_ports(service(**spec), [], HERE)
     assert port.affinity_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], None),
+        ([" 192.0.2.0/24", "fd00::/8"], (IPv4Network("192.0.2.0/24"),)),
+        (["fd00::/8"], ()),
+    ],
+)
+def test_source_ranges_of_other_families_permit_nothing(
+    given: list[str], expected: tuple[IPv4Network, ...] | None
+) -> None:
+    (port,) = carried_ports(service(loadBalancerSourceRanges=given), [], HERE)
+    assert port.source_ranges == expected
 
 
 def candidate(number: int, **more: Any) -> CandidateEndpoint:

@@ -1,6 +1,6 @@
 """The map elements and chains of one Service."""
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from kedge.node.network import ruleset
@@ -33,6 +33,7 @@ def port(
         "protocol": "TCP",
         "cluster_addresses": (ADDRESS,),
         "external_addresses": (),
+        "balancer_addresses": (),
         "port": 80,
         "node_port": 0,
         "choice": EndpointChoice(cluster, local),
@@ -126,3 +127,22 @@ def test_a_pinned_port_leads_to_one_program() -> None:
     made = pinned_rules(ADDRESS, "TCP", 80, ONE)
     assert made.keys[CLUSTER_KEY].rank == PINNED
     assert verdicts(made) == {(SERVICES, CLUSTER_KEY): "service_1"}
+
+
+def test_source_ranges_limit_the_clients_of_a_load_balancer() -> None:
+    balancer = IPv4Address("127.0.50.1")
+    ranges = (IPv4Network("192.0.2.0/24"), IPv4Network("198.51.100.0/24"))
+    made = service_rules(
+        "default/web",
+        [
+            port(
+                external_addresses=(balancer, IPv4Address("192.0.2.7")),
+                balancer_addresses=(balancer,),
+                source_ranges=ranges,
+            )
+        ],
+    )
+    limited = {key: name for (place, key), name in verdicts(made).items() if place == REFUSED}
+    (name,) = limited.values()
+    assert limited == {ruleset.key(balancer, "TCP", 80): name}
+    assert len(made.chains[name].rules) == 3

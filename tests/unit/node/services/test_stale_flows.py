@@ -35,6 +35,7 @@ def port(protocol: str) -> CarriedPort:
         protocol=protocol,
         cluster_addresses=(DNS.address,),
         external_addresses=(IPv4Address("192.0.2.7"),),
+        balancer_addresses=(),
         port=53,
         node_port=30053,
         choice=EndpointChoice((ONE,), (TWO,)),

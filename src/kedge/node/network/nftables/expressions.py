@@ -24,7 +24,7 @@ NEW: Final = 8
 """The state of a connection of which this is the first packet."""
 _TRANSLATED: Final = 0x20
 """IPS_DST_NAT: the destination of the connection was changed."""
-_DROP, ACCEPT = 0, 1
+_DROP, _ACCEPT = 0, 1
 _GOTO: Final = -4
 _LOCAL: Final = 2
 """RTN_LOCAL: an address of this machine."""
@@ -55,6 +55,11 @@ def goto(chain: str) -> bytes:
 
 def drop() -> bytes:
     return _expression("immediate", number(1, VERDICT), nested(2, drop_verdict()))
+
+
+def accept() -> bytes:
+    """End this base chain; the next ones still see the packet."""
+    return _expression("immediate", number(1, VERDICT), nested(2, verdict(_ACCEPT)))
 
 
 def immediate(register: int, value: bytes) -> bytes:
