@@ -38,7 +38,7 @@ from kedge.node.services.datapath import ServiceDatapath
 from kedge.node.services.service_ports import EndpointTarget, NodePlace, carried_ports
 from kedge.node.services.service_rules import pinned_rules, service_rules
 from kedge.node.services.stale_flows import UdpTargets, stale_flows, udp_targets
-from kedge.testing.network import Namespace, run_elsewhere
+from kedge.testing.network import NetworkNamespace, run_elsewhere
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="this user may not make namespaces")
 
@@ -54,7 +54,7 @@ class Pod:
     def __init__(self, name: str, node: "Node") -> None:
         self.name = name
         self.node = node
-        self.inside = Namespace()
+        self.inside = NetworkNamespace()
         self.address = ""
 
     async def attach(self, *ports: PortMapping) -> None:
@@ -345,9 +345,9 @@ async def test_session_affinity_ends_with_its_timeout(machine: Machine) -> None:
 
 
 @asynccontextmanager
-async def outsider() -> AsyncIterator[Namespace]:
+async def outsider() -> AsyncIterator[NetworkNamespace]:
     """Another machine, 192.0.2.9, on a link of this one, 192.0.2.1."""
-    made = Namespace()
+    made = NetworkNamespace()
     with Netlink(socket.socket(fileno=made.netlink())) as inside, Netlink() as host:
         host.add_bridge("outer")
         host.add_address(host.index("outer"), IPv4Interface("192.0.2.1/24"))

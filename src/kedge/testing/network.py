@@ -12,7 +12,7 @@ from typing import Any, Final
 _NEW_NET: Final = 0x40000000
 
 
-class Namespace:
+class NetworkNamespace:
     """A network namespace, held by a process that does nothing."""
 
     def __init__(self) -> None:

@@ -18,7 +18,14 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Final, NamedTuple
 
 from kedge.node.network.nftables import batch, expressions
-from kedge.node.network.nftables.batch import OUTPUT, POSTROUTING, PREROUTING, Batch, Hook, SetSpec
+from kedge.node.network.nftables.batch import (
+    OUTPUT,
+    POSTROUTING,
+    PREROUTING,
+    Batch,
+    ChainHook,
+    SetSpec,
+)
 from kedge.node.network.nftables.expressions import Rule, rule
 
 SERVICES, ENDPOINTS, OUTSIDE, REFUSED = "services", "endpoints", "outside", "refused"
@@ -53,18 +60,18 @@ _SETS: Final = {
 }
 
 
-class Chain(NamedTuple):
+class RuleChain(NamedTuple):
     """A chain and its rules; with a hook, packets enter it by themselves."""
 
     rules: tuple[Rule, ...]
-    hook: Hook | None = None
+    hook: ChainHook | None = None
 
 
 class Ruleset(NamedTuple):
     """Sets, chains and elements of one table."""
 
     sets: Mapping[str, SetSpec]
-    chains: Mapping[str, Chain]
+    chains: Mapping[str, RuleChain]
     elements: Mapping[str, Mapping[bytes, bytes]]
 
 
@@ -132,14 +139,14 @@ def replacement(table: str, flags: int, parts: Iterable[Ruleset], *, replaces: b
 
 def base(scope: TableScope, host_ports: Mapping[bytes, bytes]) -> Ruleset:
     """Return everything of the table but Services."""
-    chains = {name: Chain(tuple(rules), hook) for name, hook, rules in _chains(scope)}
+    chains = {name: RuleChain(tuple(rules), hook) for name, hook, rules in _chains(scope)}
     if scope.owns_machine:
-        chains[MACHINE] = Chain(())
+        chains[MACHINE] = RuleChain(())
     hairpin = {host.packed * 2: b"" for host in scope.network.hosts()}
     return Ruleset(_SETS, chains, {_HAIRPIN: hairpin, HOST_PORTS: host_ports})
 
 
-def _chains(scope: TableScope) -> Iterator[tuple[str, Hook | None, list[Rule]]]:
+def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rule]]]:
     yield REFUSE, None, _refuse()
     yield "check", None, _check()
     yield "to_services", None, list(_both_keys(SERVICES))
@@ -147,20 +154,24 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, Hook | None, list[Rule]]]:
     guarded = expressions.is_input(scope.link) + expressions.is_to(LOOPBACK)
     yield (
         "guard",
-        Hook("filter", PREROUTING, _FIRST),
+        ChainHook("filter", PREROUTING, _FIRST),
         [rule(guarded, expressions.drop())],
     )
-    yield "check_prerouting", Hook("filter", PREROUTING, _BEFORE_TRANSLATION), _from(scope, "check")
-    yield "prerouting", Hook("nat", PREROUTING, _TRANSLATION), _prerouting(scope)
-    yield "output", Hook("nat", OUTPUT, _TRANSLATION), _output(scope)
-    yield "postrouting", Hook("nat", POSTROUTING, _SOURCE), _postrouting(scope)
+    yield (
+        "check_prerouting",
+        ChainHook("filter", PREROUTING, _BEFORE_TRANSLATION),
+        _from(scope, "check"),
+    )
+    yield "prerouting", ChainHook("nat", PREROUTING, _TRANSLATION), _prerouting(scope)
+    yield "output", ChainHook("nat", OUTPUT, _TRANSLATION), _output(scope)
+    yield "postrouting", ChainHook("nat", POSTROUTING, _SOURCE), _postrouting(scope)
     yield "unanswered", None, [rule(expressions.is_to(scope.services), expressions.goto(REFUSE))]
-    after = Hook("filter", PREROUTING, _AFTER_TRANSLATION)
+    after = ChainHook("filter", PREROUTING, _AFTER_TRANSLATION)
     yield "unanswered_prerouting", after, _from(scope, "unanswered")
     if scope.owns_machine:
-        before = Hook("filter", OUTPUT, _BEFORE_TRANSLATION)
+        before = ChainHook("filter", OUTPUT, _BEFORE_TRANSLATION)
         yield "check_output", before, [rule(expressions.goto("check"))]
-        after = Hook("filter", OUTPUT, _AFTER_TRANSLATION)
+        after = ChainHook("filter", OUTPUT, _AFTER_TRANSLATION)
         yield "unanswered_output", after, [rule(expressions.goto("unanswered"))]
 
 

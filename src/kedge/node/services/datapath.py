@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Generic, TypeVar
 
 from kedge.node.network.nftables.batch import Batch, SetSpec
-from kedge.node.network.ruleset import Chain, Ruleset
+from kedge.node.network.ruleset import RuleChain, Ruleset
 from kedge.node.services.service_rules import ElementKey, KeyClaim, ServiceRules
 
 D = TypeVar("D")
@@ -58,7 +58,7 @@ class ServiceDatapath:
         self._claims: dict[bytes, dict[str, KeyClaim]] = {}
         self._written: dict[bytes, dict[ElementKey, bytes]] = {}
         self._touched: set[bytes] = set()
-        self._chains: _Shared[Chain] = _Shared()
+        self._chains: _Shared[RuleChain] = _Shared()
         self._sets: _Shared[SetSpec] = _Shared()
 
     def put(self, service: str, rules: ServiceRules) -> None:

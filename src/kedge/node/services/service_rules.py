@@ -16,7 +16,7 @@ from kedge.node.network import ruleset
 from kedge.node.network.nftables import batch, expressions
 from kedge.node.network.nftables.batch import SetSpec
 from kedge.node.network.nftables.expressions import Rule, rule
-from kedge.node.network.ruleset import ANY_ADDRESS, ENDPOINTS, OUTSIDE, REFUSED, SERVICES, Chain
+from kedge.node.network.ruleset import ANY_ADDRESS, ENDPOINTS, OUTSIDE, REFUSED, SERVICES, RuleChain
 from kedge.node.services.service_ports import CarriedPort, EndpointTarget
 
 PINNED, CLUSTER, EXTERNAL = range(3)
@@ -41,10 +41,10 @@ class KeyClaim(NamedTuple):
 
 
 class ServiceRules(NamedTuple):
-    """What one Service adds to the table."""
+    """The rules that one Service adds to the table."""
 
     sets: dict[str, SetSpec]
-    chains: dict[str, Chain]
+    chains: dict[str, RuleChain]
     keys: dict[bytes, KeyClaim]
 
     def element(self, rank: int, name: str, key: bytes, data: bytes, index: bytes = b"") -> None:
@@ -122,7 +122,7 @@ def _add_firewall(made: ServiceRules, key: bytes, ranges: tuple[IPv4Network, ...
     digest = hashlib.sha256(" ".join(map(str, ranges)).encode()).hexdigest()
     name = f"firewall_{digest[:12]}"
     permitted = [rule(expressions.is_from(each), expressions.accept()) for each in ranges]
-    made.chains[name] = Chain((*permitted, rule(expressions.drop())))
+    made.chains[name] = RuleChain((*permitted, rule(expressions.drop())))
     made.element(EXTERNAL, REFUSED, key, _goto(name))
 
 
@@ -163,7 +163,7 @@ def _choosing_chain(made: ServiceRules, count: int, variant: str, *, is_node_por
     marked = expressions.set_mark(ruleset.MASQUERADE_MARK) if variant == "external" else b""
     find = expressions.lookup(ENDPOINTS, ruleset.ADDRESS, ruleset.TARGET)
     draw = expressions.load_random(ruleset.INDEX, count, first)
-    made.chains[name] = Chain((rule(marked, load, draw, find, ruleset.translate()),))
+    made.chains[name] = RuleChain((rule(marked, load, draw, find, ruleset.translate()),))
     return name
 
 
@@ -183,11 +183,11 @@ class _Affinity:
             name = f"{self._name}_external"
             mark = expressions.set_mark(ruleset.MASQUERADE_MARK)
             go = expressions.goto(self.chain(targets, ""))
-            self._made.chains[name] = Chain((rule(mark, go),))
+            self._made.chains[name] = RuleChain((rule(mark, go),))
             return name
         name = "_".join(filter(None, (self._name, variant)))
         own = [self._endpoint(each) for each in targets]
-        self._made.chains[name] = Chain((*map(_returning, own), *_drawn(own)))
+        self._made.chains[name] = RuleChain((*map(_returning, own), *_drawn(own)))
         return name
 
     def _endpoint(self, target: EndpointTarget) -> str:
@@ -198,7 +198,7 @@ class _Affinity:
         remember += expressions.update_set(name, ruleset.ADDRESS)
         there = expressions.immediate(ruleset.TARGET, target.address.packed)
         there += expressions.immediate(ruleset.TARGET_PORT, target.port.to_bytes(2, "big"))
-        self._made.chains[name] = Chain((rule(remember, there, ruleset.translate()),))
+        self._made.chains[name] = RuleChain((rule(remember, there, ruleset.translate()),))
         return name
 
 

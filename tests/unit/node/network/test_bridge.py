@@ -1,12 +1,10 @@
 """Pods on a real bridge: they reach each other, the API server and the machine; nothing is left."""
 
 import asyncio
-import ctypes
 import errno
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Address
@@ -24,8 +22,7 @@ from kedge.node.services.datapath import ServiceDatapath
 from kedge.node.services.service_ports import EndpointTarget
 from kedge.node.services.service_rules import pinned_rules
 from kedge.testing.clock import FakeClock
-
-_NEW_NET = 0x40000000
+from kedge.testing.network import NetworkNamespace
 
 
 def can_make_links() -> bool:
@@ -43,46 +40,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Namespace:
-    """A network namespace, held by a process that does nothing."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            ["unshare", "-n", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE
-        )
-        assert self._process.stdout is not None
-        self._process.stdout.readline()
-        self.path = f"/proc/{self._process.pid}/ns/net"
-
-    def opened(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A socket inside."""
-        made: list[socket.socket] = []
-
-        def enter() -> None:
-            # A thread may be elsewhere than the rest of its process; this one then ends.
-            namespace = os.open(self.path, os.O_RDONLY)
-            assert ctypes.CDLL(None).setns(namespace, _NEW_NET) == 0
-            os.close(namespace)
-            made.append(socket.socket(family, kind, protocol))
-
-        thread = threading.Thread(target=enter)
-        thread.start()
-        thread.join()
-        return made[0]
-
-    def netlink(self) -> int:
-        return self.opened(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE).detach()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 @pytest.fixture
-def namespaces() -> Iterator[list[Namespace]]:
-    made = [Namespace(), Namespace()]
+def namespaces() -> Iterator[list[NetworkNamespace]]:
+    made = [NetworkNamespace(), NetworkNamespace()]
     yield made
     for each in made:
         each.end()
@@ -147,14 +107,14 @@ async def saying(text: bytes, listener: socket.socket) -> AsyncIterator[int]:
         yield listener.getsockname()[1]
 
 
-def tcp(namespace: Namespace | None = None) -> socket.socket:
+def tcp(namespace: NetworkNamespace | None = None) -> socket.socket:
     if namespace is None:
         return socket.socket()
     return namespace.opened(socket.AF_INET, socket.SOCK_STREAM)
 
 
 async def test_pods_reach_each_other_the_machine_and_the_api_server(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     one, other = namespaces
     async with (
@@ -171,7 +131,7 @@ async def test_pods_reach_each_other_the_machine_and_the_api_server(
 
 
 async def test_host_port_leads_into_the_pod_until_it_is_gone(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, other = namespaces
     with tcp() as probe:
@@ -200,7 +160,7 @@ async def running(network: Bridge) -> AsyncIterator[None]:
 
 
 async def test_a_host_port_taken_while_no_agent_ran_leads_into_the_pod_once_it_is_free(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, _ = namespaces
     clock = FakeClock()
@@ -229,7 +189,7 @@ async def test_a_host_port_taken_while_no_agent_ran_leads_into_the_pod_once_it_i
 
 @pytest.mark.usefixtures("refusing_kernel")
 async def test_a_program_at_the_port_of_the_api_server_keeps_no_node_from_coming_up(
-    tmp_path: Path, namespaces: list[Namespace], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, namespaces: list[NetworkNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, _ = namespaces
     clock = FakeClock()
@@ -252,7 +212,7 @@ async def test_a_program_at_the_port_of_the_api_server_keeps_no_node_from_coming
 
 @pytest.mark.usefixtures("refusing_kernel")
 async def test_programs_at_other_addresses_do_not_mind_the_api_server(
-    tmp_path: Path, namespaces: list[Namespace], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, namespaces: list[NetworkNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, _ = namespaces
     with tcp() as stranger:
@@ -266,7 +226,7 @@ async def test_programs_at_other_addresses_do_not_mind_the_api_server(
 
 
 async def test_datagrams_find_their_way_in_and_back(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, _ = namespaces
     with (
@@ -291,7 +251,7 @@ async def test_datagrams_find_their_way_in_and_back(
 
 
 async def test_next_agent_goes_on_with_the_same_network(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, other = namespaces
     first = Bridge.find(tmp_path)
@@ -328,7 +288,7 @@ async def test_two_clusters_have_networks_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_a_node_that_goes_again_leaves_alone_whoever_has_its_network_now(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, _ = namespaces
     async with bridge(tmp_path / "gone", ("127.0.0.1", 1)):
@@ -362,7 +322,7 @@ async def test_packets_are_let_through_until_the_last_node_goes(
     assert switch.read_text() == "0\n"
 
 
-async def test_nothing_is_left_behind(tmp_path: Path, namespaces: list[Namespace]) -> None:
+async def test_nothing_is_left_behind(tmp_path: Path, namespaces: list[NetworkNamespace]) -> None:
     before = _seen()
     pod, _ = namespaces
     async with bridge(tmp_path, ("127.0.0.1", 1)) as network:

@@ -34,7 +34,7 @@ _MAP, _TIMEOUT, _DYNAMIC = 8, 16, 32
 OWNER, PERSIST = 2, 4
 
 
-class Hook(NamedTuple):
+class ChainHook(NamedTuple):
     """The place of a base chain among the hooks of the kernel."""
 
     type: str
@@ -81,7 +81,7 @@ class Batch:
     def delete_table(self) -> None:
         self._add(_DELETE_TABLE, 0, b"")
 
-    def add_chain(self, name: str, hook: Hook | None = None) -> None:
+    def add_chain(self, name: str, hook: ChainHook | None = None) -> None:
         place = b""
         if hook is not None:
             where = nested(4, number(1, hook.number), number(2, hook.priority))

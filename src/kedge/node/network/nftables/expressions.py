@@ -21,7 +21,7 @@ _EQUAL, _DIFFERENT = 0, 1
 _MARK, _IN_NAME, _OUT_NAME, _PROTOCOL = 3, 6, 7, 16
 _STATE, _STATUS = 0, 2
 NEW: Final = 8
-"""The state of a connection of which this is the first packet."""
+"""The state of a connection at its first packet."""
 _TRANSLATED: Final = 0x20
 """IPS_DST_NAT: the destination of the connection was changed."""
 _DROP, _ACCEPT = 0, 1

@@ -2,7 +2,7 @@
 
 from kedge.node.network.nftables import batch
 from kedge.node.network.nftables.attributes import read_attributes, read_messages, read_text
-from kedge.node.network.nftables.batch import Batch, Hook, SetSpec
+from kedge.node.network.nftables.batch import Batch, ChainHook, SetSpec
 
 
 def kinds(made: Batch) -> list[int]:
@@ -25,7 +25,7 @@ def test_changes_lie_between_begin_and_end_in_order() -> None:
 
 def test_a_base_chain_has_a_hook_and_accepts() -> None:
     made = Batch("t")
-    made.add_chain("c", Hook("nat", batch.PREROUTING, -100))
+    made.add_chain("c", ChainHook("nat", batch.PREROUTING, -100))
     found = only(made)
     assert read_text(found[1]) == "t"
     assert read_text(found[7]) == "nat"
