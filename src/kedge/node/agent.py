@@ -55,6 +55,7 @@ from kedge.node.server.server import NodeServer
 from kedge.node.services.service_ports import NodePlace
 from kedge.node.services.service_proxy import ServiceProxy
 from kedge.node.services.service_watch import ServiceWatch
+from kedge.node.services.userspace_proxy import UserspaceProxy
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.supervisor.files.spread import spread
@@ -242,14 +243,14 @@ class Agent:
         """Carry connections to Services: that of the API server first, others once they are
         known."""
         server = await bridge.open_server(_address(access.url))
-        if bridge.refusal:
-            return
         watch = ServiceWatch(client, self._clock)
-        proxy = ServiceProxy(watch, bridge.table, lambda: _place(this.node), self._clock)
-        proxy.pin(str(SERVICE), "TCP", SERVICE_PORT, server)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch.run())
-            tasks.create_task(proxy.run())
+            if bridge.refusal:
+                await UserspaceProxy(watch, bridge, _place(this.node), self._clock).run()
+            proxy = ServiceProxy(watch, bridge.table, lambda: _place(this.node), self._clock)
+            proxy.pin(str(SERVICE), "TCP", SERVICE_PORT, server)
+            await proxy.run()
 
     async def _record_restarts(self, recorder: Recorder, this: NodeRegistration) -> None:
         """Record events on the node about restarts of its agent and its supervisor."""
@@ -333,7 +334,8 @@ class Agent:
         """How this node carries Services, as `kedge status` and the Node report it."""
         if self._bridge is None:
             return "none: pods have no addresses of their own"
-        return f"none: {self._bridge.refusal}" if self._bridge.refusal else "nftables"
+        refusal = self._bridge.refusal
+        return f"userspace: {refusal}" if refusal else "nftables"
 
     def _images_in_status(self) -> Sequence[ContainerImage]:
         return [

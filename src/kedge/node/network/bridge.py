@@ -115,7 +115,8 @@ class Bridge:
             await self.table.open()
         except OSError as error:
             self.refusal = f"the kernel refuses nf_tables: {error}"
-            log.warning("%s; pods reach only this machine and each other", self.refusal)
+            log.warning("%s; Services are forwarded in user space", self.refusal)
+            log.warning("pods reach only this machine and each other")
             return
         forwarding.reach_loopback(self._link)
         forwarding.start_forwarding()
@@ -126,11 +127,11 @@ class Bridge:
         service address in user space."""
         host, port = server
         if self.refusal:
-            self._host.deliver_here(self._link, SERVICE, self._delivery)
+            self._host.deliver_here(self._link, SERVICE_RANGE, self._delivery)
             here = (str(SERVICE), SERVICE_PORT)
-            self._door = await self._awaited(
+            self._door = await self.listener(
                 f"the API server at {SERVICE}",
-                lambda: forward.listen_on_link(self._link, here, lambda: server),
+                lambda: forward.listen_on_link(self._link, here, lambda _: server),
             )
             return server
         try:
@@ -198,7 +199,7 @@ class Bridge:
         opened = self._ports.setdefault(sandbox, [])
         for port in _host_ports(spec):
             what = f"pod {spec.namespace}/{spec.name} at port {port.host_port}"
-            opened.append(await self._awaited(what, partial(_opened, port, address)))
+            opened.append(await self.listener(what, partial(_opened, port, address)))
         await self._translate_host_ports(sandbox, spec, IPv4Address(address))
 
     async def _translate_host_ports(
@@ -210,7 +211,7 @@ class Bridge:
         self._host_ports[sandbox] = list(elements)
         await self.table.open_host_ports(elements)
 
-    async def _awaited(
+    async def listener(
         self, what: str, listen: Callable[[], Awaitable[PortListener]]
     ) -> RetryingListener:
         """Open a listener now or, if that fails, in `run`."""
@@ -246,7 +247,8 @@ class Bridge:
             self.table.remove()
             # Without the bridge, the network and its routes may belong to another node by now.
             if host.index(self._link) or not self._taken():
-                host.stop_delivering(self._link, SERVICE, self._delivery)
+                for delivered in (SERVICE_RANGE, IPv4Network(SERVICE)):
+                    host.stop_delivering(self._link, delivered, self._delivery)
                 host.remove_link(self._link)
                 if not any(name.startswith(_BRIDGES) for name in host.links()):
                     forwarding.stop_forwarding()

@@ -28,6 +28,7 @@ _UP: Final = 1
 _MAIN_TABLE: Final = 254
 _LOCAL_ROUTE: Final = 2
 _LINK_SCOPE: Final = 253
+_HOST_SCOPE: Final = 254
 _ACT_TO_TABLE: Final = 1
 _BOOT: Final = 3
 """RTPROT_BOOT: a route that a program added, not the kernel."""
@@ -121,21 +122,19 @@ class Netlink:
         body = head + _attribute(1, network.network_address.packed) + _number(4, index)
         self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body)
 
-    def deliver_here(self, link: str, address: IPv4Address, table: int) -> None:
-        """Accept packets that arrive by a link for an address that the machine does not have."""
-        head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
-        body = head + _attribute(1, address.packed) + _number(4, self.index("lo"))
+    def deliver_here(self, link: str, network: IPv4Network, table: int) -> None:
+        """Accept packets that arrive by a link for addresses that the machine does not have."""
         with contextlib.suppress(FileExistsError):
-            self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body + _number(15, table))
+            here = _number(4, self.index("lo")) + _number(15, table)
+            self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, _local_route(network) + here)
         with contextlib.suppress(FileExistsError):
-            self._ask(_NEW_RULE, _CREATE | _EXCLUSIVE, _rule(link, address, table))
+            self._ask(_NEW_RULE, _CREATE | _EXCLUSIVE, _rule(link, network, table))
 
-    def stop_delivering(self, link: str, address: IPv4Address, table: int) -> None:
+    def stop_delivering(self, link: str, network: IPv4Network, table: int) -> None:
         with contextlib.suppress(FileNotFoundError, OSError):
-            self._ask(_DEL_RULE, 0, _rule(link, address, table))
-        head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
+            self._ask(_DEL_RULE, 0, _rule(link, network, table))
         with contextlib.suppress(ProcessLookupError, OSError):
-            self._ask(_DEL_ROUTE, 0, head + _attribute(1, address.packed) + _number(15, table))
+            self._ask(_DEL_ROUTE, 0, _local_route(network) + _number(15, table))
 
     def routes(self) -> dict[IPv4Network, int]:
         """Return the index of the link of each route of the main table."""
@@ -199,11 +198,19 @@ def _link(flags: int = 0) -> bytes:
     return _LINK.pack(socket.AF_UNSPEC, 0, 0, flags, flags)
 
 
-def _rule(link: str, address: IPv4Address, table: int) -> bytes:
-    head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
+def _local_route(network: IPv4Network) -> bytes:
+    head = _ROUTE.pack(
+        socket.AF_INET, network.prefixlen, 0, 0, 0, _BOOT, _HOST_SCOPE, _LOCAL_ROUTE, 0
+    )
+    return head + _attribute(1, network.network_address.packed)
+
+
+def _rule(link: str, network: IPv4Network, table: int) -> bytes:
+    head = _ROUTE.pack(socket.AF_INET, network.prefixlen, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
+    destination = _attribute(1, network.network_address.packed)
     # With a priority of its own; otherwise the kernel takes it for an existing rule.
     place = _number(6, table)
-    return head + _attribute(1, address.packed) + _text(3, link) + place + _number(15, table)
+    return head + destination + _text(3, link) + place + _number(15, table)
 
 
 def _attribute(kind: int, content: bytes) -> bytes:
