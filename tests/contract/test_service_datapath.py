@@ -389,10 +389,16 @@ async def test_load_balancer_addresses_and_external_ips(machine: Machine) -> Non
         metadata=ObjectMeta(name="web", namespace="default"),
         spec=service(type="LoadBalancer", externalIPs=["198.51.100.7"]).spec,
         status=ServiceStatus(
-            loadBalancer=LoadBalancerStatus(ingress=[LoadBalancerIngress(ip="127.0.50.1")])
+            loadBalancer=LoadBalancerStatus(
+                ingress=[LoadBalancerIngress(ip=each) for each in ("127.0.50.1", "10.97.0.5")]
+            )
         ),
     )
     await node.carry(balanced, endpoints(one))
+    for ask_from in (socket.socket, client.tcp):
+        assert (await ask(ask_from(), "10.97.0.5"))[0] == "one"
+        with pytest.raises(ConnectionRefusedError):
+            await ask(ask_from(), "10.97.0.6")
     with Netlink() as netlink:
         netlink.add_default_route(
             netlink.index(node.bridge.table.scope.link), IPv4Address("10.244.0.200")

@@ -176,6 +176,10 @@ def test_a_node_port_leads_to_the_pods(pods: Any, services: Services, asker: Ask
         ask(gateway, port)
 
 
+def test_the_node_says_how_it_carries_services(node: Json) -> None:
+    assert node["metadata"]["annotations"]["kedge.dev/service-proxy"] == "nftables"
+
+
 def test_a_service_without_endpoints_refuses_at_once(pods: Any, services: Services) -> None:
     address = services.create()["spec"]["clusterIP"]
     time.sleep(0.5)

@@ -29,6 +29,8 @@ SERVICE: Final = IPv4Address("10.96.0.1")
 """The cluster IP of the service `kubernetes`, at which pods find the API server."""
 SERVICE_PORT: Final = 443
 SERVICE_RANGE: Final = IPv4Network("10.96.0.0/16")
+BALANCER_RANGE: Final = IPv4Network("10.97.0.0/24")
+"""The default addresses of Services of type LoadBalancer."""
 _TABLE: Final = 27_000
 """The number of a node's routing table is this plus the third octet of its network."""
 _POD_LINK: Final = "eth0"
@@ -89,7 +91,7 @@ class Bridge:
             network=self.network,
             gateway=self.gateway,
             pods=CLUSTER,
-            services=SERVICE_RANGE,
+            services=(SERVICE_RANGE, BALANCER_RANGE),
             owns_machine=False,
         )
 

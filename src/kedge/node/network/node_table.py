@@ -105,9 +105,9 @@ class NodeTable:
         with Netlink() as netlink:
             links, routes = netlink.links(), netlink.routes()
         bridges = {name for name in links if name.startswith(self.scope.links)}
-        routed = routes.get(self.scope.services)
+        ours = {links[each] for each in bridges}
         # Perhaps the machine reaches the services of a real cluster, for instance by a VPN.
-        if routed is not None and routed not in {links[each] for each in bridges}:
+        if any(each in routes and routes[each] not in ours for each in self.scope.services):
             return True
         others = bridges - {self.scope.link}
         return any(each.chain == MACHINE and each.table in others for each in channel.chains())
@@ -119,13 +119,15 @@ class NodeTable:
             base = ruleset.base(self.scope, dict(self._host_ports))
             self._send(channel, [base, services])
             if owns:
-                self._add_route()
+                self._add_routes()
 
-    def _add_route(self) -> None:
+    def _add_routes(self) -> None:
         """Without a route, a machine that has no default route refuses its own packets before any
         rule sees them."""
-        with Netlink() as netlink, contextlib.suppress(FileExistsError):
-            netlink.add_link_route(netlink.index(self.scope.link), self.scope.services)
+        with Netlink() as netlink:
+            for network in self.scope.services:
+                with contextlib.suppress(FileExistsError):
+                    netlink.add_link_route(netlink.index(self.scope.link), network)
 
     def _send(self, channel: NftablesSocket, parts: list[Ruleset]) -> None:
         name = self.scope.link

@@ -89,7 +89,8 @@ class TableScope(NamedTuple):
     gateway: IPv4Address
     pods: IPv4Network
     """The networks of all nodes: their addresses are never hidden from pods."""
-    services: IPv4Network
+    services: tuple[IPv4Network, ...]
+    """The networks of cluster IPs and load balancers, which are nowhere but in these rules."""
     owns_machine: bool
     """Whether packets of the machine's processes and from outside belong to this table."""
 
@@ -165,7 +166,10 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rul
     yield "prerouting", ChainHook("nat", PREROUTING, _TRANSLATION), _prerouting(scope)
     yield "output", ChainHook("nat", OUTPUT, _TRANSLATION), _output(scope)
     yield "postrouting", ChainHook("nat", POSTROUTING, _SOURCE), _postrouting(scope)
-    yield "unanswered", None, [rule(expressions.is_to(scope.services), expressions.goto(REFUSE))]
+    unanswered = [
+        rule(expressions.is_to(each), expressions.goto(REFUSE)) for each in scope.services
+    ]
+    yield "unanswered", None, unanswered
     after = ChainHook("filter", PREROUTING, _AFTER_TRANSLATION)
     yield "unanswered_prerouting", after, _from(scope, "unanswered")
     if scope.owns_machine:

@@ -24,7 +24,7 @@ def scope(number: int) -> TableScope:
         network=IPv4Network(f"10.244.{number}.0/24"),
         gateway=IPv4Address(f"10.244.{number}.1"),
         pods=IPv4Network("10.244.0.0/16"),
-        services=IPv4Network("10.96.0.0/16"),
+        services=(IPv4Network("10.96.0.0/16"),),
         owns_machine=False,
     )
 
@@ -57,7 +57,7 @@ def test_the_machines_packets_belong_to_the_first_table() -> None:
         assert not one.must_change_owner()
         assert not two.must_change_owner()
         with Netlink() as netlink:
-            assert netlink.routes()[one.scope.services] == netlink.index("kbr1")
+            assert netlink.routes()[one.scope.services[0]] == netlink.index("kbr1")
 
     with_links(work)
 
@@ -68,7 +68,7 @@ def test_a_route_of_another_cluster_is_left_alone() -> None:
         with Netlink() as netlink:
             netlink.add_bridge("vpn")
             netlink.raise_link(netlink.index("vpn"))
-            netlink.add_link_route(netlink.index("vpn"), one.scope.services)
+            netlink.add_link_route(netlink.index("vpn"), one.scope.services[0])
         await one.open()
         assert not one.scope.owns_machine
         assert not one.must_change_owner()

@@ -29,7 +29,7 @@ class FakeTable:
             network=IPv4Network("10.244.0.0/24"),
             gateway=IPv4Address("10.244.0.1"),
             pods=IPv4Network("10.244.0.0/16"),
-            services=IPv4Network("10.96.0.0/16"),
+            services=(IPv4Network("10.96.0.0/16"),),
             owns_machine=True,
         )
         self.was_taken_over = False

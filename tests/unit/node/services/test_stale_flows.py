@@ -21,7 +21,7 @@ SCOPE = TableScope(
     network=IPv4Network("10.244.1.0/24"),
     gateway=IPv4Address("10.244.1.1"),
     pods=IPv4Network("10.244.0.0/16"),
-    services=IPv4Network("10.96.0.0/16"),
+    services=(IPv4Network("10.96.0.0/16"),),
     owns_machine=False,
 )
 ONE, TWO = (EndpointTarget(IPv4Address(f"10.244.1.{number}"), 5353) for number in (2, 3))
