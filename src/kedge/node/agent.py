@@ -38,6 +38,7 @@ from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
+from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
@@ -413,7 +414,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def _place(node: Node) -> NodePlace:
-    return NodePlace(node.metadata.name, node.metadata.labels.get(_ZONE, ""))
+    return NodePlace(node.metadata.name, node.metadata.labels.get(_ZONE, ""), CLUSTER)
 
 
 def _machine_dns() -> DnsConfig:

@@ -24,6 +24,9 @@ class NodePlace(NamedTuple):
 
     name: str
     zone: str = ""
+    pods: IPv4Network | None = None
+    """The network of nodes and pods. A Service cannot take their addresses as its external ones:
+    connections of the API server to agents would go to its pods."""
 
 
 class EndpointTarget(NamedTuple):
@@ -85,7 +88,11 @@ def carried_ports(
         return []
     known = list(slices)
     balancer = tuple(_addresses(_balancer_addresses(service)))
-    external = tuple(dict.fromkeys((*_addresses(spec.externalIPs), *balancer)))
+    external = tuple(
+        each
+        for each in dict.fromkeys((*_addresses(spec.externalIPs), *balancer))
+        if place.pods is None or each not in place.pods
+    )
     return [
         CarriedPort(
             name=port.name,

@@ -153,6 +153,13 @@ def test_session_affinity_has_a_timeout(spec: dict[str, Any], seconds: int) -> N
     assert port.affinity_seconds == seconds
 
 
+def test_addresses_of_nodes_and_pods_are_not_taken() -> None:
+    made = service(externalIPs=["10.244.0.1", "192.0.2.7"])
+    place = NodePlace("node-1", pods=IPv4Network("10.244.0.0/16"))
+    (port,) = carried_ports(made, [], place)
+    assert port.external_addresses == (IPv4Address("192.0.2.7"),)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
