@@ -33,6 +33,7 @@ from kedge.node.network import conntrack, forwarding
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.netlink import Netlink
 from kedge.node.network.nftables.channel import NftablesSocket
+from kedge.node.network.ruleset import ServerLimit
 from kedge.node.runtime.runtime import PortMapping, SandboxConfig
 from kedge.node.services.datapath import ServiceDatapath
 from kedge.node.services.service_ports import EndpointTarget, NodePlace, carried_ports
@@ -442,6 +443,32 @@ async def test_pods_do_not_reach_the_machines_loopback(machine: Machine) -> None
             channel.setblocking(False)
             async with asyncio.timeout(2):
                 await loop.sock_connect(channel, ("10.96.0.1", 443))
+
+
+@on_a_machine
+async def test_one_pod_cannot_take_all_connections_of_the_api_server(machine: Machine) -> None:
+    node = await machine.node()
+    greedy, modest = await node.pod("greedy"), await node.pod("modest")
+    server = IPv4Address("10.96.0.1")
+    table = node.bridge.table
+    table.scope = table.scope._replace(server_limit=ServerLimit(server, 443, 3))
+    loop = asyncio.get_running_loop()
+
+    async def connect(pod: Pod) -> None:
+        channel = machine.stack.enter_context(pod.tcp())
+        channel.setblocking(False)
+        async with asyncio.timeout(3):
+            await loop.sock_connect(channel, (str(server), 443))
+
+    with socket.create_server(("127.0.0.1", 9999)):
+        there = EndpointTarget(IPv4Address("127.0.0.1"), 9999)
+        node.datapath.put("api", pinned_rules(server, "TCP", 443, there))
+        await table.rewrite(node.datapath.everything)
+        for _ in range(3):
+            await connect(greedy)
+        with pytest.raises(ConnectionRefusedError):
+            await connect(greedy)
+        await connect(modest)
 
 
 @on_a_machine

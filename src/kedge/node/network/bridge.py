@@ -19,7 +19,7 @@ from kedge.node.network.addresses import CLUSTER, AddressPool, free_network
 from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.netlink import Netlink
 from kedge.node.network.node_table import NodeTable, host_port_element, machine_lock
-from kedge.node.network.ruleset import TableScope
+from kedge.node.network.ruleset import ServerLimit, TableScope
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
 from kedge.supervisor.files.spread import spread
 
@@ -93,6 +93,7 @@ class Bridge:
             pods=CLUSTER,
             services=(SERVICE_RANGE, BALANCER_RANGE),
             owns_machine=False,
+            server_limit=ServerLimit(SERVICE, SERVICE_PORT, forward.PER_SOURCE),
         )
 
     @property

@@ -18,11 +18,13 @@ from kedge.node.network import ruleset
 from kedge.node.network.netlink import Netlink
 from kedge.node.network.nftables.batch import OWNER, PERSIST, Batch
 from kedge.node.network.nftables.channel import NftablesSocket
-from kedge.node.network.ruleset import EMPTY, HOST_PORTS, MACHINE, Ruleset, TableScope
+from kedge.node.network.ruleset import EMPTY, HOST_PORTS, MACHINE, Ruleset, ServerLimit, TableScope
 
 log = logging.getLogger(__name__)
 
 _LINKS: Final = "/sys/class/net"
+_LACKING: Final = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT)
+"""Errors of a kernel that lacks a feature."""
 
 
 class NodeTable:
@@ -116,8 +118,7 @@ class NodeTable:
         with machine_lock():
             owns = not self._is_other_owner(channel)
             self.scope = self.scope._replace(owns_machine=owns)
-            base = ruleset.base(self.scope, dict(self._host_ports))
-            self._send(channel, [base, services])
+            self._send(channel, services)
             if owns:
                 self._add_routes()
 
@@ -129,17 +130,29 @@ class NodeTable:
                 with contextlib.suppress(FileExistsError):
                     netlink.add_link_route(netlink.index(self.scope.link), network)
 
-    def _send(self, channel: NftablesSocket, parts: list[Ruleset]) -> None:
+    def _send(self, channel: NftablesSocket, services: Ruleset) -> None:
+        """Write the table; do without a feature that the kernel lacks, and remember that."""
         name = self.scope.link
         replaces = name in channel.tables()
-        try:
-            channel.apply(ruleset.replacement(name, self._flags, parts, replaces=replaces))
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP) or not self._flags:
-                raise
-            # Kernels before 6.9 do not know PERSIST.
-            channel.apply(ruleset.replacement(name, 0, parts, replaces=replaces))
-            self._flags = 0
+        for flags, limit in self._features():
+            scope = self.scope._replace(server_limit=limit)
+            whole = [ruleset.base(scope, dict(self._host_ports)), services]
+            try:
+                channel.apply(ruleset.replacement(name, flags, whole, replaces=replaces))
+            except OSError as error:
+                if error.errno not in _LACKING or not (flags or limit):
+                    raise
+                continue
+            self._flags, self.scope = flags, scope
+            return
+
+    def _features(self) -> Iterator[tuple[int, ServerLimit | None]]:
+        """Yield what to ask for, most first. PERSIST came with kernel 6.9, and the counting of
+        connections is an option of the kernel."""
+        limits = dict.fromkeys((self.scope.server_limit, None))
+        for flags in dict.fromkeys((self._flags, 0)):
+            for limit in limits:
+                yield flags, limit
 
     def close(self) -> None:
         """Close the socket; the table stays."""

@@ -32,6 +32,7 @@ SERVICES, ENDPOINTS, OUTSIDE, REFUSED = "services", "endpoints", "outside", "ref
 """Maps that Services fill."""
 HOST_PORTS: Final = "host_ports"
 _HAIRPIN: Final = "hairpin"
+_SERVER_CLIENTS: Final = "server_clients"
 MACHINE: Final = "machine"
 """The chain that marks the one table of a machine that handles packets from outside."""
 REFUSE: Final = "refuse"
@@ -78,6 +79,14 @@ class Ruleset(NamedTuple):
 EMPTY: Final = Ruleset({}, {}, {})
 
 
+class ServerLimit(NamedTuple):
+    """How many connections one pod may have to the API server."""
+
+    address: IPv4Address
+    port: int
+    connections: int
+
+
 class TableScope(NamedTuple):
     """The packets that a table is responsible for."""
 
@@ -93,6 +102,8 @@ class TableScope(NamedTuple):
     """The networks of cluster IPs and load balancers, which are nowhere but in these rules."""
     owns_machine: bool
     """Whether packets of the machine's processes and from outside belong to this table."""
+    server_limit: ServerLimit | None = None
+    """None if the kernel cannot count connections."""
 
 
 def key(address: IPv4Address, protocol: str, port: int) -> bytes:
@@ -143,13 +154,16 @@ def base(scope: TableScope, host_ports: Mapping[bytes, bytes]) -> Ruleset:
     chains = {name: RuleChain(tuple(rules), hook) for name, hook, rules in _chains(scope)}
     if scope.owns_machine:
         chains[MACHINE] = RuleChain(())
+    sets = dict(_SETS)
+    if scope.server_limit is not None:
+        sets[_SERVER_CLIENTS] = SetSpec((batch.IPV4,), counts_connections=True)
     hairpin = {host.packed * 2: b"" for host in scope.network.hosts()}
-    return Ruleset(_SETS, chains, {_HAIRPIN: hairpin, HOST_PORTS: host_ports})
+    return Ruleset(sets, chains, {_HAIRPIN: hairpin, HOST_PORTS: host_ports})
 
 
 def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rule]]]:
     yield REFUSE, None, _refuse()
-    yield "check", None, _check()
+    yield "check", None, [*_limit(scope.server_limit), *_check()]
     yield "to_services", None, list(_both_keys(SERVICES))
     yield "from_outside", None, [*_both_keys(OUTSIDE), rule(expressions.goto("to_services"))]
     guarded = expressions.is_input(scope.link) + expressions.is_to(LOOPBACK)
@@ -184,6 +198,15 @@ def _refuse() -> list[Rule]:
         rule(expressions.is_protocol(PROTOCOLS["TCP"]), expressions.refuse_tcp()),
         rule(expressions.refuse()),
     ]
+
+
+def _limit(limit: ServerLimit | None) -> Iterator[Rule]:
+    if limit is None:
+        return
+    server = expressions.is_protocol(PROTOCOLS["TCP"]) + expressions.is_to_address(limit.address)
+    server += expressions.is_to_port(limit.port) + expressions.load_source(ADDRESS)
+    over = expressions.has_more_connections(_SERVER_CLIENTS, ADDRESS, limit.connections)
+    yield rule(expressions.is_new(), server, over, expressions.goto(REFUSE))
 
 
 def _check() -> list[Rule]:

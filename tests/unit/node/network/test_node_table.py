@@ -1,5 +1,6 @@
 """The table of a node; tests/contract/test_service_datapath.py sends packets through it."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ from kedge.node.network.netlink import Netlink
 from kedge.node.network.nftables.batch import Batch
 from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.node_table import NodeTable, host_port_element
-from kedge.node.network.ruleset import EMPTY, TableScope
+from kedge.node.network.ruleset import EMPTY, ServerLimit, TableScope
 from kedge.testing.network import run_elsewhere
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="this user may not make namespaces")
@@ -109,22 +110,40 @@ def test_a_removed_table_is_gone() -> None:
 
 
 @needs_root
-def test_kernels_without_persistent_tables_get_ordinary_ones(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    "lacking", [b"\x09\0\x01\0kbr1\0\0\0\0\x08\0\x02\0\0\0\0\x06", b"connlimit"]
+)
+def test_kernels_that_lack_a_feature_get_a_table_without_it(
+    lacking: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applied = NftablesSocket.apply
 
     def refuse(channel: NftablesSocket, batch: Batch) -> None:
-        if b"\x08\0\x02\0\0\0\0\x06" in batch.packed()[:200]:
+        if lacking in batch.packed():
             raise OSError(errno.EOPNOTSUPP, "not supported")
         applied(channel, batch)
 
     monkeypatch.setattr(NftablesSocket, "apply", refuse)
 
     async def work(one: NodeTable, _: NodeTable) -> None:
+        limit = ServerLimit(IPv4Address("10.96.0.1"), 443, 256)
+        one.scope = one.scope._replace(server_limit=limit)
         await one.open()
-        channel = NftablesSocket()
-        assert channel.tables() == ["kbr1"]
-        channel.close()
+        assert (one.scope.server_limit is None) is (lacking == b"connlimit")
+        with contextlib.closing(NftablesSocket()) as channel:
+            assert channel.tables() == ["kbr1"]
+
+    with_links(work)
+
+
+@needs_root
+def test_a_kernel_that_refuses_everything_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(channel: NftablesSocket, batch: Batch) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    async def work(one: NodeTable, _: NodeTable) -> None:
+        monkeypatch.setattr(NftablesSocket, "apply", refuse)
+        with pytest.raises(OSError, match="not supported"):
+            await one.open()
 
     with_links(work)

@@ -53,6 +53,8 @@ class SetSpec(NamedTuple):
     data: tuple[int, ...] = ()
     timeout_seconds: int = 0
     """Elements are added by packets and vanish after so many seconds; 0 for ordinary sets."""
+    counts_connections: bool = False
+    """Elements are added by packets and vanish with their last connection."""
 
 
 class Batch:
@@ -100,14 +102,16 @@ class Batch:
 
     def add_set(self, name: str, spec: SetSpec) -> None:
         self._sets += 1
-        timed = _TIMEOUT | _DYNAMIC if spec.timeout_seconds else 0
-        body = text(2, name) + number(3, (_MAP if spec.data else 0) | timed)
+        flags = (_MAP if spec.data else 0) | (_TIMEOUT if spec.timeout_seconds else 0)
+        is_dynamic = spec.timeout_seconds or spec.counts_connections
+        body = text(2, name) + number(3, flags | (_DYNAMIC if is_dynamic else 0))
         body += number(4, _type(spec.key)) + number(5, _size(spec.key))
         if spec.data:
             body += number(6, _type(spec.data)) + number(7, _size(spec.data))
         body += number(10, self._sets)
-        if timed:
+        if spec.timeout_seconds:
             body += long_number(11, spec.timeout_seconds * 1000)
+        if is_dynamic:
             body += nested(9, number(1, _DYNAMIC_SIZE))
         self._add(_NEW_SET, _CREATE, body)
 

@@ -26,6 +26,7 @@ _TRANSLATED: Final = 0x20
 """IPS_DST_NAT: the destination of the connection was changed."""
 _DROP, _ACCEPT = 0, 1
 _GOTO: Final = -4
+_OVER: Final = 1
 _LOCAL: Final = 2
 """RTN_LOCAL: an address of this machine."""
 _SCRATCH: Final = 20
@@ -107,6 +108,12 @@ def update_set(name: str, source: int) -> bytes:
     return _expression("dynset", text(1, name), number(3, 1), number(4, source))
 
 
+def has_more_connections(name: str, source: int, than: int) -> bytes:
+    """Match if a key, which is kept in a dynamic set, has more open connections than this."""
+    counted = text(1, "connlimit") + nested(2, number(1, than), number(2, _OVER))
+    return _expression("dynset", text(1, name), number(3, 0), number(4, source), nested(7, counted))
+
+
 def translate_destination(address: int, port: int) -> bytes:
     """Change the destination to the address and port in these registers."""
     return _expression("nat", number(1, 1), number(2, 2), number(3, address), number(5, port))
@@ -157,6 +164,10 @@ def is_not_to(network: IPv4Network) -> bytes:
 
 def is_to_address(address: IPv4Address) -> bytes:
     return load_destination(_SCRATCH) + _compare(_SCRATCH, _EQUAL, address.packed)
+
+
+def is_to_port(port: int) -> bytes:
+    return load_destination_port(_SCRATCH) + _compare(_SCRATCH, _EQUAL, port.to_bytes(2, "big"))
 
 
 def is_to_this_machine() -> bytes:
