@@ -320,6 +320,8 @@ def test_killed_agents_interrupt_no_new_connection_and_down_leaves_nothing(
     for node in nodes:
         ended = pods.over(f"traffic-{node}")["status"]["containerStatuses"][0]["state"]
         assert ended["terminated"]["message"].strip() == "enough []"
+    status = own_cluster.kedge("status", *own_cluster.which)
+    assert status.count("services: nftables") == len(nodes)
     bridges = [link_name("kbr", f"{own_cluster.state}/nodes/{node}/network") for node in nodes]
     assert all(map(left_of, bridges))
     own_cluster.down()

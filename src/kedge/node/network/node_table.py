@@ -134,17 +134,30 @@ class NodeTable:
         """Write the table; do without a feature that the kernel lacks, and remember that."""
         name = self.scope.link
         replaces = name in channel.tables()
+        sessions = self._sessions(channel, services) if replaces else {}
         for flags, limit in self._features():
             scope = self.scope._replace(server_limit=limit)
             whole = [ruleset.base(scope, dict(self._host_ports)), services]
+            made = ruleset.replacement(name, flags, whole, replaces=replaces)
+            for clients, expirations in sessions.items():
+                made.add_expiring_elements(clients, expirations)
             try:
-                channel.apply(ruleset.replacement(name, flags, whole, replaces=replaces))
+                channel.apply(made)
             except OSError as error:
                 if error.errno not in _LACKING or not (flags or limit):
                     raise
                 continue
             self._flags, self.scope = flags, scope
             return
+
+    def _sessions(self, channel: NftablesSocket, services: Ruleset) -> dict[str, dict[bytes, int]]:
+        """Return the clients of Services with session affinity, who stay with their endpoints."""
+        found: dict[str, dict[bytes, int]] = {}
+        for name, spec in services.sets.items():
+            if spec.timeout_seconds:
+                with contextlib.suppress(OSError):
+                    found[name] = channel.expirations(self.scope.link, name)
+        return found
 
     def _features(self) -> Iterator[tuple[int, ServerLimit | None]]:
         """Yield what to ask for, most first. PERSIST came with kernel 6.9, and the counting of

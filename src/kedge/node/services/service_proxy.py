@@ -148,7 +148,7 @@ class ServiceProxy:
         """Take over the machine's own packets when the node that handled them is gone."""
         while True:
             await self._clock.sleep(OWNER_SECONDS)
-            if self._table.must_change_owner():
+            if await asyncio.to_thread(self._table.must_change_owner):
                 self._must_rewrite = True
                 self._woken.set()
 

@@ -126,6 +126,13 @@ class Batch:
         )
         self._elements(_NEW_ELEMENTS, _CREATE, name, encoded)
 
+    def add_expiring_elements(self, name: str, elements: Mapping[bytes, int]) -> None:
+        """Add elements that vanish after so many milliseconds."""
+        encoded = (
+            nested(1, attribute(1, key)) + long_number(5, left) for key, left in elements.items()
+        )
+        self._elements(_NEW_ELEMENTS, _CREATE, name, encoded)
+
     def delete_elements(self, name: str, keys: Sequence[bytes]) -> None:
         encoded = (nested(1, attribute(1, key)) for key in keys)
         self._elements(_DELETE_ELEMENTS, 0, name, encoded)

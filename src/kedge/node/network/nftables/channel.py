@@ -11,14 +11,16 @@ from kedge.node.network.nftables.attributes import (
     INET,
     message,
     read_attributes,
+    read_items,
     read_messages,
     read_text,
+    text,
 )
 from kedge.node.network.nftables.batch import Batch
 
 _NETFILTER: Final = 12
 _SUBSYSTEM: Final = 10
-_GET_TABLE, _GET_CHAIN = 1, 4
+_GET_TABLE, _GET_CHAIN, _GET_ELEMENTS = 1, 4, 13
 _REQUEST, _DUMP = 0x1, 0x300
 _ERROR, _DONE = 2, 3
 _SEND_BUFFER_FORCE, _RECEIVE_BUFFER_FORCE = 32, 33
@@ -73,8 +75,18 @@ class NftablesSocket:
             for each in self._dump(_GET_CHAIN)
         ]
 
-    def _dump(self, kind: int) -> Iterator[dict[int, bytes]]:
-        self._socket.send(message(_SUBSYSTEM << 8 | kind, _REQUEST | _DUMP, 0, b"", family=INET))
+    def expirations(self, table: str, name: str) -> dict[bytes, int]:
+        """Return the milliseconds that each element of a set with a timeout has left. Raises
+        OSError if there is no such set."""
+        return {
+            key: left
+            for part in self._dump(_GET_ELEMENTS, text(1, table) + text(2, name))
+            for _, element in read_items(part.get(3, b""))
+            for key, left in _read_expiration(read_attributes(element))
+        }
+
+    def _dump(self, kind: int, body: bytes = b"") -> Iterator[dict[int, bytes]]:
+        self._socket.send(message(_SUBSYSTEM << 8 | kind, _REQUEST | _DUMP, 0, body, family=INET))
         for content in dumped(self._socket):
             yield read_attributes(content[_HEAD:])
 
@@ -86,6 +98,12 @@ class NftablesSocket:
         except BlockingIOError:
             return False
         return True
+
+
+def _read_expiration(element: dict[int, bytes]) -> Iterator[tuple[bytes, int]]:
+    key = read_attributes(element.get(1, b"")).get(1)
+    if key is not None and 5 in element:
+        yield key, int.from_bytes(element[5], "big")
 
 
 def open_netfilter() -> socket.socket:

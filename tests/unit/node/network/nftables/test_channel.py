@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kedge.node.network.nftables.batch import OWNER, PERSIST, Batch
+from kedge.node.network.nftables.batch import IPV4, OWNER, PERSIST, Batch, SetSpec
 from kedge.node.network.nftables.channel import ChainName, NftablesSocket
 from kedge.testing.network import run_elsewhere
 
@@ -49,5 +49,24 @@ def test_a_table_belongs_to_its_socket_and_outlives_it() -> None:
         stranger.apply(removal)
         assert stranger.tables() == []
         stranger.close()
+
+    run_elsewhere(work)
+
+
+def test_elements_are_read_with_the_time_they_have_left() -> None:
+    async def work() -> None:
+        channel = NftablesSocket()
+        made = table("ours")
+        made.add_set("clients", SetSpec((IPV4,), timeout_seconds=60))
+        many = {number.to_bytes(4, "big"): 50_000 for number in range(1, 2000)}
+        made.add_expiring_elements("clients", many)
+        channel.apply(made)
+        found = channel.expirations("ours", "clients")
+        assert found.keys() == many.keys()
+        assert all(40_000 < left <= 50_000 for left in found.values())
+        with pytest.raises(FileNotFoundError):
+            channel.expirations("ours", "missing")
+        assert channel.tables() == ["ours"], "the socket is still in step"
+        channel.close()
 
     run_elsewhere(work)
