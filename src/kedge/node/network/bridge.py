@@ -18,6 +18,7 @@ from kedge.node.network import forward, forwarding
 from kedge.node.network.addresses import CLUSTER, AddressPool, free_network
 from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.netlink import Netlink
+from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.node_table import NodeTable, host_port_element, machine_lock
 from kedge.node.network.ruleset import ServerLimit, TableScope
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
@@ -124,6 +125,17 @@ class Bridge:
         forwarding.reach_loopback(self._link)
         forwarding.start_forwarding()
         log.info("network of pods bridge=%s network=%s", self._link, self.network)
+        self._warn_of_firewalls()
+
+    def _warn_of_firewalls(self) -> None:
+        with contextlib.suppress(OSError), contextlib.closing(NftablesSocket()) as channel:
+            for table in channel.dropping_tables():
+                log.warning(
+                    "table=%s drops forwarded packets: pods may not reach each other or the outside"
+                    " unless it accepts those of the interfaces %s+",
+                    table,
+                    _BRIDGES,
+                )
 
     async def open_server(self, server: tuple[str, int]) -> tuple[str, int]:
         """Return the address at which rules reach the API server. Without rules, forward its

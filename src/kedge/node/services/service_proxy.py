@@ -97,7 +97,11 @@ class ServiceProxy:
         while self._dirty:
             key = next(iter(self._dirty))
             del self._dirty[key]
-            self._recompute_service(key)
+            try:
+                self._recompute_service(key)
+            except Exception:
+                # One bad object must not end the agent: it would end the next one too.
+                log.exception("service skipped service=%s/%s", *key)
             await self._clock.give_way()
 
     def _recompute_service(self, key: Key) -> None:

@@ -10,6 +10,7 @@ from kedge.node.network import conntrack
 from kedge.node.network.conntrack import TrackedFlow
 from kedge.node.network.nftables.batch import Batch
 from kedge.node.network.ruleset import ENDPOINTS, SERVICES, Ruleset, TableScope
+from kedge.node.services import service_proxy
 from kedge.node.services.service_ports import NodePlace
 from kedge.node.services.service_proxy import ServiceProxy
 from kedge.node.services.service_watch import ServiceWatch
@@ -151,6 +152,26 @@ async def test_a_failed_change_is_followed_by_a_rewrite(server: LocalServer) -> 
     await pass_time(server, 5)
     assert len(table.rewritten) == 3
     assert len(table.rewritten[-1].elements[ENDPOINTS]) == 2
+    await endpoints(server, "TCP", "10.244.0.3")
+    await pass_time(server)
+    assert len(table.changes) == 1
+
+
+async def test_a_service_that_cannot_be_computed_is_skipped(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = FakeTable()
+    await start(server, table)
+
+    def fail(*_: object) -> None:
+        raise OverflowError("a port that is none")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service_proxy, "carried_ports", fail)
+        await create(server, "TCP", "10.244.0.2")
+        await pass_time(server)
+    assert "service skipped service=default/web" in caplog.text
+    assert not table.changes
     await endpoints(server, "TCP", "10.244.0.3")
     await pass_time(server)
     assert len(table.changes) == 1

@@ -27,6 +27,9 @@ _SEND_BUFFER_FORCE, _RECEIVE_BUFFER_FORCE = 32, 33
 _BUFFER: Final = 1 << 26
 """A batch is one message: ten thousand endpoints take about 1 MB."""
 _ROOM: Final = 1 << 16
+_ANY_FAMILY: Final = 0
+_FORWARD, _DROP = bytes([0, 0, 0, 2]), bytes(4)
+"""The hook and the policy of a chain, as the kernel reports them."""
 _HEAD: Final = 4
 """The size of nfgenmsg, which precedes the attributes."""
 
@@ -75,6 +78,17 @@ class NftablesSocket:
             for each in self._dump(_GET_CHAIN)
         ]
 
+    def dropping_tables(self) -> list[str]:
+        """Return the tables of all families that drop forwarded packets unless a rule accepts
+        them. No rule of another table can prevent that."""
+        return sorted(
+            {
+                read_text(each.get(1, b""))
+                for each in self._dump(_GET_CHAIN, family=_ANY_FAMILY)
+                if read_attributes(each.get(4, b"")).get(1) == _FORWARD and each.get(5) == _DROP
+            }
+        )
+
     def expirations(self, table: str, name: str) -> dict[bytes, int]:
         """Return the milliseconds that each element of a set with a timeout has left. Raises
         OSError if there is no such set."""
@@ -85,8 +99,8 @@ class NftablesSocket:
             for key, left in _read_expiration(read_attributes(element))
         }
 
-    def _dump(self, kind: int, body: bytes = b"") -> Iterator[dict[int, bytes]]:
-        self._socket.send(message(_SUBSYSTEM << 8 | kind, _REQUEST | _DUMP, 0, body, family=INET))
+    def _dump(self, kind: int, body: bytes = b"", family: int = INET) -> Iterator[dict[int, bytes]]:
+        self._socket.send(message(_SUBSYSTEM << 8 | kind, _REQUEST | _DUMP, 0, body, family=family))
         for content in dumped(self._socket):
             yield read_attributes(content[_HEAD:])
 

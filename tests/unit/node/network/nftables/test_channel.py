@@ -4,7 +4,17 @@ import os
 
 import pytest
 
-from kedge.node.network.nftables.batch import IPV4, OWNER, PERSIST, Batch, SetSpec
+from kedge.node.network.nftables.attributes import number, text
+from kedge.node.network.nftables.batch import (
+    FORWARD,
+    INPUT,
+    IPV4,
+    OWNER,
+    PERSIST,
+    Batch,
+    ChainHook,
+    SetSpec,
+)
 from kedge.node.network.nftables.channel import ChainName, NftablesSocket
 from kedge.testing.network import run_elsewhere
 
@@ -67,6 +77,28 @@ def test_elements_are_read_with_the_time_they_have_left() -> None:
         with pytest.raises(FileNotFoundError):
             channel.expirations("ours", "missing")
         assert channel.tables() == ["ours"], "the socket is still in step"
+        channel.close()
+
+    run_elsewhere(work)
+
+
+def test_tables_that_drop_forwarded_packets_are_found() -> None:
+    async def work() -> None:
+        channel = NftablesSocket()
+        made = Batch("firewall")
+        made.add_table(0)
+        made.add_chain("forward", ChainHook("filter", FORWARD, 0))
+        made.add_chain("input", ChainHook("filter", INPUT, 0))
+        channel.apply(made)
+        assert channel.dropping_tables() == []
+        made = Batch("firewall")
+        made._add(3, 0, text(3, "input") + number(5, 0))
+        channel.apply(made)
+        assert channel.dropping_tables() == []
+        made = Batch("firewall")
+        made._add(3, 0, text(3, "forward") + number(5, 0))
+        channel.apply(made)
+        assert channel.dropping_tables() == ["firewall"]
         channel.close()
 
     run_elsewhere(work)
