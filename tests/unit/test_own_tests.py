@@ -30,7 +30,6 @@ WITHOUT = {
         "image",
         "layers",
         "logs",
-        "masquerade",
         "measure",
         "meters",
         "netlink",

@@ -71,6 +71,8 @@ def describe(status: "ClusterStatus") -> str:
         ]
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status
+        if node.service_proxy:
+            told = f"{told}, services: {node.service_proxy}"
         pairs.append((f"Node {node.name}", f"{told}, process {node.pid}" if node.pid else told))
     if status.restart:
         pairs.append(("Restart", _restart(status)))
