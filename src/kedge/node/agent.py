@@ -38,7 +38,8 @@ from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
-from kedge.node.network.bridge import Bridge
+from kedge.node.network.bridge import DNS_SERVICE, Bridge
+from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, service_address
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
 from kedge.node.pod import security_modules
@@ -214,6 +215,9 @@ class Agent:
                 tasks.create_task(collection.run())
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
+                    if config.dns == "cluster":
+                        dns = self._cluster_dns(self._bridge, client, sources)
+                        tasks.create_task(dns.run())
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = CertificateRenewal(access, client, clock, config.name, config.address)
@@ -284,10 +288,25 @@ class Agent:
             this_node=this,
             clock=self._clock,
             host_dns=_machine_dns,
+            cluster_dns=lambda: self._dns_address(sources),
             host_hosts=_machine_hosts,
             seccomp_profiles=config.state / "seccomp",
             security_modules=security_modules.enabled(),
         )
+
+    def _cluster_dns(
+        self, bridge: Bridge, client: Client, sources: ReferencedObjects
+    ) -> ClusterDns:
+        bridge.deliver_dns()
+        addresses = [DnsAddress(bridge.gateway), DnsAddress(DNS_SERVICE, bridge.link)]
+        return ClusterDns(
+            client, sources.services, self._clock, addresses, lambda: _machine_dns().servers
+        )
+
+    async def _dns_address(self, sources: ReferencedObjects) -> str:
+        """Return the address of the cluster's DNS server; empty if pods have no network of their
+        own to reach it."""
+        return await service_address(sources.services) if self._bridge is not None else ""
 
     def _cgroups(self) -> PodCgroups:
         if self._runtime.level is not RuntimeLevel.FULL:

@@ -300,6 +300,7 @@ class LocalNode:
             this_node=self.here,
             clock=clock,
             host_dns=DnsConfig,
+            cluster_dns=_cluster_dns,
             host_hosts=lambda: "127.0.0.1 localhost\n",
             seccomp_profiles=self._directory,
         )
@@ -379,3 +380,7 @@ class LocalNode:
                     known: dict[str, Any] = found
                     return known
         raise AssertionError(f"no status of container {name}")
+
+
+async def _cluster_dns() -> str:
+    return "10.96.0.10"

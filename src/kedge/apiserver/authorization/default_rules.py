@@ -188,6 +188,14 @@ system:aggregated-metrics-reader
 """
 """The rules of upstream's metrics-server, aggregated into view, edit and admin."""
 
+AGENT = """\
+kedge:node
+  list,watch discovery.k8s.io: endpointslices
+  list,watch core: namespaces
+"""
+"""Further rules of nodes. With upstream, kube-proxy and CoreDNS have them: kedge's agent does their
+work. The role `system:node` stays as it is upstream."""
+
 CONTROLLERS = """\
 attachdetach-controller
   list,watch core: persistentvolumeclaims persistentvolumes

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 SERVICE: Final = IPv4Address("10.96.0.1")
 """The cluster IP of the service `kubernetes`, at which pods find the API server."""
 SERVICE_PORT: Final = 443
+DNS_SERVICE: Final = IPv4Address("10.96.0.10")
+"""The cluster IP of the service `kube-dns`."""
 _TABLE: Final = 27_000
 """The number of a node's routing table is this plus the third octet of its network."""
 _POD_LINK: Final = "eth0"
@@ -68,6 +70,16 @@ class Bridge:
         return cls(directory, IPv4Network(kept.read_text()), clock)
 
     @property
+    def gateway(self) -> IPv4Address:
+        """The address of the machine on the bridge."""
+        return self._addresses.gateway
+
+    @property
+    def link(self) -> str:
+        """The name of the bridge."""
+        return self._link
+
+    @property
     def table(self) -> int:
         return _TABLE + self.network.network_address.packed[2]
 
@@ -92,6 +104,10 @@ class Bridge:
         )
         said = await masquerade.allow(self._link, self.network)
         log.info("network of pods bridge=%s network=%s: %s", self._link, self.network, said)
+
+    def deliver_dns(self) -> None:
+        """Deliver packets of pods for the DNS service to a socket that is bound to the bridge."""
+        self._host.deliver_here(self._link, DNS_SERVICE, self.table)
 
     def _avoid_others(self) -> None:
         """Take another network if another node has taken this one. No pod is attached yet."""
@@ -186,7 +202,8 @@ class Bridge:
             # Without the bridge, the network and its routes may belong to another node by now.
             if host.index(self._link) or not self._taken():
                 await masquerade.forbid(self._link, self.network)
-                host.stop_delivering(self._link, SERVICE, self.table)
+                for address in (SERVICE, DNS_SERVICE):
+                    host.stop_delivering(self._link, address, self.table)
                 host.remove_link(self._link)
                 if not any(name.startswith(_BRIDGES) for name in os.listdir(_LINKS)):
                     masquerade.stop_forwarding()
