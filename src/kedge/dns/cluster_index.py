@@ -25,7 +25,7 @@ class NamedPort(NamedTuple):
     number: int
 
 
-class EndpointAddress(NamedTuple):
+class EndpointRecord(NamedTuple):
     """An address behind a Service."""
 
     name: bytes
@@ -38,7 +38,7 @@ class SliceEntry(NamedTuple):
     """The content of an EndpointSlice."""
 
     service: ObjectName
-    endpoints: tuple[EndpointAddress, ...]
+    endpoints: tuple[EndpointRecord, ...]
     ports: tuple[NamedPort, ...]
 
 
@@ -77,7 +77,7 @@ class ServiceEntry:
         """Answers made since the last change, by labels below the Service and type."""
         self._published: PublishedEndpoints | None = None
 
-    def is_published(self, endpoint: EndpointAddress) -> bool:
+    def is_published(self, endpoint: EndpointRecord) -> bool:
         spec = self.spec
         return spec is not None and (endpoint.is_ready or spec.publishes_not_ready)
 
@@ -120,7 +120,7 @@ class ClusterIndex:
         self._services: dict[names.Labels, ServiceEntry] = {}
         self._slices: dict[ObjectName, SliceEntry] = {}
         self._cluster_ips: dict[bytes, ServiceEntry] = {}
-        self._endpoints: dict[bytes, dict[ObjectName, EndpointAddress]] = {}
+        self._endpoints: dict[bytes, dict[ObjectName, EndpointRecord]] = {}
         """By address, then by slice."""
 
     def has_namespace(self, name: bytes) -> bool:
@@ -135,7 +135,7 @@ class ClusterIndex:
         """Return the Service with this cluster IP."""
         return self._cluster_ips.get(address)
 
-    def endpoints_at(self, address: bytes) -> Iterator[tuple[ServiceEntry, EndpointAddress]]:
+    def endpoints_at(self, address: bytes) -> Iterator[tuple[ServiceEntry, EndpointRecord]]:
         """Yield the published endpoints of headless Services with this address."""
         for key, endpoint in self._endpoints.get(address, {}).items():
             entry = self._entry(self._slices[key].service)
@@ -229,7 +229,7 @@ def service_entry(service: Service) -> ServiceSpecEntry:
 def slice_entry(found: EndpointSlice, service: str) -> SliceEntry:
     """Return the content of an EndpointSlice. An endpoint without conditions is ready."""
     endpoints = tuple(
-        EndpointAddress(
+        EndpointRecord(
             (each.hostname or "").encode() or names.dashed(text),
             packed,
             each.conditions.ready is not False,

@@ -32,16 +32,13 @@ class DnsSockets:
         only what arrives by the link. Raises OSError."""
         self.address = address
         self.datagram = _bind(socket.SOCK_DGRAM, (address, port), link)
+        self.port = int(self.datagram.getsockname()[1])
         try:
             self.stream = _bind(socket.SOCK_STREAM, (address, self.port), link)
             self.stream.listen(_BACKLOG)
         except OSError:
             self.datagram.close()
             raise
-
-    @property
-    def port(self) -> int:
-        return int(self.datagram.getsockname()[1])
 
     def close(self) -> None:
         self.datagram.close()
@@ -94,11 +91,11 @@ class DnsServer:
 
     def close(self) -> None:
         loop = asyncio.get_running_loop()
+        for server in self._servers:
+            server.close()
         for each in self._sockets:
             loop.remove_reader(each.datagram.fileno())
             each.close()
-        for server in self._servers:
-            server.close()
         self._connections.close()
 
     def _read(self, channel: socket.socket) -> None:

@@ -9,6 +9,9 @@ from kedge.api.core_v1.service_types import Service
 from kedge.api.discovery_v1 import endpoint_slice
 from kedge.api.discovery_v1.endpoint_slice import EndpointSlice
 from kedge.dns.cluster_index import SERVICE_NAME
+from kedge.dns.server import DnsSockets
+
+_TRIES = 50
 
 
 def new_service(
@@ -42,3 +45,13 @@ def new_slice(
         **rest,
     }
     return endpoint_slice.RESOURCE.decode(msgspec.json.encode(body))
+
+
+def loopback_sockets() -> DnsSockets:
+    """Return sockets at a port of loopback that is free for UDP and for TCP."""
+    for _ in range(_TRIES):
+        try:
+            return DnsSockets("127.0.0.1", 0)
+        except OSError:
+            continue
+    raise AssertionError("no port is free")

@@ -282,6 +282,10 @@ class LocalNode:
         self.pods: PodWorkers
         self._task: asyncio.Task[None] | None = None
         self._directory = directory
+        self.dns_address = "10.96.0.10"
+
+    async def _cluster_dns(self) -> str:
+        return self.dns_address
 
     def dependencies(self) -> PodDependencies:
         clock: Clock = self.clock
@@ -300,7 +304,7 @@ class LocalNode:
             this_node=self.here,
             clock=clock,
             host_dns=DnsConfig,
-            cluster_dns=_cluster_dns,
+            cluster_dns=self._cluster_dns,
             host_hosts=lambda: "127.0.0.1 localhost\n",
             seccomp_profiles=self._directory,
         )
@@ -380,7 +384,3 @@ class LocalNode:
                     known: dict[str, Any] = found
                     return known
         raise AssertionError(f"no status of container {name}")
-
-
-async def _cluster_dns() -> str:
-    return "10.96.0.10"

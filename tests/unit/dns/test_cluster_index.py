@@ -2,7 +2,7 @@ import pytest
 
 from kedge.dns.cluster_index import (
     ClusterIndex,
-    EndpointAddress,
+    EndpointRecord,
     NamedPort,
     ServiceEntry,
     ServiceSpecEntry,
@@ -54,10 +54,10 @@ def test_endpoints_have_host_names_or_dashed_addresses() -> None:
         "web",
     )
     assert entry.endpoints == (
-        EndpointAddress(b"10-0-0-5", address(5), True),
-        EndpointAddress(b"a", address(6), True),
-        EndpointAddress(b"10-0-0-7", address(7), False),
-        EndpointAddress(b"10-0-0-8", address(8), False),
+        EndpointRecord(b"10-0-0-5", address(5), True),
+        EndpointRecord(b"a", address(6), True),
+        EndpointRecord(b"10-0-0-7", address(7), False),
+        EndpointRecord(b"10-0-0-8", address(8), False),
     )
     assert entry.ports == (NamedPort(b"http", b"tcp", 8080),)
 

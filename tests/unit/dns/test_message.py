@@ -1,6 +1,7 @@
 """The codec against dnspython, which knows DNS better than any table of bytes."""
 
 import struct
+from typing import Any
 
 import dns.flags
 import dns.message
@@ -49,7 +50,7 @@ def parsed(data: bytes) -> DnsQuery:
     return found
 
 
-def asked(name: str = "Web.default.svc", kind: str = "A", **options: int) -> DnsQuery:
+def asked(name: str = "Web.default.svc", kind: str = "A", **options: Any) -> DnsQuery:
     return parsed(dns.message.make_query(name, kind, **options).to_wire())
 
 
