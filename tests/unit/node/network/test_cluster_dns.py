@@ -73,7 +73,8 @@ async def test_names_of_the_cluster_are_served(server: LocalServer) -> None:
 
 
 async def never() -> Cache[Service]:
-    return await asyncio.get_running_loop().create_future()
+    await asyncio.Event().wait()
+    return Cache()
 
 
 async def test_queries_wait_for_the_api_but_not_for_ever(server: LocalServer) -> None:
