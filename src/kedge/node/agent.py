@@ -39,7 +39,6 @@ from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
 from kedge.node.network.bridge import DNS_SERVICE, Bridge
-from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, service_address
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
 from kedge.node.pod import security_modules
@@ -216,8 +215,7 @@ class Agent:
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
                     if config.dns == "cluster":
-                        dns = self._cluster_dns(self._bridge, client, sources)
-                        tasks.create_task(dns.run())
+                        tasks.create_task(self._serve_names(self._bridge, client, sources))
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = CertificateRenewal(access, client, clock, config.name, config.address)
@@ -294,19 +292,26 @@ class Agent:
             security_modules=security_modules.enabled(),
         )
 
-    def _cluster_dns(
+    async def _serve_names(
         self, bridge: Bridge, client: Client, sources: ReferencedObjects
-    ) -> ClusterDns:
+    ) -> None:
+        """Answer the DNS queries of pods. The import runs while the node waits for the server."""
+        from kedge.node.network.cluster_dns import ClusterDns, DnsAddress
+
         bridge.deliver_dns()
         addresses = [DnsAddress(bridge.gateway), DnsAddress(DNS_SERVICE, bridge.link)]
-        return ClusterDns(
+        await ClusterDns(
             client, sources.services, self._clock, addresses, lambda: _machine_dns().servers
-        )
+        ).run()
 
     async def _dns_address(self, sources: ReferencedObjects) -> str:
         """Return the address of the cluster's DNS server; empty if pods have no network of their
         own to reach it."""
-        return await service_address(sources.services) if self._bridge is not None else ""
+        if self._bridge is None:
+            return ""
+        from kedge.node.network.cluster_dns import service_address
+
+        return await service_address(sources.services)
 
     def _cgroups(self) -> PodCgroups:
         if self._runtime.level is not RuntimeLevel.FULL:
