@@ -4,6 +4,7 @@ callback of the event loop, without a task."""
 import asyncio
 import contextlib
 import socket
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,14 +28,22 @@ Source = tuple[Any, ...]
 class DnsSockets:
     """The sockets of one address. Queries wait in the kernel until they are served."""
 
-    def __init__(self, address: str, port: int = PORT, link: str = "") -> None:
-        """Bind to an address. With a link, the machine need not have the address: it receives
-        only what arrives by the link. Raises OSError."""
+    def __init__(
+        self, address: str, port: int = PORT, link: str = "", kept: Sequence[socket.socket] = ()
+    ) -> None:
+        """Bind to an address, unless sockets that were kept are bound to it. With a link, the
+        machine need not have the address: it receives only what arrives by the link. Raises
+        OSError."""
         self.address = address
-        self.datagram = _bind(socket.SOCK_DGRAM, (address, port), link)
+        self.datagram = _kept(kept, socket.SOCK_DGRAM, (address, port)) or _bind(
+            socket.SOCK_DGRAM, (address, port), link
+        )
         self.port = int(self.datagram.getsockname()[1])
         try:
-            self.stream = _bind(socket.SOCK_STREAM, (address, self.port), link)
+            here = address, self.port
+            self.stream = _kept(kept, socket.SOCK_STREAM, here) or _bind(
+                socket.SOCK_STREAM, here, link
+            )
             self.stream.listen(_BACKLOG)
         except OSError:
             self.datagram.close()
@@ -43,6 +52,14 @@ class DnsSockets:
     def close(self) -> None:
         self.datagram.close()
         self.stream.close()
+
+
+def _kept(
+    kept: Sequence[socket.socket], kind: int, address: tuple[str, int]
+) -> socket.socket | None:
+    return next(
+        (each for each in kept if each.type == kind and each.getsockname() == address), None
+    )
 
 
 def _bind(kind: int, address: tuple[str, int], link: str) -> socket.socket:

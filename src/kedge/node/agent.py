@@ -214,8 +214,7 @@ class Agent:
                 tasks.create_task(collection.run())
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
-                    if config.dns == "cluster":
-                        tasks.create_task(self._serve_names(self._bridge, client, sources))
+                    tasks.create_task(self._serve_names(self._bridge, client, sources))
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = CertificateRenewal(access, client, clock, config.name, config.address)
@@ -295,13 +294,22 @@ class Agent:
     async def _serve_names(
         self, bridge: Bridge, client: Client, sources: ReferencedObjects
     ) -> None:
-        """Answer the DNS queries of pods. The import runs while the node waits for the server."""
-        from kedge.node.network.cluster_dns import ClusterDns, DnsAddress
+        """Answer the DNS queries of pods, if the cluster has no other DNS server. The import runs
+        while the node waits for the API server."""
+        from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, release_sockets
 
+        if self._config.dns == "none":
+            await release_sockets(self._runtime)
+            return
         bridge.deliver_dns()
         addresses = [DnsAddress(bridge.gateway), DnsAddress(DNS_SERVICE, bridge.link)]
         await ClusterDns(
-            client, sources.services, self._clock, addresses, lambda: _machine_dns().servers
+            client,
+            sources.services,
+            self._clock,
+            addresses,
+            lambda: _machine_dns().servers,
+            self._runtime,
         ).run()
 
     async def _dns_address(self, sources: ReferencedObjects) -> str:

@@ -1,6 +1,8 @@
 """Pods find Services and each other by name, with the resolver of the C library."""
 
 import ipaddress
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import dns.query
 import dns.rcode
 import dns.resolver
 import pytest
+
+from kedge.cli.cluster import process
 
 Json = dict[str, Any]
 
@@ -203,5 +207,55 @@ def test_a_cluster_without_dns_leaves_it_to_others(
         spec = {"clusterIP": "10.96.0.77", "ports": [port]}
         running.api.create(path, {"metadata": {"name": "kube-dns"}, "spec": spec})
         assert "nameserver 10.96.0.77" in pods.says("after", "cat /etc/resolv.conf")
+    finally:
+        cluster.down()
+
+
+LOOP = """exec python3 - <<'END'
+import socket, time
+open("/told/ready", "w").close()
+failures, slowest, count, end = 0, 0.0, 0, time.monotonic() + 6
+while time.monotonic() < end:
+    begun = time.monotonic()
+    try:
+        socket.getaddrinfo("kubernetes.default", 443, type=socket.SOCK_STREAM)
+    except OSError:
+        failures += 1
+    count += 1
+    slowest = max(slowest, time.monotonic() - begun)
+    time.sleep(0.01)
+print(failures, count > 100, slowest < 4)
+END"""
+
+
+def test_names_resolve_while_the_agent_is_killed_again_and_again(
+    tmp_path: Path,
+    own_clusters: Any,
+    own_pods: Callable[[Any, str], Any],
+    eventually: Callable[..., Any],
+) -> None:
+    cluster = own_clusters.own(tmp_path)
+    told = tmp_path / "told"
+    told.mkdir(mode=0o777)
+    told.chmod(0o777)
+    try:
+        pods = own_pods(cluster.up("--nodes=1").api, "default")
+        node = cluster.state / "nodes" / "node-1"
+
+        def kill() -> int:
+            """Kill the agent once another one than the last is at work."""
+            found = eventually(lambda: process.running(node, "node"))
+            os.kill(found.pid, signal.SIGKILL)
+            eventually(lambda: (now := process.running(node, "node")) and now.pid != found.pid)
+            return int(found.pid)
+
+        volume = {"name": "told", "hostPath": {"path": str(told)}}
+        mount = {"volumeMounts": [{"name": "told", "mountPath": "/told"}]}
+        script = f"({LOOP}\n) > /dev/termination-log 2>&1"
+        pods.create("loop", script, restartPolicy="Never", volumes=[volume], container=mount)
+        eventually((told / "ready").exists)
+        assert len({kill(), kill()}) == 2
+        ended = pods.over("loop", 30)["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert ended["message"].strip() == "0 True True"
     finally:
         cluster.down()

@@ -1,10 +1,12 @@
 """The cluster's DNS server as a part of the node agent: it serves the pods of the node."""
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kedge.client.client import Client
 from kedge.dns.answer_cache import AnswerCache
@@ -19,6 +21,7 @@ from kedge.machinery.interfaces import own_addresses
 from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.dns import DOMAIN
 from kedge.node.network.zone_follower import Services, ZoneFollower
+from kedge.node.runtime.runtime import RuntimeFailure
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,8 @@ SYNC_SECONDS: Final = 2.0
 """Queries wait this long for the first lists of objects. After that, names of the cluster fail and
 others resolve."""
 RETRY_SECONDS: Final = 1.0
+KEPT: Final = "dns"
+"""The name under which the supervisor keeps the sockets."""
 
 
 class DnsAddress(NamedTuple):
@@ -39,11 +44,25 @@ class DnsAddress(NamedTuple):
     port: int = PORT
 
 
+async def release_sockets(keeper: "SocketKeeper") -> None:
+    """Give up the sockets that an earlier agent of this node served."""
+    with contextlib.suppress(RuntimeFailure):
+        await keeper.keep_sockets(KEPT, [])
+
+
 async def service_address(services: Services) -> str:
     """Return the cluster IP of the cluster's DNS server; empty if there is none."""
     found = (await services()).get(*SERVICE)
     address = found.spec.clusterIP if found is not None else ""
     return "" if address == "None" else address
+
+
+class SocketKeeper(Protocol):
+    """Keeps sockets open while the agent restarts. Raises RuntimeFailure."""
+
+    async def keep_sockets(self, name: str, descriptors: Sequence[int]) -> None: ...
+
+    async def kept_sockets(self, name: str) -> list[int]: ...
 
 
 class ClusterDns:
@@ -56,12 +75,15 @@ class ClusterDns:
         clock: Clock,
         addresses: Sequence[DnsAddress],
         machine_servers: Callable[[], Sequence[str]],
+        keeper: SocketKeeper,
     ) -> None:
         """The last address is that of the Service."""
         self.serving: Final = asyncio.Event()
         """Set once queries are answered at all addresses."""
         self._clock = clock
         self._addresses = addresses
+        self._keeper = keeper
+        self._bound: list[DnsSockets] = []
         self._objects = ZoneFollower(client, services, clock)
         self._zone = ClusterZone(
             self._objects.index,
@@ -83,8 +105,12 @@ class ClusterDns:
                 for work in (self._objects, self._upstream, self._server):
                     tasks.create_task(work.run())
                 tasks.create_task(self._publish())
-                listening = [tasks.create_task(self._listen(each)) for each in self._addresses]
+                kept = await self._kept()
+                listening = [
+                    tasks.create_task(self._listen(each, kept)) for each in self._addresses
+                ]
                 await asyncio.wait(listening)
+                self._close_others(kept)
                 self.serving.set()
         finally:
             self._server.close()
@@ -93,9 +119,35 @@ class ClusterDns:
         await self._objects.synced.wait()
         self._zone.is_synced = True
 
-    async def _listen(self, where: DnsAddress) -> None:
+    async def _kept(self) -> list[socket.socket]:
+        """Return the sockets of the previous agent; queries wait in them."""
+        try:
+            found = await self._keeper.kept_sockets(KEPT)
+        except RuntimeFailure:
+            # A supervisor of an earlier release keeps none.
+            return []
+        sockets = [socket.socket(fileno=each) for each in found]
+        for each in sockets:
+            each.setblocking(False)
+        return sockets
+
+    def _close_others(self, kept: Sequence[socket.socket]) -> None:
+        """Close the sockets of addresses that the node no longer has."""
+        used = {end for each in self._bound for end in (each.datagram, each.stream)}
+        for each in kept:
+            if each not in used:
+                each.close()
+
+    async def _keep(self, sockets: DnsSockets) -> None:
+        self._bound.append(sockets)
+        every = [end.fileno() for each in self._bound for end in (each.datagram, each.stream)]
+        with contextlib.suppress(RuntimeFailure):
+            await self._keeper.keep_sockets(KEPT, every)
+
+    async def _listen(self, where: DnsAddress, kept: Sequence[socket.socket]) -> None:
         """Bind first, so that queries wait instead of failing; serve when names are known."""
-        sockets = await self._bind(where)
+        sockets = await self._bind(where, kept)
+        await self._keep(sockets)
         try:
             await self._wait_for_names()
         except BaseException:
@@ -104,12 +156,12 @@ class ClusterDns:
         await self._server.serve(sockets)
         log.info("cluster DNS address=%s", where.address)
 
-    async def _bind(self, where: DnsAddress) -> DnsSockets:
+    async def _bind(self, where: DnsAddress, kept: Sequence[socket.socket]) -> DnsSockets:
         """Bind to an address; retry while another program uses it."""
         is_logged = False
         while True:
             try:
-                return DnsSockets(str(where.address), where.port, where.link)
+                return DnsSockets(str(where.address), where.port, where.link, kept)
             except OSError as error:
                 if not is_logged:
                     log.warning("cluster DNS cannot use %s: %s; retrying", where.address, error)
