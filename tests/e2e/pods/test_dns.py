@@ -122,10 +122,13 @@ def test_an_external_name_leads_to_its_target(names: Names, pods: Any) -> None:
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-def test_records_of_services(names: Names, pods: Any, ask: Any, tcp: bool) -> None:
+def test_records_of_services(
+    names: Names, pods: Any, ask: Any, eventually: Callable[..., Any], tcp: bool
+) -> None:
     port = {"name": "http", "port": 80, "protocol": "TCP"}
     address = names.service("web", ports=[port])["spec"]["clusterIP"]
     whole = f"web.{pods.namespace}.{DOMAIN}."
+    eventually(lambda: ask(whole).answer)
     answer = ask(f"_http._tcp.{whole}", "SRV", tcp=tcp)
     assert str(answer.answer[0][0]) == f"0 100 80 {whole}"
     assert str(answer.additional[0][0]) == address
