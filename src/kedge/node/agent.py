@@ -312,11 +312,11 @@ class Agent:
             self._runtime,
         ).run()
 
-    async def _dns_address(self, sources: ReferencedObjects) -> str:
-        """Return the address of the cluster's DNS server; empty if pods have no network of their
+    async def _dns_address(self, sources: ReferencedObjects) -> str | None:
+        """Return the address of the cluster's DNS server; None if pods have no network of their
         own to reach it."""
         if self._bridge is None:
-            return ""
+            return None
         from kedge.node.network.cluster_dns import service_address
 
         return await service_address(sources.services)

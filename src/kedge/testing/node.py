@@ -282,9 +282,9 @@ class LocalNode:
         self.pods: PodWorkers
         self._task: asyncio.Task[None] | None = None
         self._directory = directory
-        self.dns_address = "10.96.0.10"
+        self.dns_address: str | None = "10.96.0.10"
 
-    async def _cluster_dns(self) -> str:
+    async def _cluster_dns(self) -> str | None:
         return self.dns_address
 
     def dependencies(self) -> PodDependencies:

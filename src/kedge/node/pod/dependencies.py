@@ -303,8 +303,9 @@ class PodDependencies:
     clock: Clock
     host_dns: Callable[[], DnsConfig]
     """Reads the machine's /etc/resolv.conf."""
-    cluster_dns: Callable[[], Awaitable[str]]
-    """Returns the address of the cluster's DNS server; empty if pods cannot reach one."""
+    cluster_dns: Callable[[], Awaitable[str | None]]
+    """Returns the address of the cluster's DNS server; empty without one, None if pods have no
+    network of their own."""
     host_hosts: Callable[[], str]
     """Reads the machine's /etc/hosts."""
     seccomp_profiles: Path

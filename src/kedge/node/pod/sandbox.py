@@ -73,14 +73,14 @@ class SandboxStarter:
         """Return the pod's DNS configuration; record an event if it is not the wanted one."""
         dependencies = self.dependencies
         cluster = await dependencies.cluster_dns()
-        if not cluster and uses_cluster_dns(pod):
+        if cluster == "" and uses_cluster_dns(pod):
             policy = pod.spec.dnsPolicy or "ClusterFirst"
             text = (
                 f'The cluster has no DNS server for the policy "{policy}". Falling back to'
                 ' "Default" policy.'
             )
             self.recorder.record_pod(WARNING, "MissingClusterDNS", text)
-        config, warnings = within_limits(dns_of(pod, dependencies.host_dns(), cluster))
+        config, warnings = within_limits(dns_of(pod, dependencies.host_dns(), cluster or ""))
         for warning in warnings:
             self.recorder.record_pod(WARNING, "DNSConfigForming", warning)
         return config

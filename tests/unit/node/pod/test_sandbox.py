@@ -114,6 +114,12 @@ async def test_a_pod_without_a_cluster_dns_server_says_so(bench: Bench) -> None:
     ]
 
 
+async def test_a_pod_without_a_network_of_its_own_uses_the_machines_dns(bench: Bench) -> None:
+    bench.node.dns_address = None
+    await bench.starter.start(POD, 0, "/kedge/u")
+    assert bench.node.events.told == []
+
+
 async def test_a_pod_with_too_many_nameservers_says_so(bench: Bench) -> None:
     servers = [f"192.0.2.{each}" for each in range(1, 5)]
     spec = {"dnsPolicy": "None", "dnsConfig": {"nameservers": servers}}
