@@ -19,6 +19,7 @@ from kedge.dns.zone import ClusterZone
 from kedge.machinery.clock import Clock
 from kedge.machinery.interfaces import own_addresses
 from kedge.node.network.addresses import CLUSTER
+from kedge.node.network.bridge import DNS_SERVICE
 from kedge.node.network.dns import DOMAIN
 from kedge.node.network.zone_follower import Services, ZoneFollower
 from kedge.node.runtime.runtime import RuntimeFailure
@@ -77,7 +78,6 @@ class ClusterDns:
         machine_servers: Callable[[], Sequence[str]],
         keeper: SocketKeeper,
     ) -> None:
-        """The last address is that of the Service."""
         self.serving: Final = asyncio.Event()
         """Set once queries are answered at all addresses."""
         self._clock = clock
@@ -88,11 +88,11 @@ class ClusterDns:
         self._zone = ClusterZone(
             self._objects.index,
             DOMAIN,
-            addresses[-1].address.packed,
+            DNS_SERVICE.packed,
             int(clock.now().timestamp()),
             synced=False,
         )
-        own = [str(each.address) for each in addresses]
+        own = [str(each.address) for each in addresses] + [str(DNS_SERVICE)]
         servers = UpstreamServers(machine_servers, own, clock)
         self._upstream = Upstream(servers, AnswerCache(clock), clock)
         resolver = ClusterResolver(self._zone, self._upstream)
