@@ -17,6 +17,7 @@ WITHOUT = {
         "signers",
     },
     "apiserver/verbs": set[str](),
+    "dns": set[str](),
     "node": {
         "agent",
         "api_access",

@@ -17,6 +17,7 @@ from kedge.machinery.errors import FieldError, invalid
 RANGE = ipaddress.IPv4Network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
 API_SERVICE_ADDRESS = "10.96.0.1"
+DNS_SERVICE_ADDRESS = "10.96.0.10"
 
 
 class AddressBook:

@@ -39,7 +39,7 @@ from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
 from kedge.node.network.addresses import CLUSTER
-from kedge.node.network.bridge import SERVICE, SERVICE_PORT, Bridge
+from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
 from kedge.node.pod import security_modules
@@ -222,6 +222,7 @@ class Agent:
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
                     tasks.create_task(self._carry_services(self._bridge, access, client, this))
+                    tasks.create_task(self._serve_names(self._bridge, client, sources))
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = CertificateRenewal(access, client, clock, config.name, config.address)
@@ -251,6 +252,10 @@ class Agent:
                 await UserspaceProxy(watch, bridge, _place(this.node), self._clock).run()
             proxy = ServiceProxy(watch, bridge.table, lambda: _place(this.node), self._clock)
             proxy.pin(str(SERVICE), "TCP", SERVICE_PORT, server)
+            if self._config.dns != "none":
+                for protocol in ("TCP", "UDP"):
+                    here = (str(bridge.gateway), DNS_PORT)
+                    proxy.pin(str(DNS_SERVICE), protocol, DNS_PORT, here)
             await proxy.run()
 
     async def _record_restarts(self, recorder: Recorder, this: NodeRegistration) -> None:
@@ -307,10 +312,43 @@ class Agent:
             this_node=this,
             clock=self._clock,
             host_dns=_machine_dns,
+            cluster_dns=lambda: self._dns_address(sources),
             host_hosts=_machine_hosts,
             seccomp_profiles=config.state / "seccomp",
             security_modules=security_modules.enabled(),
         )
+
+    async def _serve_names(
+        self, bridge: Bridge, client: Client, sources: ReferencedObjects
+    ) -> None:
+        """Answer the DNS queries of pods, if the cluster has no other DNS server. The import runs
+        while the node waits for the API server."""
+        from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, release_sockets
+
+        if self._config.dns == "none":
+            await release_sockets(self._runtime)
+            return
+        # Packet rules lead from the Service's address to the gateway's.
+        addresses = [DnsAddress(bridge.gateway)]
+        if bridge.refusal:
+            addresses.append(DnsAddress(DNS_SERVICE, bridge.link))
+        await ClusterDns(
+            client,
+            sources.services,
+            self._clock,
+            addresses,
+            lambda: _machine_dns().servers,
+            self._runtime,
+        ).run()
+
+    async def _dns_address(self, sources: ReferencedObjects) -> str | None:
+        """Return the address of the cluster's DNS server; None if pods have no network of their
+        own to reach it."""
+        if self._bridge is None:
+            return None
+        from kedge.node.network.cluster_dns import service_address
+
+        return await service_address(sources.services)
 
     def _cgroups(self) -> PodCgroups:
         if self._runtime.level is not RuntimeLevel.FULL:

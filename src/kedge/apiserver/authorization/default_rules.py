@@ -191,6 +191,14 @@ system:aggregated-scheduling-decisions-reader
 """The rules of upstream's metrics-server and for the decisions of the scheduler, aggregated into
 view, edit and admin."""
 
+AGENT = """\
+kedge:node
+  list,watch discovery.k8s.io: endpointslices
+  list,watch core: namespaces
+"""
+"""Further rules of nodes. With upstream, kube-proxy and CoreDNS have them: kedge's agent does their
+work. The role `system:node` stays as it is upstream."""
+
 CONTROLLERS = """\
 attachdetach-controller
   list,watch core: persistentvolumeclaims persistentvolumes

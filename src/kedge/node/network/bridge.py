@@ -30,6 +30,9 @@ SERVICE: Final = IPv4Address("10.96.0.1")
 """The cluster IP of the service `kubernetes`, at which pods find the API server."""
 SERVICE_PORT: Final = 443
 SERVICE_RANGE: Final = IPv4Network("10.96.0.0/16")
+DNS_SERVICE: Final = IPv4Address("10.96.0.10")
+"""The cluster IP of the service `kube-dns`."""
+DNS_PORT: Final = 53
 BALANCER_RANGE: Final = IPv4Network("10.97.0.0/24")
 """The default addresses of Services of type LoadBalancer."""
 _TABLE: Final = 27_000
