@@ -451,6 +451,35 @@ async def test_pods_do_not_reach_the_machines_loopback(machine: Machine) -> None
 
 
 @on_a_machine
+async def test_a_pinned_address_leads_to_a_program_of_the_machine(machine: Machine) -> None:
+    """As for cluster DNS: a server at the gateway's address, for TCP and UDP."""
+    node = await machine.node()
+    client = await node.pod("client")
+    gateway, dns = node.bridge.gateway, IPv4Address("10.96.0.10")
+    for protocol in ("TCP", "UDP"):
+        rules = pinned_rules(dns, protocol, 53, EndpointTarget(gateway, 5353))
+        node.datapath.put(protocol, rules)
+    # The Service has no endpoints of its own.
+    await node.carry(service("UDP", clusterIP=str(dns), ports=[ServicePort(port=53)]))
+    with (
+        socket.create_server((str(gateway), 5353)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server,
+    ):
+        server.bind((str(gateway), 5353))
+        loop = asyncio.get_running_loop()
+        loop.add_reader(server, lambda: server.sendto(b"here", server.recvfrom(100)[1]))
+        for family in (client.udp, functools.partial(socket.socket, type=socket.SOCK_DGRAM)):
+            with family() as channel:
+                assert await ask_udp(channel, str(dns), 53) == "here"
+        for family in (client.tcp, socket.socket):
+            with family() as channel:
+                channel.setblocking(False)
+                async with asyncio.timeout(2):
+                    await loop.sock_connect(channel, (str(dns), 53))
+        loop.remove_reader(server)
+
+
+@on_a_machine
 async def test_one_pod_cannot_take_all_connections_of_the_api_server(machine: Machine) -> None:
     node = await machine.node()
     greedy, modest = await node.pod("greedy"), await node.pod("modest")
