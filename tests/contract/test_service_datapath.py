@@ -4,6 +4,7 @@ Each test runs with the setting `bridge-nf-call-iptables` off and on: Docker tur
 """
 
 import asyncio
+import contextlib
 import functools
 import os
 import socket
@@ -205,11 +206,15 @@ async def ask(where: socket.socket, host: str, port: int = 80, within: float = 3
 
 
 async def ask_udp(client: socket.socket, host: str, port: int = 80) -> str:
+    """Ask until there is an answer: the first packet of a new pod may be lost."""
     loop = asyncio.get_running_loop()
     client.setblocking(False)
-    async with asyncio.timeout(1):
-        await loop.sock_sendto(client, b"?", (host, port))
-        return (await loop.sock_recvfrom(client, 100))[0].decode()
+    async with asyncio.timeout(5):
+        while True:
+            await loop.sock_sendto(client, b"?", (host, port))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    return (await loop.sock_recvfrom(client, 100))[0].decode()
 
 
 async def names(make: Callable[[], socket.socket], host: str, port: int = 80) -> Counter[str]:
