@@ -4,6 +4,7 @@ Each test runs with the setting `bridge-nf-call-iptables` off and on: Docker tur
 """
 
 import asyncio
+import contextlib
 import functools
 import os
 import socket
@@ -205,11 +206,15 @@ async def ask(where: socket.socket, host: str, port: int = 80, within: float = 3
 
 
 async def ask_udp(client: socket.socket, host: str, port: int = 80) -> str:
+    """Ask until there is an answer: the first packet of a new pod may be lost."""
     loop = asyncio.get_running_loop()
     client.setblocking(False)
-    async with asyncio.timeout(1):
-        await loop.sock_sendto(client, b"?", (host, port))
-        return (await loop.sock_recvfrom(client, 100))[0].decode()
+    async with asyncio.timeout(5):
+        while True:
+            await loop.sock_sendto(client, b"?", (host, port))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    return (await loop.sock_recvfrom(client, 100))[0].decode()
 
 
 async def names(make: Callable[[], socket.socket], host: str, port: int = 80) -> Counter[str]:
@@ -448,6 +453,35 @@ async def test_pods_do_not_reach_the_machines_loopback(machine: Machine) -> None
             channel.setblocking(False)
             async with asyncio.timeout(2):
                 await loop.sock_connect(channel, ("10.96.0.1", 443))
+
+
+@on_a_machine
+async def test_a_pinned_address_leads_to_a_program_of_the_machine(machine: Machine) -> None:
+    """As for cluster DNS: a server at the gateway's address, for TCP and UDP."""
+    node = await machine.node()
+    client = await node.pod("client")
+    gateway, dns = node.bridge.gateway, IPv4Address("10.96.0.10")
+    for protocol in ("TCP", "UDP"):
+        rules = pinned_rules(dns, protocol, 53, EndpointTarget(gateway, 5353))
+        node.datapath.put(protocol, rules)
+    # The Service has no endpoints of its own.
+    await node.carry(service("UDP", clusterIP=str(dns), ports=[ServicePort(port=53)]))
+    with (
+        socket.create_server((str(gateway), 5353)),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server,
+    ):
+        server.bind((str(gateway), 5353))
+        loop = asyncio.get_running_loop()
+        loop.add_reader(server, lambda: server.sendto(b"here", server.recvfrom(100)[1]))
+        for family in (client.udp, functools.partial(socket.socket, type=socket.SOCK_DGRAM)):
+            with family() as channel:
+                assert await ask_udp(channel, str(dns), 53) == "here"
+        for family in (client.tcp, socket.socket):
+            with family() as channel:
+                channel.setblocking(False)
+                async with asyncio.timeout(2):
+                    await loop.sock_connect(channel, (str(dns), 53))
+        loop.remove_reader(server)
 
 
 @on_a_machine
