@@ -6,7 +6,13 @@ from typing import Any
 
 import msgspec
 
-from kedge.apiserver.addresses import API_SERVICE_ADDRESS, RANGE
+from kedge.api.builtin.service_networks import (
+    API_SERVICE_ADDRESS,
+    DEFAULT_SERVICE_CIDR,
+    READY,
+    READY_MESSAGE,
+    SERVICE_RANGE,
+)
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.request import Request
@@ -73,17 +79,17 @@ async def ensure_range(api: Api) -> None:
     It runs apart from the rest because nothing waits for it. It is the first to need the table of
     published types, which takes longer to read than all other objects take to create.
     """
-    document = _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes")
+    document = _object("networking.k8s.io/v1", "ServiceCIDR", DEFAULT_SERVICE_CIDR)
     request = request_for(api, document, "update")
     item = api.find(request)
     if item is not None and item.document().get("status"):
         return
-    await ensure_object(api, document | {"spec": {"cidrs": [str(RANGE)]}})
+    await ensure_object(api, document | {"spec": {"cidrs": [str(SERVICE_RANGE)]}})
     ready = {
-        "type": "Ready",
+        "type": READY,
         "status": "True",
         "reason": "",
-        "message": "Kubernetes Service CIDR is ready",
+        "message": READY_MESSAGE,
         "lastTransitionTime": api.timestamp(),
     }
 

@@ -35,6 +35,12 @@ UPSTREAM_ADMISSION: Final = ADMISSION_PLUGINS
 SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
 """The default plugins of a server by itself: namespaces mean nothing without this one."""
 
+NODE_PORTS: Final = range(30000, 32768)
+"""The node ports of a cluster that names no others."""
+
+LOAD_BALANCER_NETWORK: Final = "10.97.0.0/24"
+"""Addresses for load balancers that nothing outside of the machine has a route to."""
+
 HOST: Final = Setting("host", values.ADDRESS, "address to listen on")
 METRICS_RESOLUTION: Final = Setting(
     "metrics-resolution", values.RESOLUTION, "how often kubelets are read, from 10s on"
@@ -212,6 +218,22 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "nodes to make certificates for, which run beside the server in --state",
         ),
     ] = {}
+    node_ports: Annotated[
+        range,
+        Setting(
+            "service-node-port-range",
+            values.PORT_RANGE,
+            "the ports of nodes for Services of type NodePort and LoadBalancer",
+        ),
+    ] = NODE_PORTS
+    load_balancer_network: Annotated[
+        str,
+        Setting(
+            "load-balancer-cidr",
+            values.NETWORK,
+            "the addresses for Services of type LoadBalancer",
+        ),
+    ] = LOAD_BALANCER_NETWORK
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
 

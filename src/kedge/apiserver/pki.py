@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 
@@ -24,13 +25,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SERVICE_IP: Final = "10.96.0.1"
-"""Where pods find the service `kubernetes`."""
-
 OWN_HOSTS: Final = (
     "127.0.0.1",
     "::1",
-    SERVICE_IP,
+    API_SERVICE_ADDRESS,
     "localhost",
     "kubernetes",
     "kubernetes.default",

@@ -14,11 +14,12 @@ from kedge.api.core_v1 import event, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver import bootstrap, joining, pki, tokens, whereabouts
-from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.agents import AgentLocator, Agents
+from kedge.apiserver.allocation.address_records import AddressRecords
+from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -31,7 +32,7 @@ from kedge.apiserver.authorization import policy
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
+from kedge.apiserver.config import NODE_PORTS, UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
@@ -117,6 +118,7 @@ async def serve(
             upstream_only=config.upstream_only,
             agents=Agents(config.pki),
             usage_window=config.metrics_window,
+            node_ports=config.node_ports,
         )
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
@@ -139,6 +141,7 @@ async def serve(
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),
+                tasks.create_task(api.allocator.run()),
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
@@ -266,29 +269,50 @@ async def assemble(
     upstream_only: bool = False,
     agents: AgentLocator | None = None,
     usage_window: str = SHORTEST,
+    node_ports: range = NODE_PORTS,
 ) -> Api:
     """Return an Api on a store, with its watch cache filled."""
     catalog = Catalog(upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
-    addresses = AddressBook(cache.of(service.RESOURCE))
     authorizer = Authorizer.following(cache, catalog)
     caller = Caller(Resolver(cache))
     given = plugins.Surroundings(cache, catalog, caller, authorizer, clock)
     chosen = plugins.enabled(admission, given)
+    # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
+    random = Random(SystemRandom().getrandbits(256))
+    allocator = service_allocator(store, cache, catalog, clock, random, node_ports)
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([addresses, *chosen, SigningRequests(clock), Escalation(authorizer)]),
+        admission=Chain([*chosen, SigningRequests(clock), Escalation(authorizer), allocator]),
+        allocator=allocator,
         caller=caller,
         authorizer=authorizer,
         metrics=node_reports(cache, clock, usage_window=usage_window),
         agents=agents,
         clock=clock,
-        # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
-        random=Random(SystemRandom().getrandbits(256)),
+        random=random,
     )
+
+
+def service_allocator(
+    store: Store,
+    cache: WatchCache,
+    catalog: Catalog,
+    clock: Clock,
+    random: Random,
+    ports: range,
+) -> ServiceAllocator:
+    """Return the allocator of cluster IPs and node ports."""
+    ip_addresses = catalog.of_kind("networking.k8s.io/v1", "IPAddress")
+    service_cidrs = catalog.of_kind("networking.k8s.io/v1", "ServiceCIDR")
+    assert ip_addresses is not None
+    assert service_cidrs is not None
+    records = AddressRecords(store, cache, ip_addresses, clock, random)
+    services = cache.of(service.RESOURCE)
+    return ServiceAllocator(services, cache.of(service_cidrs), records, ports, random)
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]

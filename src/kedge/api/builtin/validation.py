@@ -309,23 +309,6 @@ def _strictly_within(part: Network, whole: Network) -> bool:
     return part.network_address in whole
 
 
-def service_cidr(obj: Document) -> Errors:
-    path, cidrs = "spec.cidrs", listed(obj.content, "spec.cidrs")
-    if not cidrs:
-        yield FieldError.required(path, "at least one CIDR required")
-    elif len(cidrs) > 2:
-        yield FieldError.invalid(path, obj.content["spec"], "may only hold up to 2 values")
-    else:
-        for i, cidr in enumerate(cidrs):
-            yield from rules.problems(f"{path}[{i}]", cidr, names.canonical_cidr(cidr))
-        if len(cidrs) == 2 and (":" in cidrs[0]) == (":" in cidrs[1]):
-            why = (
-                "may specify no more than one IP for each IP family, "
-                "i.e 192.168.0.0/24 and 2001:db8::/64"
-            )
-            yield FieldError.invalid(path, cidrs, why)
-
-
 def storage_class(obj: Document) -> Errors:
     fields = obj.content
     yield from named("provisioner", text(fields, "provisioner").lower(), names.qualified_name)
