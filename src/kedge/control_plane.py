@@ -5,6 +5,7 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
@@ -154,6 +155,8 @@ def elections(
             admission=config.admission,
             enabled=config.controllers,
             node_grace=config.node_grace,
+            node_ports=config.node_ports,
+            load_balancers=IPv4Network(config.load_balancer_network),
         )
         components.report(CONTROLLER_MANAGER, controllers.failure)
         try:

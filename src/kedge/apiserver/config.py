@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from kedge.api.builtin.service_networks import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings import cluster, values
 from kedge.settings.setting import Setting
 
@@ -34,12 +35,6 @@ UPSTREAM_ADMISSION: Final = ADMISSION_PLUGINS
 
 SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
 """The default plugins of a server by itself: namespaces mean nothing without this one."""
-
-NODE_PORTS: Final = range(30000, 32768)
-"""The node ports of a cluster that names no others."""
-
-LOAD_BALANCER_NETWORK: Final = "10.97.0.0/24"
-"""Addresses for load balancers that nothing outside of the machine has a route to."""
 
 HOST: Final = Setting("host", values.ADDRESS, "address to listen on")
 METRICS_RESOLUTION: Final = Setting(
@@ -233,7 +228,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             values.NETWORK,
             "the addresses for Services of type LoadBalancer",
         ),
-    ] = LOAD_BALANCER_NETWORK
+    ] = str(LOAD_BALANCER_NETWORK)
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
+from kedge.api.builtin.service_networks import NODE_PORTS
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, service
 from kedge.api.core_v1.pod import pod
@@ -32,7 +33,7 @@ from kedge.apiserver.authorization import policy
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import NODE_PORTS, UPSTREAM_ADMISSION, ServerConfig
+from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
@@ -58,6 +59,8 @@ log = logging.getLogger(__name__)
 
 RESERVE_SECONDS: Final = 5.0
 """How often the reserve files are checked."""
+RANGE_SECONDS: Final = 10.0
+"""How often the default ServiceCIDR is created again if it was deleted."""
 SETTLE_SECONDS: Final = 0.5
 """Time from the first answer to the work that can wait."""
 
@@ -193,7 +196,7 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
 
 async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
-    first."""
+    first. Then keep the default ServiceCIDR until cancelled."""
     await clock.sleep(SETTLE_SECONDS)
     for kind in (pod, event):
         # Computed once for each type; otherwise the first pod would wait for it.
@@ -201,8 +204,10 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     while True:
         try:
             await asyncio.to_thread(key.prepare)
-            await bootstrap.ensure_range(api)
-            return
+            while True:
+                # Again and again: a cluster without its default ServiceCIDR gives out no addresses.
+                await bootstrap.ensure_range(api)
+                await clock.sleep(RANGE_SECONDS)
         except (OSError, StoreError) as error:
             # The server continues without them. On a full disk the code that needs them reports
             # the error.

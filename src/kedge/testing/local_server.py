@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
+from kedge.api.builtin.service_networks import NODE_PORTS
 from kedge.apiserver import bootstrap
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -18,7 +19,6 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import NODE_PORTS
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.server import HOOKS, application, assemble
