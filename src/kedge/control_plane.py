@@ -5,7 +5,6 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from ipaddress import IPv4Network
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
@@ -156,7 +155,7 @@ def elections(
             enabled=config.controllers,
             node_grace=config.node_grace,
             node_ports=config.node_ports,
-            load_balancers=IPv4Network(config.load_balancer_network),
+            load_balancers=config.load_balancer_network,
         )
         components.report(CONTROLLER_MANAGER, controllers.failure)
         try:

@@ -1,7 +1,6 @@
 """The objects that every cluster has from the start: namespaces, the API's Service, priorities."""
 
-import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
+from kedge.machinery.interfaces import is_reachable
 from kedge.web.message import HttpRequest
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -31,17 +31,8 @@ async def ensure(api: Api, host: str, port: int) -> None:
     """Make whatever is missing; what is there is left as it is."""
     for document in _objects():
         await ensure_object(api, document)
-    if _reachable(host):
-        await _publish(api, host, port)
-
-
-def _reachable(host: str) -> bool:
-    """Whether pods elsewhere could reach the address: no other may stand in an EndpointSlice."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return not (address.is_loopback or address.is_unspecified)
+    if is_reachable(host):
+        await publish(api, [host], port)
 
 
 def _objects() -> Iterator[dict[str, Any]]:
@@ -101,8 +92,9 @@ async def ensure_range(api: Api) -> None:
     await write.modify(api, request, opened, write.STATUS, "UpdateOptions")
 
 
-async def _publish(api: Api, host: str, port: int) -> None:
-    """Say in what belongs to the Service where this server listens now, in both forms."""
+async def publish(api: Api, hosts: Sequence[str], port: int) -> None:
+    """Write the endpoints of the Service `kubernetes` in both forms: addresses of one family at
+    which this server listens."""
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     labels = {"kubernetes.io/service-name": "kubernetes"}
     slice_ = _object("discovery.k8s.io/v1", "EndpointSlice", "kubernetes", "default", labels)
@@ -110,14 +102,15 @@ async def _publish(api: Api, host: str, port: int) -> None:
         api,
         slice_,
         {
-            "addressType": "IPv6" if ":" in host else "IPv4",
-            "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+            "addressType": "IPv6" if ":" in hosts[0] else "IPv4",
+            "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in hosts],
             "ports": ports,
         },
     )
     told = {"endpointslice.kubernetes.io/skip-mirror": "true"}
     older = _object("v1", "Endpoints", "kubernetes", "default", told)
-    await _republish(api, older, {"subsets": [{"addresses": [{"ip": host}], "ports": ports}]})
+    addresses = [{"ip": each} for each in hosts]
+    await _republish(api, older, {"subsets": [{"addresses": addresses, "ports": ports}]})
 
 
 async def _republish(api: Api, document: dict[str, Any], content: dict[str, Any]) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kedge.api.builtin.service_networks import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings import cluster, values
+from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings.setting import Setting
 
 StoreKind = Literal["sqlite", "memory"]
@@ -24,6 +24,7 @@ ADMISSION_PLUGINS: Final = (
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
+    "DefaultIngressClass",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
@@ -228,7 +229,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             values.NETWORK,
             "the addresses for Services of type LoadBalancer",
         ),
-    ] = str(LOAD_BALANCER_NETWORK)
+    ] = LOAD_BALANCER_NETWORK
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
-from kedge.api.builtin.service_networks import NODE_PORTS
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, service
 from kedge.api.core_v1.pod import pod
@@ -22,6 +21,7 @@ from kedge.apiserver.agents import AgentLocator, Agents
 from kedge.apiserver.allocation.address_records import AddressRecords
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
+from kedge.apiserver.api_endpoints import ApiEndpoints
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
@@ -47,7 +47,9 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
+from kedge.machinery.interfaces import is_reachable
 from kedge.metrics.windows import SHORTEST
+from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
@@ -166,6 +168,14 @@ async def serve(
             await joining.ensure(api, others, identity.ca_pem)
             lifecycle.finish(CLUSTER_INFO)
             background.append(tasks.create_task(settle(api, key, clock)))
+            if not is_reachable(whereabouts.advertised_host(config)):
+                endpoints = ApiEndpoints(
+                    api,
+                    config.local_nodes,
+                    port,
+                    lambda host: listener.listen(host, port, identity.context),
+                )
+                background.append(tasks.create_task(endpoints.run()))
             if config.scrape_kubelets:
                 from kedge.apiserver.metrics.scrape import scraper
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Sequence
 from ipaddress import IPv4Network
 from typing import Protocol
 
-from kedge.api.builtin.service_networks import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
@@ -45,6 +44,7 @@ from kedge.controllers.workloads.replica_set import ReplicaSetController
 from kedge.controllers.workloads.replication_controller import ReplicationControllerController
 from kedge.controllers.workloads.stateful_set import StatefulSetController
 from kedge.machinery.clock import Clock
+from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 
 
 class Controller(Protocol):
@@ -70,7 +70,7 @@ class Controllers:
         enabled: Collection[str] = names.ALL,
         node_grace: float = GRACE,
         node_ports: range = NODE_PORTS,
-        load_balancers: IPv4Network = LOAD_BALANCER_NETWORK,
+        load_balancers: str = LOAD_BALANCER_NETWORK,
     ) -> None:
         """`admission` names the plugins that the server enforces: some controllers belong to
         one. `enabled` names the controllers to run; `load_balancers` is the network of their
@@ -126,7 +126,7 @@ class Controllers:
                 client, shared, clock, node_ports
             ),
             "service-lb-controller": lambda: LoadBalancerController(
-                client, shared, clock, load_balancers
+                client, shared, clock, IPv4Network(load_balancers)
             ),
             "endpointslice-mirroring-controller": lambda: EndpointSliceMirroringController(
                 client, shared, clock

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import msgspec
 
-from kedge.api.builtin.service_networks import NODE_PORTS
 from kedge.apiserver import bootstrap
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -24,6 +23,7 @@ from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
+from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.web.exchange import ServerAddress

@@ -215,7 +215,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "ingresses",
         subresources=(STATUS,),
         registry="ingress",
-        strategy=Strategy(validate=validation.ingress),
+        strategy=Strategy(validate=validation.ingress, validate_new=validation.new_ingress),
         presentation=Presentation(short_names=("ing",), columns=columns.INGRESS),
     ),
     _kind(

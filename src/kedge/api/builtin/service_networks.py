@@ -10,10 +10,6 @@ SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
 """The network of cluster IPs that every cluster has."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
 """The cluster IP of the Service `kubernetes`."""
-NODE_PORTS: Final = range(30000, 32768)
-"""The node ports of a cluster that names no others."""
-LOAD_BALANCER_NETWORK: Final = ipaddress.IPv4Network("10.97.0.0/24")
-"""The addresses of load balancers in a cluster that names no others."""
 
 DEFAULT_SERVICE_CIDR: Final = "kubernetes"
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"

@@ -20,6 +20,8 @@ Errors = Iterator[FieldError]
 Fields = Mapping[str, Any]
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
+_CLASS = "kubernetes.io/ingress.class"
+_CLASS_NAME = "spec.ingressClassName"
 _FORBIDDEN_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
 _FORBIDDEN_AFTER_PATHS = ("/..", "/.")
 _LONGEST_CONTROLLER = 250
@@ -118,6 +120,13 @@ def ingress(obj: Document) -> Errors:
     if "ingressClassName" in spec:
         name = spec["ingressClassName"]
         yield from rules.problems("spec.ingressClassName", name, names.dns_subdomain(name))
+
+
+def new_ingress(obj: Document) -> Errors:
+    annotation, name = obj.metadata.annotations.get(_CLASS), text(obj.content, _CLASS_NAME)
+    if annotation is not None and name and annotation != name:
+        why = "must match `ingressClassName` when both are specified"
+        yield FieldError.invalid(f"annotations.{_CLASS}", annotation, why)
 
 
 def _host(host: str, path: str) -> Errors:

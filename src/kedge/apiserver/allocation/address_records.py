@@ -1,9 +1,8 @@
 """AddressRecords: the IPAddress objects that say in the store which Service has which address.
 
 An IPAddress is stored before the Service that gets its address, and deleted after it. So whatever
-moment the server is killed at, every address of a stored Service has its IPAddress. What can be
-left is an IPAddress without a Service, which only keeps its address out of use until it is
-deleted.
+moment the server is killed at, every address of a stored Service has its IPAddress. An IPAddress
+without a Service can be left over, and only keeps its address out of use until it is deleted.
 """
 
 import asyncio

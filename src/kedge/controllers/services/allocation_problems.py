@@ -1,4 +1,4 @@
-"""What is wrong between Services, IPAddresses and ServiceCIDRs: pure decisions."""
+"""Contradictions between Services, IPAddresses and ServiceCIDRs: pure decisions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple

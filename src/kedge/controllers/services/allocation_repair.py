@@ -1,5 +1,5 @@
-"""AllocationRepairController: repairs what a killed server or a writer left wrong between
-Services, IPAddresses and node ports."""
+"""AllocationRepairController: repairs contradictions between Services and IPAddresses that a
+killed server or a writer left, and reports those between node ports."""
 
 from typing import Final
 
@@ -44,7 +44,7 @@ class AllocationRepairController:
     """Looks at Services and IPAddresses when they change, and at all of them every three minutes.
 
     The server stores an IPAddress before its Service and deletes it after, so there is nothing to
-    do unless the server was killed in between, or somebody wrote an IPAddress by hand.
+    do unless the server was killed in between, or a user wrote an IPAddress.
     """
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock, ports: range) -> None:

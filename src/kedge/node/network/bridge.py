@@ -68,6 +68,11 @@ class Bridge:
         return cls(directory, IPv4Network(kept.read_text()), clock)
 
     @property
+    def gateway(self) -> IPv4Address:
+        """The address of the node in the network of its pods."""
+        return self._addresses.gateway
+
+    @property
     def table(self) -> int:
         return _TABLE + self.network.network_address.packed[2]
 
