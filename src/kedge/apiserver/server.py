@@ -21,7 +21,6 @@ from kedge.apiserver.agents import AgentLocator, Agents
 from kedge.apiserver.allocation.address_records import AddressRecords
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
-from kedge.apiserver.api_endpoints import ApiEndpoints
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
@@ -38,6 +37,7 @@ from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
 from kedge.apiserver.inflight import InFlight, RequestLimit
+from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
@@ -168,14 +168,8 @@ async def serve(
             await joining.ensure(api, others, identity.ca_pem)
             lifecycle.finish(CLUSTER_INFO)
             background.append(tasks.create_task(settle(api, key, clock)))
-            if not is_reachable(whereabouts.advertised_host(config)):
-                endpoints = ApiEndpoints(
-                    api,
-                    config.local_nodes,
-                    port,
-                    lambda host: listener.listen(host, port, identity.context),
-                )
-                background.append(tasks.create_task(endpoints.run()))
+            nodes = local_nodes(api, config, port, listener, identity)
+            background.append(tasks.create_task(nodes.run()))
             if config.scrape_kubelets:
                 from kedge.apiserver.metrics.scrape import scraper
 
@@ -223,6 +217,26 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
             # the error.
             log.error("signing key or address range not prepared, retrying error=%s", error)
             await clock.sleep(RESERVE_SECONDS)
+
+
+def local_nodes(
+    api: Api, config: ServerConfig, port: int, listener: HttpServer, identity: pki.ServerIdentity
+) -> LocalNodes:
+    """Return the nodes that run beside the server."""
+
+    def certify(name: str, address: str) -> None:
+        if address == config.local_nodes[name]:
+            return  # it is in the certificate that the node started with
+        hosts = (name, config.local_nodes[name], address)
+        pki.ensure_serving(config.pki, name, hosts, config.node_pki(name), api.clock.now())
+
+    async def listen(host: str) -> None:
+        await listener.listen(host, port, identity.context)
+
+    has_endpoints = is_reachable(whereabouts.advertised_host(config))
+    return LocalNodes(
+        api, config.local_nodes, port, certify=certify, listen=None if has_endpoints else listen
+    )
 
 
 def application(

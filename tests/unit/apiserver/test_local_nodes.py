@@ -1,10 +1,10 @@
-"""The endpoints of a server that listens on loopback."""
+"""Nodes beside the server: their certificates, and the endpoints of a server on loopback."""
 
 from typing import Any
 
 import pytest
 
-from kedge.apiserver.api_endpoints import RETRY_SECONDS, ApiEndpoints, addresses_of
+from kedge.apiserver.local_nodes import RETRY_SECONDS, LocalNodes, address_of
 from kedge.testing.local_server import LocalServer
 
 NODES = "/api/v1/nodes"
@@ -21,15 +21,12 @@ def node(name: str, address: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("addresses", "expected"),
-    [
-        ([], []),
-        (["10.244.1.1", "10.244.0.1"], ["10.244.0.1", "10.244.1.1"]),
-        (["127.0.0.1", "::1", "0.0.0.0"], []),
-    ],
+    ("address", "expected"),
+    [("10.244.0.1", "10.244.0.1"), ("127.0.0.1", ""), ("::1", ""), ("0.0.0.0", ""), ("box", "")],
 )
-def test_addresses_that_can_be_published(addresses: list[str], expected: list[str]) -> None:
-    assert addresses_of([node("n", each) for each in addresses]) == expected
+def test_addresses_that_others_can_reach(address: str, expected: str) -> None:
+    assert address_of(node("n", address)) == expected
+    assert address_of({}) == ""
 
 
 class Listeners:
@@ -38,6 +35,14 @@ class Listeners:
     def __init__(self) -> None:
         self.open: list[str] = []
         self.missing: set[str] = set()
+        self.certified: list[tuple[str, str]] = []
+
+    def certify(self, name: str, address: str) -> None:
+        self.certified.append((name, address))
+
+    def nodes(self, server: LocalServer, *names: str) -> LocalNodes:
+        api = server.app.api
+        return LocalNodes(api, names, 6443, certify=self.certify, listen=self.listen)
 
     async def listen(self, address: str) -> None:
         if address in self.missing:
@@ -59,8 +64,7 @@ async def published(server: LocalServer) -> tuple[list[str], list[str]]:
 
 async def test_nodes_beside_the_server_lend_it_their_addresses(server: LocalServer) -> None:
     listeners = Listeners()
-    api = server.app.api
-    server.start(ApiEndpoints(api, ["node-1", "node-2"], 6443, listeners.listen).run())
+    server.start(listeners.nodes(server, "node-1", "node-2").run())
     await server.settle()
     assert (await server.call("GET", SLICE)).status == 404
     await server.post(NODES, node("node-1", "10.244.0.1"))
@@ -72,13 +76,13 @@ async def test_nodes_beside_the_server_lend_it_their_addresses(server: LocalServ
     both = ["10.244.0.1", "10.244.1.1"]
     assert await published(server) == (both, both)
     assert listeners.open == both
+    assert listeners.certified == [("node-1", "10.244.0.1"), ("node-2", "10.244.1.1")]
 
 
 async def test_an_address_that_does_not_exist_yet_is_tried_again(server: LocalServer) -> None:
     listeners = Listeners()
     listeners.missing.add("10.244.0.1")
-    api = server.app.api
-    server.start(ApiEndpoints(api, ["node-1"], 6443, listeners.listen).run())
+    server.start(listeners.nodes(server, "node-1").run())
     await server.post(NODES, node("node-1", "10.244.0.1"))
     await server.settle()
     assert (await server.call("GET", SLICE)).status == 404
