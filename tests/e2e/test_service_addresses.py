@@ -107,7 +107,7 @@ def test_a_load_balancer_gets_an_address_and_gives_it_back(
     api.create(services(namespace), same)
     eventually(lambda: "SyncLoadBalancerFailed" in reasons())
     assert external(kubectl, "asks") == "<pending>"
-    kubectl('patch service web --patch={"spec":{"type":"ClusterIP"}}')
+    kubectl("patch", "service", "web", '--patch={"spec":{"type":"ClusterIP"}}')
     assert external(kubectl, "web") == "<none>"
     eventually(lambda: external(kubectl, "asks") == address)
 
@@ -167,6 +167,36 @@ def test_an_ip_address_of_others_is_theirs(api: Api, namespace: str) -> None:
     assert len(api.get(selected)["items"]) == 2
     api.delete(selected)
     assert api.get(selected)["items"] == []
+
+
+def test_the_default_service_cidr_can_be_annotated_and_comes_back(
+    api: Api, eventually: Callable[..., Any]
+) -> None:
+    path = f"{SERVICE_CIDRS}/kubernetes"
+    patched = api.merge(path, {"metadata": {"annotations": {"patched": "true"}}})
+    assert patched["spec"] == {"cidrs": ["10.96.0.0/16"]}
+    condition = {
+        "type": "StatusPatched",
+        "status": "True",
+        "reason": "Test",
+        "message": "as the conformance test does it",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    conditions = [*patched["status"]["conditions"], condition]
+    api.merge(f"{path}/status", {"status": {"conditions": conditions}})
+    types = [each["type"] for each in api.get(path)["status"]["conditions"]]
+    assert types == ["Ready", "StatusPatched"]
+    with pytest.raises(Exception, match="field is immutable"):
+        api.merge(path, {"spec": {"cidrs": ["10.111.0.0/16"]}})
+    api.merge(path, {"metadata": {"finalizers": None}})
+    uid = api.get(path)["metadata"]["uid"]
+    # The cluster IP of the Service `kubernetes` keeps it, whoever deletes it.
+    api.delete(path)
+    eventually(lambda: not api.exists(path) or ready(api, "kubernetes") == ("False", "Terminating"))
+    if api.exists(path) and api.get(path)["metadata"]["uid"] == uid:
+        api.merge(path, {"metadata": {"finalizers": None}})
+    eventually(lambda: api.exists(path) and api.get(path)["metadata"]["uid"] != uid, within=30)
+    eventually(lambda: ready(api, "kubernetes") == ("True", ""))
 
 
 def test_an_ingress_without_a_class_gets_the_default(

@@ -43,7 +43,7 @@ class AllocationLedger:
     def release(self, request: Request) -> None:
         """End what a request holds; its Service is stored by now, or will not be."""
         for each in self._requests.pop(id(request), ()):
-            del self._held[each]
+            self._held.pop(each, None)
             if isinstance(each, str) and each not in self._owners:
                 self._freed(each)
 
