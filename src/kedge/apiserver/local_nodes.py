@@ -25,7 +25,7 @@ RETRY_SECONDS: Final = 2.0
 """Seconds between two tries to listen on an address that the machine does not have yet."""
 
 Listen = Callable[[str], Awaitable[object]]
-Certify = Callable[[str, str], None]
+Certify = Callable[[str, str], Awaitable[None]]
 
 
 class LocalNodes:
@@ -80,13 +80,14 @@ class LocalNodes:
             for name, key in self._nodes.items()
             if (item := cache.get(key)) and (address := address_of(item.document()))
         }
-        return await self._issue(found) and await self._publish(sorted(set(found.values())))
+        is_issued = await self._issue(found)
+        return await self._publish(sorted(set(found.values()))) and is_issued
 
     async def _issue(self, found: Mapping[str, str]) -> bool:
         """Issue certificates to nodes that have a new address."""
         try:
             for each in found.items() - self._certified:
-                await asyncio.to_thread(self._certify, *each)
+                await self._certify(*each)
                 self._certified.add(each)
         except (OSError, ValueError) as error:
             log.warning("certificate of a node not issued, retrying error=%s", error)

@@ -224,11 +224,14 @@ def local_nodes(
 ) -> LocalNodes:
     """Return the nodes that run beside the server."""
 
-    def certify(name: str, address: str) -> None:
+    async def certify(name: str, address: str) -> None:
         if address == config.local_nodes[name]:
             return  # it is in the certificate that the node started with
         hosts = (name, config.local_nodes[name], address)
-        pki.ensure_serving(config.pki, name, hosts, config.node_pki(name), api.clock.now())
+        theirs = config.node_pki(name)
+        await asyncio.to_thread(
+            pki.ensure_serving, config.pki, name, hosts, theirs, api.clock.now()
+        )
 
     async def listen(host: str) -> None:
         await listener.listen(host, port, identity.context)

@@ -37,7 +37,7 @@ class Listeners:
         self.missing: set[str] = set()
         self.certified: list[tuple[str, str]] = []
 
-    def certify(self, name: str, address: str) -> None:
+    async def certify(self, name: str, address: str) -> None:
         self.certified.append((name, address))
 
     def nodes(self, server: LocalServer, *names: str) -> LocalNodes:
