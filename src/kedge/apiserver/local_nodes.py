@@ -11,12 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kedge.api.builtin.service_networks import POD_NETWORK, is_allocatable
 from kedge.api.core_v1 import node
 from kedge.apiserver import bootstrap
 from kedge.apiserver.api import Api
 from kedge.apiserver.watchcache import Change
 from kedge.machinery.errors import StatusError
-from kedge.machinery.interfaces import is_reachable
 from kedge.storage.store import StoreError
 
 log = logging.getLogger(__name__)
@@ -123,8 +123,13 @@ class LocalNodes:
 
 
 def address_of(document: Mapping[str, Any]) -> str:
-    """Return the address of a node; empty if others cannot reach it."""
+    """Return the address of a node in the network of its pods; empty if it has none.
+
+    No other address counts: the server must not listen on the network, nor sign a certificate for
+    an address of another machine or of the Service `kubernetes`, because a node says so.
+    """
     for each in (document.get("status") or {}).get("addresses") or ():
-        if each.get("type") == "InternalIP" and is_reachable(each.get("address", "")):
-            return str(each["address"])
+        address = each.get("address", "")
+        if each.get("type") == "InternalIP" and is_allocatable(POD_NETWORK, address):
+            return str(address)
     return ""

@@ -22,9 +22,17 @@ def node(name: str, address: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("address", "expected"),
-    [("10.244.0.1", "10.244.0.1"), ("127.0.0.1", ""), ("::1", ""), ("0.0.0.0", ""), ("box", "")],
+    [
+        ("10.244.0.1", "10.244.0.1"),
+        ("127.0.0.1", ""),
+        ("::1", ""),
+        ("0.0.0.0", ""),
+        ("box", ""),
+        ("192.0.2.7", ""),
+        ("10.96.0.1", ""),
+    ],
 )
-def test_addresses_that_others_can_reach(address: str, expected: str) -> None:
+def test_only_addresses_in_the_network_of_pods_count(address: str, expected: str) -> None:
     assert address_of(node("n", address)) == expected
     assert address_of({}) == ""
 

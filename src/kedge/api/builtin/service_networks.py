@@ -8,6 +8,8 @@ from kedge.api.builtin.content import listed, reach, text
 
 SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
 """The network of cluster IPs that every cluster has."""
+POD_NETWORK: Final = ipaddress.IPv4Network("10.244.0.0/16")
+"""The network that the pod networks of nodes are part of."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
 """The cluster IP of the Service `kubernetes`."""
 

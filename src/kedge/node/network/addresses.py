@@ -7,8 +7,9 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 from pathlib import Path
 from typing import Final
 
-CLUSTER: Final = IPv4Network("10.244.0.0/16")
-"""The network that the networks of nodes are part of."""
+from kedge.api.builtin.service_networks import POD_NETWORK
+
+CLUSTER: Final = POD_NETWORK
 
 
 class NoFreeAddress(Exception):
