@@ -154,6 +154,8 @@ def elections(
             admission=config.admission,
             enabled=config.controllers,
             node_grace=config.node_grace,
+            node_ports=config.node_ports,
+            load_balancers=config.load_balancer_network,
         )
         components.report(CONTROLLER_MANAGER, controllers.failure)
         try:

@@ -31,11 +31,15 @@ class Agents:
         """Where the agent of a node listens, as its object says."""
         status = node.get("status") or {}
         endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
-        host = _host(status.get("addresses") or ())
+        addresses = status.get("addresses") or ()
+        host = _host(addresses)
         if not host:
             name = node["metadata"]["name"]
             raise StatusError(500, "", f"no preferred addresses found; node {name} has none")
-        return ServerAddress(host, endpoint.get("Port") or _DEFAULT_PORT, self._context())
+        port = endpoint.get("Port") or _DEFAULT_PORT
+        # The certificate of every node names its host name. That of a node beside the server was
+        # issued before the node had chosen its network, and with it its address.
+        return ServerAddress(host, port, self._context(), _of_type(addresses, "Hostname") or None)
 
     def _context(self) -> ssl.SSLContext:
         certificate = self._pki / "node-client.crt"
@@ -54,5 +58,8 @@ def client_context(pki: Path, authority: Path | None = None) -> ssl.SSLContext:
 
 
 def _host(addresses: Any) -> str:
-    known = {each.get("type"): each.get("address", "") for each in reversed(addresses)}
-    return next((known[kind] for kind in _PREFERRED if known.get(kind)), "")
+    return next(filter(None, (_of_type(addresses, kind) for kind in _PREFERRED)), "")
+
+
+def _of_type(addresses: Any, kind: str) -> str:
+    return next((each.get("address", "") for each in addresses if each.get("type") == kind), "")

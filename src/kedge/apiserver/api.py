@@ -16,6 +16,7 @@ from kedge.api.resource import Resource, enc_hook
 from kedge.apiserver import managed
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.agents import AgentLocator
+from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.long_work import LongWork
 from kedge.apiserver.request import Request, stored
@@ -39,6 +40,7 @@ class Api:
         catalog: Catalog,
         admission: Chain,
         authorizer: Authorizer,
+        allocator: ServiceAllocator,
         caller: Caller,
         metrics: UsageReports,
         clock: Clock,
@@ -52,6 +54,7 @@ class Api:
         self.catalog = catalog
         self.admission = admission
         self.authorizer = authorizer
+        self.allocator = allocator
         self.caller = caller
         self.clock = clock
         self.random = random

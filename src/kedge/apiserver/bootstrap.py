@@ -1,19 +1,26 @@
 """The objects that every cluster has from the start: namespaces, the API's Service, priorities."""
 
-import ipaddress
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from kedge.apiserver.addresses import API_SERVICE_ADDRESS, DNS_SERVICE_ADDRESS, RANGE
+from kedge.api.builtin.service_networks import (
+    API_SERVICE_ADDRESS,
+    DEFAULT_SERVICE_CIDR,
+    DNS_SERVICE_ADDRESS,
+    READY,
+    READY_MESSAGE,
+    SERVICE_RANGE,
+)
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.machinery.errors import StatusError
+from kedge.machinery.interfaces import is_reachable
 from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
@@ -32,17 +39,8 @@ async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
         await ensure_object(api, document)
     if dns:
         await _ensure_dns_service(api)
-    if _reachable(host):
-        await _publish(api, host, port)
-
-
-def _reachable(host: str) -> bool:
-    """Whether pods elsewhere could reach the address: no other may stand in an EndpointSlice."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return not (address.is_loopback or address.is_unspecified)
+    if is_reachable(host):
+        await publish(api, [host], port)
 
 
 def _objects() -> Iterator[dict[str, Any]]:
@@ -102,17 +100,17 @@ async def ensure_range(api: Api) -> None:
     It runs apart from the rest because nothing waits for it. It is the first to need the table of
     published types, which takes longer to read than all other objects take to create.
     """
-    document = _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes")
+    document = _object("networking.k8s.io/v1", "ServiceCIDR", DEFAULT_SERVICE_CIDR)
     request = request_for(api, document, "update")
     item = api.find(request)
     if item is not None and item.document().get("status"):
         return
-    await ensure_object(api, document | {"spec": {"cidrs": [str(RANGE)]}})
+    await ensure_object(api, document | {"spec": {"cidrs": [str(SERVICE_RANGE)]}})
     ready = {
-        "type": "Ready",
+        "type": READY,
         "status": "True",
         "reason": "",
-        "message": "Kubernetes Service CIDR is ready",
+        "message": READY_MESSAGE,
         "lastTransitionTime": api.timestamp(),
     }
 
@@ -124,8 +122,9 @@ async def ensure_range(api: Api) -> None:
     await write.modify(api, request, opened, write.STATUS, "UpdateOptions")
 
 
-async def _publish(api: Api, host: str, port: int) -> None:
-    """Say in what belongs to the Service where this server listens now, in both forms."""
+async def publish(api: Api, hosts: Sequence[str], port: int) -> None:
+    """Write the endpoints of the Service `kubernetes` in both forms: addresses of one family at
+    which this server listens."""
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     labels = {"kubernetes.io/service-name": "kubernetes"}
     slice_ = _object("discovery.k8s.io/v1", "EndpointSlice", "kubernetes", "default", labels)
@@ -133,14 +132,15 @@ async def _publish(api: Api, host: str, port: int) -> None:
         api,
         slice_,
         {
-            "addressType": "IPv6" if ":" in host else "IPv4",
-            "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+            "addressType": "IPv6" if ":" in hosts[0] else "IPv4",
+            "endpoints": [{"addresses": [each], "conditions": {"ready": True}} for each in hosts],
             "ports": ports,
         },
     )
     told = {"endpointslice.kubernetes.io/skip-mirror": "true"}
     older = _object("v1", "Endpoints", "kubernetes", "default", told)
-    await _republish(api, older, {"subsets": [{"addresses": [{"ip": host}], "ports": ports}]})
+    addresses = [{"ip": each} for each in hosts]
+    await _republish(api, older, {"subsets": [{"addresses": addresses, "ports": ports}]})
 
 
 async def _republish(api: Api, document: dict[str, Any], content: dict[str, Any]) -> None:

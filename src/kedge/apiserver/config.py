@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from kedge.settings import cluster, values
+from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings.setting import Setting
 
 StoreKind = Literal["sqlite", "memory"]
@@ -23,6 +24,7 @@ ADMISSION_PLUGINS: Final = (
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
+    "DefaultIngressClass",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
@@ -213,6 +215,22 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "nodes to make certificates for, which run beside the server in --state",
         ),
     ] = {}
+    node_ports: Annotated[
+        range,
+        Setting(
+            "service-node-port-range",
+            values.PORT_RANGE,
+            "the ports of nodes for Services of type NodePort and LoadBalancer",
+        ),
+    ] = NODE_PORTS
+    load_balancer_network: Annotated[
+        str,
+        Setting(
+            "load-balancer-cidr",
+            values.NETWORK,
+            "the addresses for Services of type LoadBalancer",
+        ),
+    ] = LOAD_BALANCER_NETWORK
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
 

@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS
 from kedge.machinery import atomic
+from kedge.machinery.certificates import names_host, validity
 from kedge.machinery.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -24,13 +26,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SERVICE_IP: Final = "10.96.0.1"
-"""Where pods find the service `kubernetes`."""
-
 OWN_HOSTS: Final = (
     "127.0.0.1",
     "::1",
-    SERVICE_IP,
+    API_SERVICE_ADDRESS,
     "localhost",
     "kubernetes",
     "kubernetes.default",
@@ -233,6 +232,26 @@ def ensure_node(
     _save(theirs, "node", issued)
 
 
+def ensure_serving(
+    directory: Path, node: str, hosts: Sequence[str], theirs: Path, now: datetime
+) -> None:
+    """See that a node of this machine has a certificate that names these hosts, beside the one
+    with which it started. Both belong to the same key, so that one file replaces the other."""
+    from cryptography import x509
+
+    serving = theirs / "serving.crt"
+    if serving.exists() and _is_lasting(serving.read_bytes(), hosts, now):
+        return
+    own = x509.load_pem_x509_certificate((theirs / "node.crt").read_bytes())
+    pem = _signed(directory, own.subject, own.public_key(), ("serverAuth",), hosts, now)
+    atomic.write(serving, pem, mode=0o644)
+
+
+def _is_lasting(pem: bytes, hosts: Sequence[str], now: datetime) -> bool:
+    ends = validity(pem).ends
+    return now + _RENEW_BEFORE < ends and all(names_host(pem, host) for host in hosts)
+
+
 def sign_request(
     directory: Path, csr_pem: bytes, uses: Sequence[str], lifetime: timedelta, now: datetime
 ) -> bytes:
@@ -335,14 +354,28 @@ def _issued(
     hosts: Iterable[str],
     now: datetime,
 ) -> Issued:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    ca, ca_key = _authority(directory)
     key = ec.generate_private_key(ec.SECP256R1())
+    pem = _signed(directory, subject, key.public_key(), uses, hosts, now)
+    return Issued(pem, _private_pem(key))
+
+
+def _signed(
+    directory: Path,
+    subject: "x509.Name",
+    key: "CertificatePublicKeyTypes",
+    uses: Sequence[Use],
+    hosts: Iterable[str],
+    now: datetime,
+) -> bytes:
+    """Return a certificate for a key, in PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    ca, ca_key = _authority(directory)
     ends = min(now + _SERVING_LIFE, ca.not_valid_after_utc)
-    builder = _certificate(subject, ca.subject, key.public_key(), now - _BACKDATED, ends)
+    builder = _certificate(subject, ca.subject, key, now - _BACKDATED, ends)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     purposes = {"serverAuth": x509.OID_SERVER_AUTH, "clientAuth": x509.OID_CLIENT_AUTH}
     usage = x509.ExtendedKeyUsage([purposes[use] for use in uses])
@@ -350,12 +383,18 @@ def _issued(
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
         .add_extension(usage, critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(_key_identifier(key), critical=False)
         .add_extension(issuer, critical=False)
     )
     if names := _general_names(hosts):
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return Issued(_pem(builder.sign(ca_key, hashes.SHA256())), _private_pem(key))
+    return _pem(builder.sign(ca_key, hashes.SHA256()))
+
+
+def _key_identifier(key: "CertificatePublicKeyTypes") -> "x509.SubjectKeyIdentifier":
+    from cryptography import x509
+
+    return x509.SubjectKeyIdentifier.from_public_key(key)
 
 
 def _authority(directory: Path) -> tuple["x509.Certificate", "ec.EllipticCurvePrivateKey"]:

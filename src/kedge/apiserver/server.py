@@ -14,11 +14,12 @@ from kedge.api.core_v1 import event, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver import bootstrap, joining, pki, tokens, whereabouts
-from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.agents import AgentLocator, Agents
+from kedge.apiserver.allocation.address_records import AddressRecords
+from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -36,6 +37,7 @@ from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
 from kedge.apiserver.inflight import InFlight, RequestLimit
+from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
@@ -46,7 +48,9 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
+from kedge.machinery.interfaces import is_reachable
 from kedge.metrics.windows import SHORTEST
+from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
@@ -58,6 +62,8 @@ log = logging.getLogger(__name__)
 
 RESERVE_SECONDS: Final = 5.0
 """How often the reserve files are checked."""
+RANGE_SECONDS: Final = 10.0
+"""How often the default ServiceCIDR is created again if it was deleted."""
 SETTLE_SECONDS: Final = 0.5
 """Time from the first answer to the work that can wait."""
 
@@ -118,6 +124,7 @@ async def serve(
             upstream_only=config.upstream_only,
             agents=Agents(config.pki),
             usage_window=config.metrics_window,
+            node_ports=config.node_ports,
         )
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
@@ -140,6 +147,7 @@ async def serve(
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),
+                tasks.create_task(api.allocator.run()),
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
@@ -162,6 +170,8 @@ async def serve(
             await joining.ensure(api, others, identity.ca_pem)
             lifecycle.finish(CLUSTER_INFO)
             background.append(tasks.create_task(settle(api, key, clock)))
+            nodes = local_nodes(api, config, port, listener, identity)
+            background.append(tasks.create_task(nodes.run()))
             if config.scrape_kubelets:
                 from kedge.apiserver.metrics.scrape import scraper
 
@@ -192,7 +202,7 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
 
 async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
-    first."""
+    first. Then keep the default ServiceCIDR until cancelled."""
     await clock.sleep(SETTLE_SECONDS)
     for kind in (pod, event):
         # Computed once for each type; otherwise the first pod would wait for it.
@@ -200,13 +210,38 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     while True:
         try:
             await asyncio.to_thread(key.prepare)
-            await bootstrap.ensure_range(api)
-            return
+            while True:
+                # Again and again: a cluster without its default ServiceCIDR gives out no addresses.
+                await bootstrap.ensure_range(api)
+                await clock.sleep(RANGE_SECONDS)
         except (OSError, StoreError) as error:
             # The server continues without them. On a full disk the code that needs them reports
             # the error.
             log.error("signing key or address range not prepared, retrying error=%s", error)
             await clock.sleep(RESERVE_SECONDS)
+
+
+def local_nodes(
+    api: Api, config: ServerConfig, port: int, listener: HttpServer, identity: pki.ServerIdentity
+) -> LocalNodes:
+    """Return the nodes that run beside the server."""
+
+    async def certify(name: str, address: str) -> None:
+        if address == config.local_nodes[name]:
+            return  # it is in the certificate that the node started with
+        hosts = (name, config.local_nodes[name], address)
+        theirs = config.node_pki(name)
+        await asyncio.to_thread(
+            pki.ensure_serving, config.pki, name, hosts, theirs, api.clock.now()
+        )
+
+    async def listen(host: str) -> None:
+        await listener.listen(host, port, identity.context)
+
+    has_endpoints = is_reachable(whereabouts.advertised_host(config))
+    return LocalNodes(
+        api, config.local_nodes, port, certify=certify, listen=None if has_endpoints else listen
+    )
 
 
 def application(
@@ -268,29 +303,50 @@ async def assemble(
     upstream_only: bool = False,
     agents: AgentLocator | None = None,
     usage_window: str = SHORTEST,
+    node_ports: range = NODE_PORTS,
 ) -> Api:
     """Return an Api on a store, with its watch cache filled."""
     catalog = Catalog(upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
-    addresses = AddressBook(cache.of(service.RESOURCE))
     authorizer = Authorizer.following(cache, catalog)
     caller = Caller(Resolver(cache))
     given = plugins.Surroundings(cache, catalog, caller, authorizer, clock)
     chosen = plugins.enabled(admission, given)
+    # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
+    random = Random(SystemRandom().getrandbits(256))
+    allocator = service_allocator(store, cache, catalog, clock, random, node_ports)
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([addresses, *chosen, SigningRequests(clock), Escalation(authorizer)]),
+        admission=Chain([*chosen, SigningRequests(clock), Escalation(authorizer), allocator]),
+        allocator=allocator,
         caller=caller,
         authorizer=authorizer,
         metrics=node_reports(cache, clock, usage_window=usage_window),
         agents=agents,
         clock=clock,
-        # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
-        random=Random(SystemRandom().getrandbits(256)),
+        random=random,
     )
+
+
+def service_allocator(
+    store: Store,
+    cache: WatchCache,
+    catalog: Catalog,
+    clock: Clock,
+    random: Random,
+    ports: range,
+) -> ServiceAllocator:
+    """Return the allocator of cluster IPs and node ports."""
+    ip_addresses = catalog.of_kind("networking.k8s.io/v1", "IPAddress")
+    service_cidrs = catalog.of_kind("networking.k8s.io/v1", "ServiceCIDR")
+    assert ip_addresses is not None
+    assert service_cidrs is not None
+    records = AddressRecords(store, cache, ip_addresses, clock, random)
+    services = cache.of(service.RESOURCE)
+    return ServiceAllocator(services, cache.of(service_cidrs), records, ports, random)
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]

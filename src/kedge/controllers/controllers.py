@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from ipaddress import IPv4Network
 from typing import Protocol
 
 from kedge.client.client import Client
@@ -30,9 +31,12 @@ from kedge.controllers.nodes.node_lifecycle import NodeLifecycleController
 from kedge.controllers.nodes.pod_garbage_collector import PodGarbageCollector
 from kedge.controllers.nodes.taint_eviction import TaintEvictionController
 from kedge.controllers.resource_quota import ResourceQuotaController
+from kedge.controllers.services.allocation_repair import AllocationRepairController
 from kedge.controllers.services.endpoint_slice import EndpointSliceController
 from kedge.controllers.services.endpoint_slice_mirroring import EndpointSliceMirroringController
 from kedge.controllers.services.endpoints import EndpointsController
+from kedge.controllers.services.load_balancer import LoadBalancerController
+from kedge.controllers.services.service_cidr import ServiceCidrController
 from kedge.controllers.shared_informers import SharedInformers
 from kedge.controllers.workloads.daemon_set import DaemonSetController
 from kedge.controllers.workloads.deployment import DeploymentController
@@ -40,6 +44,7 @@ from kedge.controllers.workloads.replica_set import ReplicaSetController
 from kedge.controllers.workloads.replication_controller import ReplicationControllerController
 from kedge.controllers.workloads.stateful_set import StatefulSetController
 from kedge.machinery.clock import Clock
+from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 
 
 class Controller(Protocol):
@@ -64,9 +69,12 @@ class Controllers:
         admission: Sequence[str] = (),
         enabled: Collection[str] = names.ALL,
         node_grace: float = GRACE,
+        node_ports: range = NODE_PORTS,
+        load_balancers: str = LOAD_BALANCER_NETWORK,
     ) -> None:
         """`admission` names the plugins that the server enforces: some controllers belong to
-        one. `enabled` names the controllers to run."""
+        one. `enabled` names the controllers to run; `load_balancers` is the network of their
+        addresses."""
         discovery = Discovery(client)
         known = Namespaces()
         self._shared = SharedInformers(client, clock)
@@ -113,6 +121,13 @@ class Controllers:
             "taint-eviction-controller": lambda: TaintEvictionController(client, shared, clock),
             "endpointslice-controller": lambda: EndpointSliceController(client, shared, clock),
             "endpoints-controller": lambda: EndpointsController(client, shared, clock),
+            "service-cidr-controller": lambda: ServiceCidrController(client, shared, clock),
+            "ipallocator-repair-controller": lambda: AllocationRepairController(
+                client, shared, clock, node_ports
+            ),
+            "service-lb-controller": lambda: LoadBalancerController(
+                client, shared, clock, IPv4Network(load_balancers)
+            ),
             "endpointslice-mirroring-controller": lambda: EndpointSliceMirroringController(
                 client, shared, clock
             ),

@@ -117,6 +117,22 @@ CONTROLLERS: Final = (
         "mirror hand-written Endpoints to EndpointSlices",
     ),
     ControllerName(
+        "service-cidr-controller",
+        "service-cidr",
+        "keep the condition of ServiceCIDRs, and those that Services need",
+    ),
+    ControllerName(
+        "ipallocator-repair-controller",
+        "ipallocator-repair",
+        "repair IPAddresses of Services, report node ports that two have; in kube-apiserver in"
+        " Kubernetes",
+    ),
+    ControllerName(
+        "service-lb-controller",
+        "service",
+        "give Services of type LoadBalancer an address; part of a cloud provider in Kubernetes",
+    ),
+    ControllerName(
         "limitrange-controller",
         "limitrange",
         "kedge's own: report workloads whose pods LimitRanger will refuse, if it is on",

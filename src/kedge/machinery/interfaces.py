@@ -30,6 +30,15 @@ def is_unspecified(host: str) -> bool:
     return False
 
 
+def is_reachable(host: str) -> bool:
+    """Whether pods or other machines could reach a server at this address: neither a loopback nor
+    an unspecified one, and not a name."""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        return not (address.is_loopback or address.is_unspecified)
+    return False
+
+
 def _ipv4(trie: str) -> Iterator[str]:
     """Return the local addresses in the kernel's routing trie."""
     address, seen = "", set()

@@ -38,7 +38,7 @@ from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
-from kedge.node.network.addresses import CLUSTER
+from kedge.node.network.addresses import CLUSTER, internal_address
 from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
@@ -183,7 +183,8 @@ class Agent:
             if self._bridge is not None:
                 await self._bridge.open()
             port = await server.listen(config.address, config.port, access.serving())
-            node = self._node_object(port)
+            address = await self._internal_address(server, port, access)
+            node = self._node_object(address, port)
             devices = self._devices
             exposed = config.exposed_labels
             this = NodeRegistration(client, clock, node, self._images_in_status, devices, exposed)
@@ -225,7 +226,7 @@ class Agent:
                     tasks.create_task(self._serve_names(self._bridge, client, sources))
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
-                renewal = CertificateRenewal(access, client, clock, config.name, config.address)
+                renewal = CertificateRenewal(access, client, clock, config.name, address)
                 tasks.create_task(
                     renewal.run(requests_serving=bool(node_record.read_server(config.state)))
                 )
@@ -356,13 +357,27 @@ class Agent:
         config = self._config
         return PodCgroupTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
 
-    def _node_object(self, port: int) -> Node:
+    async def _internal_address(self, server: NodeServer, port: int, access: ApiAccess) -> str:
+        """Return the address of the node, after listening there too."""
+        config = self._config
+        gateway = str(self._bridge.gateway) if self._bridge is not None else ""
+        address = internal_address(config.address, gateway)
+        if address != config.address:
+            try:
+                await server.listen(address, port, access.serving())
+            except OSError as error:
+                log.warning("node keeps address=%s: %s", config.address, error)
+                return config.address
+        return address
+
+    def _node_object(self, address: str, port: int) -> Node:
         cidr = str(self._bridge.network) if self._bridge is not None else ""
         return registration.node_object(
             self._config,
             self._machine,
             self._runtime.level,
             port=port,
+            address=address,
             pod_cidr=cidr,
             user_namespaces=not self._runtime.no_user_namespaces,
             service_proxy=self._service_proxy,

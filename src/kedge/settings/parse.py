@@ -144,6 +144,32 @@ def port_number(value: str) -> int:
     return int(value)
 
 
+def port_range(value: str) -> range:
+    """Return the ports from FROM to TO, both included, or FROM+N as kube-apiserver has it."""
+    first, separator, last = value.replace("+", "-", 1).partition("-")
+    numbers = [text for text in (first, last) if text.isascii() and text.isdigit()]
+    if separator and len(numbers) == 2:
+        start = int(first)
+        end = int(last) + (start if "+" in value else 0)
+        if 0 < start <= end <= 65535:
+            return range(start, end + 1)
+    raise argparse.ArgumentTypeError(
+        f'"{value}" is not a range of ports: give the first and the last, such as 30000-32767'
+    )
+
+
+def network(value: str) -> str:
+    """Return an IPv4 network in its canonical form."""
+    from ipaddress import IPv4Network
+
+    try:
+        return str(IPv4Network(value))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f'"{value}" is not an IPv4 network: {error}. Give one such as 10.97.0.0/24'
+        ) from None
+
+
 def directory(value: str) -> Path:
     if not value:
         raise argparse.ArgumentTypeError("the name of the directory is empty")

@@ -32,6 +32,10 @@ def _duration(seconds: float) -> str:
     return f"{int(seconds)}s" if seconds == int(seconds) else f"{seconds:.9f}s"
 
 
+def _port_range(ports: range) -> str:
+    return f"{ports.start}-{ports.stop - 1}"
+
+
 def _path_or_none(path: Path | None) -> str:
     return str(path or "")
 
@@ -52,6 +56,8 @@ def _choice(choices: tuple[str, ...], complaint: str) -> ValueType[Any]:
 TEXT: Final[ValueType[str]] = ValueType(str)
 ADDRESS: Final[ValueType[str]] = ValueType(str, "ADDRESS")
 PORT: Final[ValueType[int]] = ValueType(parse.port_number, "PORT")
+PORT_RANGE: Final[ValueType[range]] = ValueType(parse.port_range, "FROM-TO", _port_range)
+NETWORK: Final[ValueType[str]] = ValueType(parse.network, "CIDR")
 COUNT: Final[ValueType[int]] = ValueType(parse.count, "N")
 NUMBER: Final[ValueType[int]] = ValueType(parse.whole_number, "N")
 LIST: Final[ValueType[tuple[str, ...]]] = ValueType(parse.items, "LIST", _joined)

@@ -23,6 +23,7 @@ from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
+from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.web.exchange import ServerAddress
@@ -164,6 +165,7 @@ class LocalServer:
         admission: Sequence[str] = ("NamespaceLifecycle",),
         upstream_only: bool = False,
         usage_window: str = "10s",
+        node_ports: range = NODE_PORTS,
         components: ControlPlaneComponents | None = None,
         audit_log: AuditLog | None = None,
     ) -> AsyncIterator[Self]:
@@ -177,6 +179,7 @@ class LocalServer:
             upstream_only=upstream_only,
             agents=LoopbackAgents(),
             usage_window=usage_window,
+            node_ports=node_ports,
         )
         lifecycle = ServerLifecycle(HOOKS)
         components = components or ControlPlaneComponents()
@@ -192,6 +195,7 @@ class LocalServer:
         server = cls(store, clock, app, lifecycle, components)
         try:
             server.start(api.cache.run())
+            server.start(api.allocator.run())
             registrar = Registrar(api)
             await registrar.load()
             server.start(registrar.run())

@@ -129,6 +129,25 @@ def test_a_node_keeps_its_certificate_until_it_ends_or_the_authority_is_another(
     assert certificate(tmp_path / "box", "node.crt") != made[2]
 
 
+def test_a_node_gets_another_certificate_for_the_address_that_it_chose(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, [])
+    pki.ensure_node(tmp_path, "box", ["box", "127.0.0.1"], tmp_path / "box", TODAY)
+    hosts = ["box", "127.0.0.1", "10.244.3.1"]
+    pki.ensure_serving(tmp_path, "box", hosts, tmp_path / "box", TODAY)
+    leaf = certificate(tmp_path / "box", "serving.crt")
+    assert leaf.public_key() == certificate(tmp_path / "box", "node.crt").public_key()
+    uses = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(uses) == [x509.OID_SERVER_AUTH]
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = names.get_values_for_type(x509.IPAddress)
+    assert [str(each) for each in addresses] == ["127.0.0.1", "10.244.3.1"]
+    pki.ensure_serving(tmp_path, "box", hosts, tmp_path / "box", TODAY)
+    assert certificate(tmp_path / "box", "serving.crt") == leaf
+    later = TODAY + timedelta(days=340)
+    pki.ensure_serving(tmp_path, "box", hosts, tmp_path / "box", later)
+    assert certificate(tmp_path / "box", "serving.crt") != leaf
+
+
 def test_the_server_calls_nodes_as_an_administrator_and_serves_nothing_with_it(
     tmp_path: Path,
 ) -> None:

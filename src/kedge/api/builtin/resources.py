@@ -3,7 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kedge.api.builtin import columns, defaults, schemas, signing_requests, validation, webhooks
+from kedge.api.builtin import (
+    columns,
+    defaults,
+    schemas,
+    service_network_validation,
+    signing_requests,
+    validation,
+    webhooks,
+)
 from kedge.api.builtin.content import text
 from kedge.api.model import Document
 from kedge.api.presentation import Column, Presentation
@@ -207,7 +215,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "ingresses",
         subresources=(STATUS,),
         registry="ingress",
-        strategy=Strategy(validate=validation.ingress),
+        strategy=Strategy(validate=validation.ingress, validate_new=validation.new_ingress),
         presentation=Presentation(short_names=("ing",), columns=columns.INGRESS),
     ),
     _kind(
@@ -215,7 +223,12 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "IPAddress",
         "ipaddresses",
         namespaced=False,
-        strategy=Strategy(counts_generation=False, check_name=names.canonical_ip_address),
+        strategy=Strategy(
+            counts_generation=False,
+            check_name=names.canonical_ip_address,
+            validate=service_network_validation.ip_address,
+            validate_update=service_network_validation.ip_address_update,
+        ),
         presentation=Presentation(short_names=("ip",), columns=columns.IP_ADDRESS),
     ),
     _kind(
@@ -231,7 +244,11 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "servicecidrs",
         namespaced=False,
         subresources=(STATUS,),
-        strategy=Strategy(counts_generation=False, validate=validation.service_cidr),
+        strategy=Strategy(
+            counts_generation=False,
+            validate=service_network_validation.service_cidr,
+            validate_update=service_network_validation.service_cidr_update,
+        ),
         presentation=Presentation(columns=columns.SERVICE_CIDR),
     ),
     _kind(

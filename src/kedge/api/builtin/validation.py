@@ -20,6 +20,8 @@ Errors = Iterator[FieldError]
 Fields = Mapping[str, Any]
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
+_CLASS = "kubernetes.io/ingress.class"
+_CLASS_NAME = "spec.ingressClassName"
 _FORBIDDEN_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
 _FORBIDDEN_AFTER_PATHS = ("/..", "/.")
 _LONGEST_CONTROLLER = 250
@@ -118,6 +120,13 @@ def ingress(obj: Document) -> Errors:
     if "ingressClassName" in spec:
         name = spec["ingressClassName"]
         yield from rules.problems("spec.ingressClassName", name, names.dns_subdomain(name))
+
+
+def new_ingress(obj: Document) -> Errors:
+    annotation, name = obj.metadata.annotations.get(_CLASS), text(obj.content, _CLASS_NAME)
+    if annotation is not None and name and annotation != name:
+        why = "must match `ingressClassName` when both are specified"
+        yield FieldError.invalid(f"annotations.{_CLASS}", annotation, why)
 
 
 def _host(host: str, path: str) -> Errors:
@@ -307,23 +316,6 @@ def _strictly_within(part: Network, whole: Network) -> bool:
     if part.version != whole.version or part.prefixlen <= whole.prefixlen:
         return False
     return part.network_address in whole
-
-
-def service_cidr(obj: Document) -> Errors:
-    path, cidrs = "spec.cidrs", listed(obj.content, "spec.cidrs")
-    if not cidrs:
-        yield FieldError.required(path, "at least one CIDR required")
-    elif len(cidrs) > 2:
-        yield FieldError.invalid(path, obj.content["spec"], "may only hold up to 2 values")
-    else:
-        for i, cidr in enumerate(cidrs):
-            yield from rules.problems(f"{path}[{i}]", cidr, names.canonical_cidr(cidr))
-        if len(cidrs) == 2 and (":" in cidrs[0]) == (":" in cidrs[1]):
-            why = (
-                "may specify no more than one IP for each IP family, "
-                "i.e 192.168.0.0/24 and 2001:db8::/64"
-            )
-            yield FieldError.invalid(path, cidrs, why)
 
 
 def storage_class(obj: Document) -> Errors:

@@ -93,11 +93,16 @@ def _families(spec: ServiceSpec) -> ServiceSpec:
         return spec
     anywhere = is_headless(spec) and not spec.selector
     policy = spec.ipFamilyPolicy or ("RequireDualStack" if anywhere else "SingleStack")
-    families = list(spec.ipFamilies) or ["IPv6" if ":" in spec.clusterIP else "IPv4"]
+    families = [*spec.ipFamilies, *map(_family, spec.clusterIPs[len(spec.ipFamilies) :])]
+    families = families or ["IPv4"]
     if anywhere and policy != "SingleStack" and len(families) == 1:
         # Upstream sets both families if no address has to be allocated.
         families.append("IPv6" if families[0] == "IPv4" else "IPv4")
     return replace(spec, ipFamilyPolicy=policy, ipFamilies=families)
+
+
+def _family(address: str) -> str:
+    return "IPv6" if ":" in address else "IPv4"
 
 
 def prepare_for_update(new: Service, old: Service) -> Service:
@@ -105,7 +110,7 @@ def prepare_for_update(new: Service, old: Service) -> Service:
     spec = _sync_addresses(_keep_given(new.spec, old.spec), old.spec)
     if spec.type != "ExternalName" and spec.ipFamilyPolicy is None:
         spec = replace(spec, ipFamilyPolicy=old.spec.ipFamilyPolicy)
-    spec = _drop_unused(_families(spec), old.spec)
+    spec = _drop_unused(_families(_single_stack(spec, old.spec)), old.spec)
     if spec.type == "LoadBalancer" or not new.status.loadBalancer.ingress:
         return replace(new, spec=spec)
     status = replace(new.status, loadBalancer=LoadBalancerStatus())
@@ -120,6 +125,8 @@ def _keep_given(new: ServiceSpec, old: ServiceSpec) -> ServiceSpec:
             clusterIP=new.clusterIP or old.clusterIP,
             clusterIPs=new.clusterIPs or old.clusterIPs,
         )
+    if needs_health_check(new) and needs_health_check(old) and not new.healthCheckNodePort:
+        new = replace(new, healthCheckNodePort=old.healthCheckNodePort)
     if new.type not in _WITH_NODE_PORTS or old.type not in _WITH_NODE_PORTS:
         return new
     given = {port.name: port.nodePort for port in old.ports}
@@ -138,6 +145,17 @@ def _sync_addresses(new: ServiceSpec, old: ServiceSpec) -> ServiceSpec:
     if new.clusterIP == old.clusterIP or list(new.clusterIPs) != list(old.clusterIPs):
         return new
     return replace(new, clusterIPs=[new.clusterIP] if new.clusterIP else ())
+
+
+def _single_stack(new: ServiceSpec, old: ServiceSpec) -> ServiceSpec:
+    """Drop the second address and family if the policy says so and the lists are unchanged."""
+    if new.ipFamilyPolicy != "SingleStack":
+        return new
+    if list(new.clusterIPs) == list(old.clusterIPs):
+        new = replace(new, clusterIPs=new.clusterIPs[:1])
+    if list(new.ipFamilies) == list(old.ipFamilies):
+        new = replace(new, ipFamilies=new.ipFamilies[:1])
+    return new
 
 
 def _drop_unused(new: ServiceSpec, old: ServiceSpec) -> ServiceSpec:

@@ -56,7 +56,7 @@ def validate(obj: Service) -> Iterator[FieldError]:
     yield from validate_labels(spec.selector, "spec.selector")
     yield from _affinity(spec)
     if spec.type != "ExternalName":
-        yield from _cluster_ips(spec)
+        yield from cluster_ip_errors(spec)
     for i, ip in enumerate(spec.externalIPs):
         yield from rules.problems(
             f"spec.externalIPs[{i}]", ip, names.ip_address(ip) or unreachable(ip)
@@ -152,7 +152,8 @@ def _client_ip(config: SessionAffinityConfig | None, path: str) -> Iterator[Fiel
         yield FieldError.invalid(f"{path}.clientIP.timeoutSeconds", timeout, why)
 
 
-def _cluster_ips(spec: ServiceSpec) -> Iterator[FieldError]:
+def cluster_ip_errors(spec: ServiceSpec) -> Iterator[FieldError]:
+    """Return the errors of addresses and families that do not depend on the cluster."""
     path = "spec.clusterIPs"
     if spec.clusterIP and not spec.clusterIPs:
         yield FieldError.required(path)

@@ -24,7 +24,7 @@ class KubeletCredentials(NamedTuple):
 class _KubeletConnection(NamedTuple):
     """The transport to one kubelet, and the address and credentials that it was made for."""
 
-    target: tuple[str, int, KubeletCredentials]
+    target: tuple[str, str, int, KubeletCredentials]
     transport: HttpTransport
 
 
@@ -63,15 +63,19 @@ class Kubelets:
         name, host = node.metadata.name, node.host
         if not host:
             raise KubeletError("the node does not say under which address it is found")
-        target = (host, node.port, self._credentials())
+        target = (host, node.host_name, node.port, self._credentials())
         connection = self._connections.get(name)
         if connection is None or connection.target != target:
             await self.forget(name)
             where = f"[{host}]" if ":" in host else host
-            credentials = target[2]
+            credentials = target[3]
             try:
                 transport = HttpTransport(
-                    f"https://{where}:{node.port}", tls=credentials.tls, token=credentials.token
+                    f"https://{where}:{node.port}",
+                    tls=credentials.tls,
+                    token=credentials.token,
+                    # Of all nodes beside the server, only the names are in their certificates.
+                    server_name=node.host_name,
                 )
             except ValueError as error:
                 raise KubeletError(str(error)) from None

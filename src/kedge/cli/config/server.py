@@ -1,8 +1,10 @@
 """Make the configurations of `kedge server` and `kedge metrics-server`."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from typing import Any
 
+from kedge.api.builtin.service_networks import SERVICE_RANGE
 from kedge.apiserver.config import ADMISSION_PLUGINS, SERVER_ADMISSION, ServerConfig
 from kedge.cli.config.cluster import place
 from kedge.cli.config.settings import Settings
@@ -21,7 +23,7 @@ def server_config(
 ) -> ServerConfig:
     """Return the configuration of a server; `admission` are the default plugins."""
     name, state = place(source)
-    return source.fill(
+    config = source.fill(
         ServerConfig,
         defaults,
         name=name,
@@ -30,6 +32,8 @@ def server_config(
         controllers=_controllers(source),
         restart_reason=source.environment.get(REASON_VARIABLE, ""),
     )
+    _check_load_balancers(config)
+    return config
 
 
 def metrics_server_config(source: Settings) -> MetricsServerConfig:
@@ -39,6 +43,16 @@ def metrics_server_config(source: Settings) -> MetricsServerConfig:
     if (config.certificate is None) != (config.key is None):
         raise Failure("--tls-cert-file and --tls-private-key-file belong together")
     return config
+
+
+def _check_load_balancers(config: ServerConfig) -> None:
+    """Refuse addresses for load balancers that Services have in the cluster."""
+    if IPv4Network(config.load_balancer_network).overlaps(SERVICE_RANGE):
+        flag = declared(ServerConfig, "load_balancer_network").flag
+        raise Failure(
+            f"{flag} {config.load_balancer_network} overlaps {SERVICE_RANGE}, the network of"
+            " cluster IPs: choose another one"
+        )
 
 
 def _admission(source: Settings, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -84,6 +84,12 @@ class NodeSketch(msgspec.Struct, frozen=True, omit_defaults=True):
         return next((known[kind] for kind in _PREFERRED if known.get(kind)), "")
 
     @property
+    def host_name(self) -> str:
+        """The name in the certificate of the kubelet; empty if the node has none."""
+        known = (each.address for each in self.status.addresses if each.type == "Hostname")
+        return next(known, "")
+
+    @property
     def port(self) -> int:
         return self.status.daemon_endpoints.kubelet_endpoint.port or _DEFAULT_PORT
 

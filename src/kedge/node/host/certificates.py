@@ -29,6 +29,8 @@ _LAST_POLL_SECONDS: Final = 5.0
 _LOG_AFTER_SECONDS: Final = 5.0
 _CHECK_INTERVAL: Final = timedelta(hours=6)
 _RETRY_SECONDS: Final = 60.0
+_ISSUED_POLL_SECONDS: Final = 0.5
+_ISSUED_TRIES: Final = 120
 _RENEWAL_FRACTION: Final = 0.8
 """The fraction of a certificate's lifetime after which it is renewed."""
 
@@ -156,6 +158,8 @@ class CertificateRenewal:
         `requests_serving` means that the serving certificate has to be requested, because the
         machine does not issue it.
         """
+        if not requests_serving:
+            await self._load_issued()
         while True:
             try:
                 await self._renew(requests_serving=requests_serving)
@@ -164,6 +168,18 @@ class CertificateRenewal:
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
                 await self._clock.sleep(_CHECK_INTERVAL.total_seconds())
+
+    async def _load_issued(self) -> None:
+        """Load the certificate with the node's address, which the server beside the node issues as
+        soon as the node is registered, unless the node started with one."""
+        if names_host((self._access.pki / CERTIFICATE).read_bytes(), self._address):
+            return
+        for _ in range(_ISSUED_TRIES):
+            if self._is_serving_valid(self._clock.now()):
+                self._access.reload()
+                return
+            await self._clock.sleep(_ISSUED_POLL_SECONDS)
+        log.warning("no certificate issued for address=%s node=%s", self._address, self._node)
 
     async def _renew(self, *, requests_serving: bool) -> None:
         pki = self._access.pki

@@ -66,11 +66,13 @@ def node_object(
     level: RuntimeLevel,
     *,
     port: int,
+    address: str = "",
     pod_cidr: str = "",
     user_namespaces: bool = False,
     service_proxy: str = "",
 ) -> Node:
-    """Return the Node object of this agent, without its conditions."""
+    """Return the Node object of this agent, without its conditions. Its `address` is the one of
+    the configuration, unless another is given."""
     labels = {
         "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/os": "linux",
@@ -83,7 +85,7 @@ def node_object(
     capacity = _capacity(config, machine)
     status = NodeStatus(
         addresses=[
-            NodeAddress(type="InternalIP", address=config.address),
+            NodeAddress(type="InternalIP", address=address or config.address),
             NodeAddress(type="Hostname", address=config.name),
         ],
         capacity=capacity,

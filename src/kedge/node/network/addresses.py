@@ -3,12 +3,13 @@ them."""
 
 import os
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from pathlib import Path
 from typing import Final
 
-CLUSTER: Final = IPv4Network("10.244.0.0/16")
-"""The network that the networks of nodes are part of."""
+from kedge.api.builtin.service_networks import POD_NETWORK
+
+CLUSTER: Final = POD_NETWORK
 
 
 class NoFreeAddress(Exception):
@@ -22,6 +23,22 @@ def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
         if not any(network.overlaps(other) for other in used):
             return network
     raise NoFreeAddress(f"no network of {CLUSTER} is free on this machine")
+
+
+def internal_address(configured: str, gateway: str) -> str:
+    """Return the InternalIP of a node: the configured address or, if that is the loopback address
+    which all nodes of the machine have, the node's own one, if it has a bridge.
+
+    Pods cannot reach a loopback address, and node ports do not exist there.
+    """
+    return gateway if gateway and _is_loopback(configured) else configured
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 class AddressPool:

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Final
 
+from kedge.api.builtin import service_networks
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward, forwarding
@@ -22,18 +23,19 @@ from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.node_table import NodeTable, host_port_element, machine_lock
 from kedge.node.network.ruleset import ServerLimit, TableScope
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
+from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK
 from kedge.supervisor.files.spread import spread
 
 log = logging.getLogger(__name__)
 
-SERVICE: Final = IPv4Address("10.96.0.1")
+SERVICE: Final = IPv4Address(service_networks.API_SERVICE_ADDRESS)
 """The cluster IP of the service `kubernetes`, at which pods find the API server."""
 SERVICE_PORT: Final = 443
-SERVICE_RANGE: Final = IPv4Network("10.96.0.0/16")
-DNS_SERVICE: Final = IPv4Address("10.96.0.10")
+SERVICE_RANGE: Final = service_networks.SERVICE_RANGE
+DNS_SERVICE: Final = IPv4Address(service_networks.DNS_SERVICE_ADDRESS)
 """The cluster IP of the service `kube-dns`."""
 DNS_PORT: Final = 53
-BALANCER_RANGE: Final = IPv4Network("10.97.0.0/24")
+BALANCER_RANGE: Final = IPv4Network(LOAD_BALANCER_NETWORK)
 """The default addresses of Services of type LoadBalancer."""
 _TABLE: Final = 27_000
 """The number of a node's routing table is this plus the third octet of its network."""

@@ -196,14 +196,6 @@ def test_runtime_class_needs_a_handler() -> None:
     assert said(validation.runtime_class(of({"handler": "runc"}))) == []
 
 
-def test_service_cidr_has_at_most_one_of_each_family() -> None:
-    both = {"spec": {"cidrs": ["10.0.0.0/16", "fd00::/112"]}}
-    assert said(validation.service_cidr(of(both))) == []
-    same = {"spec": {"cidrs": ["10.0.0.0/16", "10.1.0.0/16"]}}
-    (found,) = said(validation.service_cidr(of(same)))
-    assert "may specify no more than one IP for each IP family" in found
-
-
 def request(key: ec.EllipticCurvePrivateKey) -> str:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
     signed = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())

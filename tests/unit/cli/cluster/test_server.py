@@ -43,6 +43,8 @@ CONFIGS = st.builds(
         lambda chosen: tuple(name for name in names.ALL if name in chosen)
     ),
     node_grace=st.integers(1, 600).map(float),
+    node_ports=st.integers(1, 65535).map(lambda first: range(first, 65536)),
+    load_balancer_network=st.sampled_from(["10.97.0.0/24", "192.0.2.7/32"]),
 )
 
 
@@ -68,6 +70,8 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_MAX_MUTATING_REQUESTS_INFLIGHT": "1",
         "KEDGE_CONTROLLERS": "*",
         "KEDGE_NODE_MONITOR_GRACE_PERIOD": "1s",
+        "KEDGE_SERVICE_NODE_PORT_RANGE": "1-2",
+        "KEDGE_LOAD_BALANCER_CIDR": "10.0.0.0/8",
     }
     flags = parser().parse_args(["server", *child_arguments(wanted)])
     assert server_config(Settings(flags, environment)) == wanted

@@ -149,3 +149,38 @@ def test_a_directory_that_holds_a_cluster_knows_its_name(
     prepare(tmp_path / "there", "green")
     source = Settings(flags("server", f"--state={tmp_path / 'there'}"), environment)
     assert server_config(source).name == "green"
+
+
+def test_load_balancers_have_other_addresses_than_cluster_ips(environment: dict[str, str]) -> None:
+    def network(*arguments: str) -> str:
+        read = Settings(flags("server", *arguments), environment)
+        return server_config(read).load_balancer_network
+
+    assert network("--load-balancer-cidr=192.0.2.64/28") == "192.0.2.64/28"
+    with pytest.raises(Failure, match=r"--load-balancer-cidr 10.0.0.0/8 overlaps 10.96.0.0/16"):
+        network("--load-balancer-cidr=10.0.0.0/8")
+
+
+@pytest.mark.parametrize("wrong", ["10.97.0.1/24", "10.97.0.0/33", "fd00::/64", "nonsense"])
+def test_load_balancers_need_a_network(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        flags("server", f"--load-balancer-cidr={wrong}")
+    assert f'"{wrong}" is not an IPv4 network' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "last"),
+    [("30000-32767", 30000, 32767), ("20000+100", 20000, 20100), ("1-1", 1, 1)],
+)
+def test_ranges_of_node_ports(
+    environment: dict[str, str], given: str, first: int, last: int
+) -> None:
+    read = Settings(flags("server", f"--service-node-port-range={given}"), environment)
+    assert server_config(read).node_ports == range(first, last + 1)
+
+
+@pytest.mark.parametrize("wrong", ["", "30000", "2-1", "0-5", "1-65536", "a-b", "1-2-3", "65535+1"])
+def test_what_is_not_a_range_of_node_ports(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        flags("server", f"--service-node-port-range={wrong}")
+    assert "is not a range of ports" in capsys.readouterr().err

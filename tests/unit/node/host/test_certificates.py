@@ -208,3 +208,18 @@ def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     made = private_key(tmp_path / "key")
     assert private_key(tmp_path / "key").private_numbers() == made.private_numbers()
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_node_beside_the_server_loads_the_certificate_for_its_own_address(
+    node: Node, tmp_path: Path
+) -> None:
+    renewal = CertificateRenewal(node.access, node.client, node.server.clock, "far", "10.244.3.1")
+    loaded: list[str] = []
+    node.access.reload = lambda: loaded.append("again")  # type: ignore[method-assign]
+    node.server.start(renewal.run(requests_serving=False))
+    await node.server.clock.advance(1)
+    assert loaded == []
+    hosts = ("far", "10.244.3.1")
+    pki.ensure_serving(tmp_path / "pki", "far", hosts, node.pki, node.server.clock.now())
+    await node.server.clock.advance(1)
+    assert loaded == ["again"]

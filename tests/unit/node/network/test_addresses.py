@@ -3,7 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.network.addresses import AddressPool, NoFreeAddress, free_network
+from kedge.node.network.addresses import (
+    AddressPool,
+    NoFreeAddress,
+    free_network,
+    internal_address,
+)
 
 NETWORK = IPv4Network("10.244.7.0/29")
 
@@ -43,3 +48,19 @@ def test_restarted_agent_knows_who_has_which_address(tmp_path: Path) -> None:
     assert again.of("a") == first == again.take("a")
     assert again.take("b") != first
     assert again.holders() == ["a", "b"] or again.holders() == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "gateway", "expected"),
+    [
+        ("127.0.0.1", "10.244.3.1", "10.244.3.1"),
+        ("::1", "10.244.3.1", "10.244.3.1"),
+        ("localhost", "10.244.3.1", "10.244.3.1"),
+        ("box.example.com", "10.244.3.1", "box.example.com"),
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("192.0.2.7", "10.244.3.1", "192.0.2.7"),
+        ("0.0.0.0", "10.244.3.1", "0.0.0.0"),
+    ],
+)
+def test_the_address_of_a_node(configured: str, gateway: str, expected: str) -> None:
+    assert internal_address(configured, gateway) == expected

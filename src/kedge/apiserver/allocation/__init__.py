@@ -1,0 +1,1 @@
+"""Cluster IPs and node ports: which are free, which one a Service gets, and their IPAddresses."""

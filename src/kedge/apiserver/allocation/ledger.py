@@ -1,0 +1,82 @@
+"""AllocationLedger: which Service owns which address and node port, stored or about to be."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kedge.apiserver.request import Request
+from kedge.apiserver.watchcache import Change, ResourceCache
+
+Allocated = str | int
+"""A cluster IP or a node port."""
+
+
+class AllocationLedger:
+    """Derived from the stored Services, so that it is right after every restart. Requests hold
+    what they allocate until their Service is stored or refused."""
+
+    def __init__(self, services: ResourceCache, freed: Callable[[str], None]) -> None:
+        """`freed` is called with each address that a Service no longer has."""
+        self._freed = freed
+        self._owners: dict[Allocated, str] = {}
+        """The key of the stored Service that owns it."""
+        self._held: dict[Allocated, int] = {}
+        """The request that holds it."""
+        self._requests: dict[int, list[Allocated]] = {}
+        for item in services.values():
+            self._note(item.document(), item.key)
+        services.listeners.add(self._follow)
+
+    def owner(self, allocated: Allocated) -> str | None:
+        """Return the key of the stored Service that owns it."""
+        return self._owners.get(allocated)
+
+    def is_taken(self, allocated: Allocated) -> bool:
+        return allocated in self._owners or allocated in self._held
+
+    def hold(self, request: Request, allocated: Iterable[Allocated]) -> None:
+        """Hold all of these for a request until `release`."""
+        held = self._requests.setdefault(id(request), [])
+        for each in allocated:
+            self._held[each] = id(request)
+            held.append(each)
+
+    def release(self, request: Request) -> None:
+        """End what a request holds; its Service is stored by now, or will not be."""
+        for each in self._requests.pop(id(request), ()):
+            self._held.pop(each, None)
+            if isinstance(each, str) and each not in self._owners:
+                self._freed(each)
+
+    def held(self, request: Request) -> list[Allocated]:
+        return self._requests.get(id(request), [])
+
+    def _follow(self, change: Change | None) -> None:
+        if change is None:
+            return
+        before = set(allocated_by(change.previous.document())) if change.previous else set()
+        now = set()
+        if change.type != "DELETED":
+            now = self._note(change.item.document(), change.item.key)
+        for each in before - now:
+            if self._owners.get(each) == change.item.key:
+                del self._owners[each]
+            if isinstance(each, str) and not self.is_taken(each):
+                self._freed(each)
+
+    def _note(self, service: dict[str, Any], key: str) -> set[Allocated]:
+        allocated = set(allocated_by(service))
+        self._owners.update(dict.fromkeys(allocated, key))
+        return allocated
+
+
+def allocated_by(service: dict[str, Any]) -> Iterator[Allocated]:
+    """Return the addresses and node ports of a Service."""
+    spec = service.get("spec") or {}
+    for address in spec.get("clusterIPs") or ():
+        if address != "None":
+            yield address
+    for port in spec.get("ports") or ():
+        if port.get("nodePort"):
+            yield port["nodePort"]
+    if spec.get("healthCheckNodePort"):
+        yield spec["healthCheckNodePort"]

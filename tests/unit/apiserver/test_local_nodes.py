@@ -1,0 +1,100 @@
+"""Nodes beside the server: their certificates, and the endpoints of a server on loopback."""
+
+from typing import Any
+
+import pytest
+
+from kedge.apiserver.local_nodes import RETRY_SECONDS, LocalNodes, address_of
+from kedge.testing.local_server import LocalServer
+
+NODES = "/api/v1/nodes"
+ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
+SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+
+
+def node(name: str, address: str) -> dict[str, Any]:
+    addresses = [
+        {"type": "InternalIP", "address": address},
+        {"type": "Hostname", "address": name},
+    ]
+    return {"metadata": {"name": name}, "status": {"addresses": addresses}}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("10.244.0.1", "10.244.0.1"),
+        ("127.0.0.1", ""),
+        ("::1", ""),
+        ("0.0.0.0", ""),
+        ("box", ""),
+        ("192.0.2.7", ""),
+        ("10.96.0.1", ""),
+    ],
+)
+def test_only_addresses_in_the_network_of_pods_count(address: str, expected: str) -> None:
+    assert address_of(node("n", address)) == expected
+    assert address_of({}) == ""
+
+
+class Listeners:
+    """Opens listeners, except at addresses that the machine lacks."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.missing: set[str] = set()
+        self.certified: list[tuple[str, str]] = []
+
+    async def certify(self, name: str, address: str) -> None:
+        self.certified.append((name, address))
+
+    def nodes(self, server: LocalServer, *names: str) -> LocalNodes:
+        api = server.app.api
+        return LocalNodes(api, names, 6443, certify=self.certify, listen=self.listen)
+
+    async def listen(self, address: str) -> None:
+        if address in self.missing:
+            raise OSError(99, "Cannot assign requested address")
+        self.open.append(address)
+
+
+async def published(server: LocalServer) -> tuple[list[str], list[str]]:
+    endpoints, slice_ = await server.get(ENDPOINTS), await server.get(SLICE)
+    [subset] = endpoints["subsets"]
+    assert (
+        subset["ports"] == slice_["ports"] == [{"name": "https", "port": 6443, "protocol": "TCP"}]
+    )
+    return (
+        [each["ip"] for each in subset["addresses"]],
+        [address for each in slice_["endpoints"] for address in each["addresses"]],
+    )
+
+
+async def test_nodes_beside_the_server_lend_it_their_addresses(server: LocalServer) -> None:
+    listeners = Listeners()
+    server.start(listeners.nodes(server, "node-1", "node-2").run())
+    await server.settle()
+    assert (await server.call("GET", SLICE)).status == 404
+    await server.post(NODES, node("node-1", "10.244.0.1"))
+    await server.post(NODES, node("elsewhere", "192.0.2.1"))
+    await server.settle()
+    assert await published(server) == (["10.244.0.1"], ["10.244.0.1"])
+    await server.post(NODES, node("node-2", "10.244.1.1"))
+    await server.settle()
+    both = ["10.244.0.1", "10.244.1.1"]
+    assert await published(server) == (both, both)
+    assert listeners.open == both
+    assert listeners.certified == [("node-1", "10.244.0.1"), ("node-2", "10.244.1.1")]
+
+
+async def test_an_address_that_does_not_exist_yet_is_tried_again(server: LocalServer) -> None:
+    listeners = Listeners()
+    listeners.missing.add("10.244.0.1")
+    server.start(listeners.nodes(server, "node-1").run())
+    await server.post(NODES, node("node-1", "10.244.0.1"))
+    await server.settle()
+    assert (await server.call("GET", SLICE)).status == 404
+    listeners.missing.clear()
+    await server.clock.advance(RETRY_SECONDS + 1)
+    await server.settle()
+    assert await published(server) == (["10.244.0.1"], ["10.244.0.1"])
