@@ -36,7 +36,8 @@ ANY: Final = "*"
 
 _GET_AND_POST: Final = ("get", "create")
 """The verbs of endpoints that a client connects to: browsers can only GET."""
-_PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
+_PROXY_VERBS: Final = ("", "create", "delete", "get", "patch", "update")
+"""The empty verb is that of OPTIONS."""
 
 
 def on(verbs: Sequence[str], handler: Handler) -> dict[str, Handler]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver import pki
+
 Json = dict[str, Any]
 
 PATIENCE = 20.0
@@ -190,3 +192,30 @@ class Groups:
 @pytest.fixture
 def groups(full_level: None) -> Groups:
     return Groups()
+
+
+@pytest.fixture
+def web_server(pods: Pods, tmp_path: Path) -> Callable[..., Json]:
+    """Make pods that run web_server.py. All have the label app=web, and one certificate."""
+    program = (Path(__file__).parent / "web_server.py").read_text()
+    names = ("web.example.com", f"web.{pods.namespace}.svc")
+    pki.ensure(tmp_path / "pki", names)
+    files = (tmp_path / "pki" / name for name in ("server.crt", "server.key"))
+    pem = "".join(file.read_text() for file in files)
+
+    def made(name: str = "web", **metadata: Any) -> Json:
+        env = {"WHO": name, "PEM": pem, "PROGRAM": program}
+        container = {
+            "env": [{"name": key, "value": value} for key, value in env.items()],
+            "ports": [
+                {"containerPort": 8080, "name": "www"},
+                {"containerPort": 8443, "name": "tls"},
+            ],
+            "readinessProbe": {"tcpSocket": {"port": 8443}, "periodSeconds": 1},
+        }
+        labels = {"labels": {"app": "web"}}
+        script = 'exec python3 -c "$PROGRAM"'
+        pods.create(name, script, container=container, metadata={**labels, **metadata})
+        return pods.ready(name)
+
+    return made

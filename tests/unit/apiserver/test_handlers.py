@@ -36,7 +36,9 @@ def test_everything_that_discovery_offers_has_a_handler() -> None:
 
 
 def test_every_row_names_something_that_discovery_offers() -> None:
-    rows = {(group, name, verb) for group, name, verbs in ROWS if group != "*" for verb in verbs}
+    rows = {
+        (group, name, verb) for group, name, verbs in ROWS if group != "*" for verb in verbs if verb
+    }
     names = {
         (one.group, f"{one.plural}/{sub}" if sub else one.plural, verb)
         for one, sub, verb in offered()
