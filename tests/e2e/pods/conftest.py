@@ -194,17 +194,21 @@ def groups(full_level: None) -> Groups:
     return Groups()
 
 
-@pytest.fixture
-def web_server(pods: Pods, tmp_path: Path) -> Callable[..., Json]:
-    """Make pods that run web_server.py. All have the label app=web, and one certificate."""
-    program = (Path(__file__).parent / "web_server.py").read_text()
-    names = ("web.example.com", f"web.{pods.namespace}.svc")
-    pki.ensure(tmp_path / "pki", names)
-    files = (tmp_path / "pki" / name for name in ("server.crt", "server.key"))
-    pem = "".join(file.read_text() for file in files)
+class WebServers:
+    """Makes pods that run web_server.py. All have the label app=web, and one certificate."""
 
-    def made(name: str = "web", **metadata: Any) -> Json:
-        env = {"WHO": name, "PEM": pem, "PROGRAM": program}
+    def __init__(self, pods: Pods, keys: Path) -> None:
+        self._pods = pods
+        self._program = (Path(__file__).parent / "web_server.py").read_text()
+        pki.ensure(keys, ("web.example.com", f"web.{pods.namespace}.svc"))
+        self.certificate, self.key = (
+            (keys / name).read_text() for name in ("server.crt", "server.key")
+        )
+        self.authority = (keys / "ca.crt").read_text()
+
+    def __call__(self, name: str = "web", **metadata: Any) -> Json:
+        """A pod, ready."""
+        env = {"WHO": name, "PEM": self.certificate + self.key, "PROGRAM": self._program}
         container = {
             "env": [{"name": key, "value": value} for key, value in env.items()],
             "ports": [
@@ -213,9 +217,23 @@ def web_server(pods: Pods, tmp_path: Path) -> Callable[..., Json]:
             ],
             "readinessProbe": {"tcpSocket": {"port": 8443}, "periodSeconds": 1},
         }
-        labels = {"labels": {"app": "web"}}
-        script = 'exec python3 -c "$PROGRAM"'
-        pods.create(name, script, container=container, metadata={**labels, **metadata})
-        return pods.ready(name)
+        meta = {"labels": {"app": "web"}, **metadata}
+        self._pods.create(name, 'exec python3 -c "$PROGRAM"', container=container, metadata=meta)
+        return self._pods.ready(name)
 
-    return made
+
+@pytest.fixture
+def web_server(pods: Pods, tmp_path: Path) -> WebServers:
+    return WebServers(pods, tmp_path / "pki")
+
+
+@pytest.fixture(scope="session")
+def own_web_servers() -> type[WebServers]:
+    """Web servers in a cluster that is the test's own."""
+    return WebServers
+
+
+@pytest.fixture(scope="session")
+def module_pods(eventually: Callable[..., Any]) -> Callable[[Any, str], Pods]:
+    """As `own_pods`, for clusters that several tests share."""
+    return lambda api, namespace: Pods(api, namespace, eventually)

@@ -7,7 +7,6 @@ import json
 import ssl
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -213,9 +212,9 @@ def test_cluster_info_names_the_server_and_the_services_of_the_cluster(
 
 
 def test_a_webhook_is_reached_through_a_named_port_of_a_service(
-    api: Any, kubectl: Any, pods: Any, service: str, tmp_path: Path
+    api: Any, kubectl: Any, pods: Any, web_server: Any, service: str
 ) -> None:
-    authority = base64.b64encode((tmp_path / "pki" / "ca.crt").read_bytes()).decode()
+    authority = base64.b64encode(web_server.authority.encode()).decode()
     reference = {"namespace": pods.namespace, "name": "web", "path": "/review", "port": 443}
     rule = {
         "operations": ["CREATE"],

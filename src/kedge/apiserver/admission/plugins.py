@@ -11,6 +11,7 @@ from kedge.apiserver.admission.certificate_approval import CertificateApproval
 from kedge.apiserver.admission.certificate_signing import CertificateSigning
 from kedge.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kedge.apiserver.admission.chain import AdmissionPlugin
+from kedge.apiserver.admission.default_ingress_class import DefaultIngressClass
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
@@ -111,6 +112,12 @@ def _certificate_subject_restriction(given: Surroundings) -> AdmissionPlugin:
     return CertificateSubjectRestriction()
 
 
+def _default_ingress_class(given: Surroundings) -> AdmissionPlugin:
+    classes = given.catalog.find("networking.k8s.io", "v1", "ingressclasses")
+    assert classes is not None
+    return DefaultIngressClass(given.cache.of(classes))
+
+
 def _resource_quota(given: Surroundings) -> AdmissionPlugin:
     return ResourceQuotaPlugin(QuotaLedger(given.cache, given.clock))
 
@@ -127,6 +134,7 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "CertificateApproval": _certificate_approval,
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,
+    "DefaultIngressClass": _default_ingress_class,
     "MutatingAdmissionWebhook": _mutating_webhook,
     "ValidatingAdmissionWebhook": _validating_webhook,
     "ResourceQuota": _resource_quota,
