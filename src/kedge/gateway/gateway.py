@@ -36,15 +36,29 @@ class Gateway:
         self._routing = routing
         self._scheme = scheme
         self._random = random
+        self._via = f"1.1 kedge-{random.getrandbits(64):016x}"
 
     def handle(self, http: HttpRequest) -> Response | Awaitable[Response]:
         try:
             http.identified(Peer(http.peer or "local"))
-            host = host_name(http.headers.get("host", ""))
-            target = self._routing.target(host, routed_path(http.path))
+            target = self._target(http)
         except StatusError as error:
             return _refusal(error.code, error.message)
         return self._forward(http, target)
+
+    def screen(self, http: HttpRequest) -> Response | None:
+        """Return the refusal of a request whose body need not be read."""
+        try:
+            self._target(http)
+        except StatusError as error:
+            return _refusal(error.code, error.message)
+        return None
+
+    def _target(self, http: HttpRequest) -> RouteTarget:
+        if self._via in http.headers.get("via", ""):
+            raise StatusError(508, "LoopDetected", "an endpoint is this gateway itself")
+        host = host_name(http.headers.get("host", ""))
+        return self._routing.target(host, routed_path(http.path))
 
     async def _forward(self, http: HttpRequest, target: RouteTarget) -> Response:
         try:
@@ -61,7 +75,7 @@ class Gateway:
         asking = OutgoingRequest(
             http.method,
             f"{http.path}?{http.query_string}" if http.query_string else http.path,
-            forwarded_headers(http, self._scheme).items(),
+            forwarded_headers(http, self._scheme, self._via).items(),
             http.body,
             http.headers.get("host", ""),
         )
@@ -77,14 +91,16 @@ class Gateway:
         raise failure or OSError("there is none")
 
 
-def forwarded_headers(http: HttpRequest, scheme: str) -> Mapping[str, str]:
+def forwarded_headers(http: HttpRequest, scheme: str, via: str) -> Mapping[str, str]:
     """Return the headers for the endpoint. X-Forwarded-Proto and -Host of the client are replaced:
     servers believe them."""
+    before = http.headers.get("via", "")
     return {
         **relay.passed_headers(http.headers, upgrading=asks_upgrade(http.headers)),
         **relay.forwarded_for(http),
         "x-forwarded-proto": scheme,
         "x-forwarded-host": http.headers.get("host", ""),
+        "via": f"{before}, {via}" if before else via,
     }
 
 

@@ -94,7 +94,13 @@ class RunningGateway:
         return Certificates(self._table.secret, self._secrets, self._certificate, self._key).default
 
     def _server(self, gateway: Gateway) -> HttpServer:
-        server = HttpServer(gateway.handle, self._clock, LIMITS, connection_limits=_CONNECTIONS)
+        server = HttpServer(
+            gateway.handle,
+            self._clock,
+            LIMITS,
+            connection_limits=_CONNECTIONS,
+            screen=gateway.screen,
+        )
         self._servers.append(server)
         return server
 

@@ -5,8 +5,10 @@ import gzip
 import http.client
 import json
 import ssl
+import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -119,6 +121,34 @@ def test_large_bodies_come_whole_and_endless_ones_stop_with_the_client(
         assert len(endless.read(1 << 20)) == 1 << 20
     # The server and the pod are none the worse for it.
     assert proxy.json(f"{service}:80/proxy/")["who"] == "web"
+
+
+def test_a_page_that_unpacks_to_much_takes_neither_memory_nor_time_of_others(
+    api: Any, service: str, cluster: Any
+) -> None:
+    record = cluster.home / "state" / "server.json"
+    if not record.exists():
+        pytest.skip("the memory of a server of another machine cannot be read")
+    pid = json.loads(record.read_text())["pid"]
+
+    def resident() -> int:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        found = next(line for line in lines if line.startswith("VmRSS:"))
+        return int(found.split()[1]) << 10
+
+    before = resident()
+    # 66 MB of links in 300 KB. The client reads a little of it, and then nothing.
+    request = api.request("GET", f"{service}:80/proxy/bomb", Accept_Encoding="gzip")
+    with api.open(request, timeout=60) as bomb:
+        assert bomb.headers["Content-Encoding"] == "gzip"
+        assert bomb.read(1000)
+        slowest = 0.0
+        for _ in range(20):
+            begun = time.monotonic()
+            api.get("/api/v1/namespaces/default")
+            slowest = max(slowest, time.monotonic() - begun)
+        assert slowest < 1
+        assert resident() - before < 32 << 20
 
 
 def test_a_service_without_endpoints_and_a_closed_port_are_told_apart(

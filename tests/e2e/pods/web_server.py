@@ -36,6 +36,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(b"x" * (5 << 20), "application/octet-stream")
         elif path == "/endless":
             self.stream()
+        elif path == "/bomb":
+            body = gzip.compress(b"<a href=/x>" * (6 << 20), 1)
+            self.answer(body, "text/html", {"Content-Encoding": "gzip"})
         elif path == "/review":
             self.review(json.loads(body))
         else:

@@ -52,8 +52,10 @@ async def server() -> AsyncIterator[FakeAgent]:
     await agent.close()
 
 
-async def ask(routing: FakeRouting, http: HttpRequest) -> tuple[Response, bytes]:
-    gateway = Gateway(routing, "http", Random(1))  # type: ignore[arg-type]
+async def ask(
+    routing: FakeRouting, http: HttpRequest, gateway: Gateway | None = None
+) -> tuple[Response, bytes]:
+    gateway = gateway or Gateway(routing, "http", Random(1))  # type: ignore[arg-type]
     answer = gateway.handle(http)
     response = answer if isinstance(answer, Response) else await answer
     if not callable(response.body):
@@ -88,8 +90,9 @@ def test_the_endpoint_learns_who_asked_for_what() -> None:
         "x-forwarded-proto": "gopher",
         "x-forwarded-host": "h",
     }
-    headers = forwarded_headers(request(**believed), "https")
+    headers = forwarded_headers(request(**believed, via="1.0 fred"), "https", "1.1 kedge")
     assert headers == {
+        "via": "1.0 fred, 1.1 kedge",
         "x-forwarded-for": "9.9.9.9, 1.2.3.4",
         "x-forwarded-proto": "https",
         "x-forwarded-host": "A.com:8080",
@@ -143,3 +146,21 @@ async def test_an_upgrade_takes_the_connection_over(server: FakeAgent) -> None:
         connection.abort()
     for _ in range(10):
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
+
+
+async def test_a_gateway_that_is_its_own_endpoint_is_noticed(server: FakeAgent) -> None:
+    routing = FakeRouting(("127.0.0.1", server.port))
+    gateway = Gateway(routing, "http", Random(1))  # type: ignore[arg-type]
+    await ask(routing, request(), gateway)
+    again = gateway.handle(request(via=server.asked[0].headers["via"]))
+    assert isinstance(again, Response)
+    assert again.status == 508
+
+
+def test_bodies_of_refused_requests_are_not_read() -> None:
+    gateway = Gateway(FakeRouting(), "http", Random(1))  # type: ignore[arg-type]
+    refusal = gateway.screen(request())
+    assert refusal is not None
+    assert refusal.status == 503
+    gateway = Gateway(FakeRouting(("127.0.0.1", 1)), "http", Random(1))  # type: ignore[arg-type]
+    assert gateway.screen(request()) is None
