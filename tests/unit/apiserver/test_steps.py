@@ -96,11 +96,11 @@ async def test_limit_counts_answers_that_take_time(server: LocalServer) -> None:
     flight = InFlight(writes=RequestLimit(1, 0))
     first = limited(server, flight, "create", answered())
     assert flight.counts == [0, 0], "the work has not begun"
-    assert flight.enter("create", JOE) == 1
+    place = flight.enter("create", JOE)
     with pytest.raises(StatusError) as error:
         await first.answer  # type: ignore[misc]
     assert (error.value.code, error.value.retry_after) == (429, 1)
-    flight.leave(1)
+    flight.leave(place)
     assert (await limited(server, flight, "create", answered()).answer).status == 200  # type: ignore[misc]
     assert flight.counts == [0, 0]
 
