@@ -28,6 +28,8 @@ from kedge.web.message import HttpRequest, Response
 from kedge.web.server import log_loop_error
 from kedge.web.watchdog import LoopPauses, watched
 
+log = logging.getLogger(__name__)
+
 OnReady = Callable[[ApiServer], None]
 Duty = Callable[[], Coroutine[Any, Any, None]]
 
@@ -71,13 +73,15 @@ async def _serve(
         serve(config, clock, pauses, components) as server,
         asyncio.TaskGroup() as tasks,
     ):
+        gateway = await _gateway(server, config, clock)
         gc.freeze()
         gc.enable()
         on_ready(server)
         # Not before: a start that makes keys keeps no client waiting.
         with watched(clock, pauses):
             offices = elections(server, components, config, clock)
-            await _work(server, offices, config, clock, tasks, stop)
+            work = [tasks.create_task(gateway)] if gateway else []
+            await _work(server, offices, config, clock, tasks, stop, work)
 
 
 async def _work(
@@ -87,11 +91,12 @@ async def _work(
     clock: Clock,
     tasks: asyncio.TaskGroup,
     stop: asyncio.Event,
+    others: Sequence["asyncio.Task[None]"],
 ) -> None:
-    """Run controllers and scheduler until the server is to stop."""
+    """Run controllers and scheduler until the server is to stop; `others` end then too."""
     if config.local_nodes:
         await clock.sleep(HEAD_START)
-    work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
+    work = [*others, *(tasks.create_task(office.lead(duty)) for office, duty in offices)]
     if config.restart_reason:
         work.append(tasks.create_task(record_restart(server, config.restart_reason, clock)))
     await stop.wait()
@@ -100,6 +105,37 @@ async def _work(
     await asyncio.wait(work)
     for office, _ in offices:
         await office.resign()
+
+
+async def _gateway(
+    server: ApiServer, config: ServerConfig, clock: Clock
+) -> Coroutine[Any, Any, None] | None:
+    """Let the gateway listen; returns its work, or None if there is no gateway."""
+    from kedge.gateway import listening
+
+    if not config.gateway:
+        listening.forget(config.state)
+        return None
+    from kedge.gateway.run import open_gateway
+
+    client = Client(LocalTransport(into(server), clock), user_agent="kedge-gateway")
+    gateway = await open_gateway(
+        client,
+        clock,
+        config.state,
+        port=config.gateway_port,
+        published=config.published_ports,
+        certificate=(config.pki / "server.crt", config.pki / "server.key"),
+    )
+
+    async def serve_until_cancelled() -> None:
+        try:
+            await gateway.run()
+        except Exception:
+            # The API server goes on without it.
+            log.exception("gateway ended")
+
+    return serve_until_cancelled()
 
 
 async def record_restart(server: ApiServer, reason: str, clock: Clock) -> None:

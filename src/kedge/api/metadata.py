@@ -1,12 +1,12 @@
 """Validation of metadata, on create and on update."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from kedge.api import rules
 from kedge.api.model import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from kedge.machinery import names
 from kedge.machinery.errors import ErrorScope, FieldError
+from kedge.machinery.short_cache import short_cache
 
 ANNOTATIONS_LIMIT = 256 * 1024
 MANAGER_LIMIT = 128
@@ -110,7 +110,7 @@ def _annotation_key(key: str, path: str) -> Iterator[FieldError]:
 
 
 # The same few keys come again and again, and prefixed ones are the slow case of the rule.
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def is_label_key(key: str) -> bool:
     """Whether the key may be that of a label."""
     return not names.qualified_name(key)

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from kedge.settings import cluster, values
+from kedge.settings.published_port import INGRESS_PORTS, PublishedPort
 from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings.setting import Setting
 
@@ -231,8 +232,49 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "the addresses for Services of type LoadBalancer",
         ),
     ] = LOAD_BALANCER_NETWORK
+    gateway: Annotated[
+        bool,
+        Setting(
+            "gateway",
+            values.ON_OR_OFF,
+            "whether a gateway on loopback forwards HTTP for NAME.NAMESPACE.localhost to the"
+            " Service NAME, and serves Ingresses",
+        ),
+    ] = False
+    gateway_port: Annotated[
+        int,
+        Setting(
+            "gateway-port",
+            values.PORT,
+            "port of the gateway on loopback",
+            default="the one it had before, else any free one",
+        ),
+    ] = 0
+    publish: Annotated[
+        tuple[PublishedPort, ...],
+        Setting(
+            "publish",
+            values.PUBLISHED_PORTS,
+            "a further port of the gateway, for HTTP (80) or HTTPS (443), such as 8080:80 or"
+            " 0.0.0.0:443:443; on loopback unless an address is given; can be repeated",
+        ),
+    ] = ()
+    ingress: Annotated[
+        bool,
+        Setting(
+            "ingress",
+            values.SWITCH,
+            "publish the gateway at ports 80 and 443 of loopback",
+            default="do not",
+        ),
+    ] = False
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
+
+    @property
+    def published_ports(self) -> tuple[PublishedPort, ...]:
+        """The ports of the gateway besides the one for names of Services."""
+        return (*self.publish, *(INGRESS_PORTS if self.ingress else ()))
 
     @property
     def pki(self) -> Path:

@@ -38,7 +38,8 @@ ANY: Final = "*"
 
 _GET_AND_POST: Final = ("get", "create")
 """The verbs of endpoints that a client connects to: browsers can only GET."""
-_PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
+_PROXY_VERBS: Final = ("", "create", "delete", "get", "patch", "update")
+"""The empty verb is that of OPTIONS."""
 
 
 def on(verbs: Sequence[str], handler: Handler) -> dict[str, Handler]:
@@ -94,13 +95,17 @@ class Handlers:
             for group, resource, handlers in rows
             for verb, handler in handlers.items()
         }
-        # Custom resources come and go, so that the cache must have an end.
-        self.find = lru_cache(4096)(self._find)
+        # Custom resources come and go, so that the cache must have an end. Its keys are names: a
+        # Resource would keep the schema of a deleted kind, which may have megabytes, in memory.
+        self._find = lru_cache(4096)(self._find_by_name)
 
-    def _find(self, resource: Resource[Any], subresource: str, verb: str) -> Handler:
+    def find(self, resource: Resource[Any], subresource: str, verb: str) -> Handler:
         """Return the handler; 404 if there is none."""
+        return self._find(resource.group, resource.plural, subresource, verb)
+
+    def _find_by_name(self, group: str, plural: str, subresource: str, verb: str) -> Handler:
         path = f"/{subresource}" if subresource else ""
-        found = self._handlers.get((resource.group, resource.plural + path, verb))
+        found = self._handlers.get((group, plural + path, verb))
         found = found or self._handlers.get((ANY, ANY + path, verb))
         if found is None:
             raise unknown_resource()

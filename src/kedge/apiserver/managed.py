@@ -159,6 +159,12 @@ def _of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
 _of_new_cached = lru_cache(256)(_of_new)
 
 
+def forget_schemas() -> None:
+    """Drop cached results. Their keys are schemas, some of which may no longer be served."""
+    _of_new_cached.cache_clear()
+    fields.forget_schemas()
+
+
 def in_order(owned: Fields) -> msgspec.Raw:
     """Return a set of fields in the order of its keys, which is how upstream serializes sets."""
     return msgspec.Raw(msgspec.json.encode(owned, order="sorted"))

@@ -26,6 +26,8 @@ class ResourcePath:
     """Whether the path has the old /watch/ prefix."""
 
 
+PROXY = "proxy"
+"""The subresource that takes every method."""
 CACHED_LENGTH = 512
 """Results for longer paths are not kept, so that clients cannot fill the memory."""
 
@@ -74,6 +76,11 @@ def verb(method: str, target: ResourcePath, query: Query) -> str:
             return "patch"
         case "DELETE":
             return "delete" if target.name else "deletecollection"
+        case "HEAD" if target.subresource == PROXY:
+            return "get"
+        case "OPTIONS" if target.subresource == PROXY:
+            # As upstream, only roles with the verb `*` grant it.
+            return ""
         case _:
             raise method_not_allowed()
 
@@ -103,5 +110,5 @@ def check(resource: Resource[Any], target: ResourcePath, wanted: str) -> None:
 def _check_subresource(found: Subresource | None, target: ResourcePath, wanted: str) -> None:
     if found is None:
         raise unknown_resource()
-    if wanted not in found.verbs:
+    if wanted not in found.verbs and (wanted or found.name != PROXY):
         raise method_not_allowed()

@@ -6,10 +6,11 @@ selectors: `spec.containers[?(@.name=="web")].resources.limits.cpu` for an amoun
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
 import msgspec
+
+from kedge.machinery.short_cache import short_cache
 
 FULL_FORM: Final = (
     'selector must have the form spec.containers[?(@.name=="NAME")]'
@@ -112,7 +113,7 @@ _LIKE_FULL: Final = re.compile(r"\.?spec\.(?:containers|initContainers)\[(?!')")
 _LIKE_OWNER: Final = re.compile(r"\.?metadata\.ownerReferences\[(?!')").match
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def parse(text: str) -> FieldPath | ContainerResourcePath | OwnerPath:
     """Return the path of a `fieldRef`; raise MalformedFieldPath for a malformed selector."""
     if _LIKE_FULL(text):
@@ -128,7 +129,7 @@ def parse(text: str) -> FieldPath | ContainerResourcePath | OwnerPath:
     return FieldPath.parsed(text)
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def parse_partial(text: str) -> ContainerResourcePath:
     """Return the selector of a `containerFieldRef`; raise MalformedFieldPath if malformed."""
     found = _PARTIAL(text)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kedge.machinery.schema import ANY, Schema
+from kedge.machinery.short_cache import SHORT
 
 Fields = dict[str, Any]
 
@@ -409,6 +410,11 @@ _BUILT_IN = (
 )
 
 
+def forget_schemas() -> None:
+    """Drop cached results. Their keys are schemas, some of which may no longer be served."""
+    _lasting.cache_clear()
+
+
 @lru_cache(maxsize=4096)
 def _lasting(schema: Schema) -> frozenset[str]:
     """The fields that a real server's objects always hold, so that filling one does not add it.
@@ -475,15 +481,30 @@ def _default(schema: Schema) -> Any:
     return schema.default if schema.default is not None else schema.keywords.get("default")
 
 
-# Typed, because 1, 1.0 and True are one key to a dict.
-@lru_cache(maxsize=8192, typed=True)
 def _key_element(keys: tuple[str, ...], *values: Any) -> str:
+    """Return the path element of a list item with these keys."""
+    if any(type(each) is str and len(each) > SHORT for each in values):
+        return _encoded_key(keys, *values)
+    return _cached_key(keys, *values)
+
+
+def _encoded_key(keys: tuple[str, ...], *values: Any) -> str:
     return "k:" + _json(dict(sorted(zip(keys, values, strict=True))))
 
 
-@lru_cache(maxsize=8192, typed=True)
 def _value_element(value: Any) -> str:
+    """Return the path element of a value in a set."""
+    is_long = type(value) is str and len(value) > SHORT
+    return _encoded_value(value) if is_long else _cached_value(value)
+
+
+def _encoded_value(value: Any) -> str:
     return "v:" + _json(value)
+
+
+# Typed, because 1, 1.0 and True are one key to a dict.
+_cached_key = lru_cache(maxsize=8192, typed=True)(_encoded_key)
+_cached_value = lru_cache(maxsize=8192, typed=True)(_encoded_value)
 
 
 _HTML = str.maketrans({char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", "\u2028", "\u2029")})

@@ -3,8 +3,9 @@
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final
+
+from kedge.machinery.short_cache import short_cache
 
 Step = Callable[[Iterable[object]], Iterator[object]]
 
@@ -32,7 +33,7 @@ class JSONPath:
         return f"JSONPath({self.text!r})"
 
 
-@lru_cache(maxsize=1024)
+@short_cache(1024, longest=1024)
 def parse_path(text: str) -> JSONPath:
     """Parse a path, with or without braces; raises ValueError if it is malformed.
 

@@ -5,8 +5,9 @@ takes 13 s for 28 characters, so the author of a pattern could block the server.
 """
 
 import time
-from functools import lru_cache
 from typing import Any, Final
+
+from kedge.machinery.short_cache import short_cache
 
 MAX_MEMORY: Final = 8 << 20
 """Bytes for the program of one pattern and for the states that are kept of its automaton, as RE2
@@ -71,7 +72,7 @@ def compile_pattern(pattern: str) -> Pattern:
     return compiled
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@short_cache(_REMEMBERED, longest=MAX_LENGTH)
 def _compiled(pattern: str) -> Pattern | str:
     """Return the compiled expression, or its error, which may take as long to find."""
     import re2  # a server gets ready sooner without what few kinds make it use

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kedge.machinery.errors import FieldError, shown
 from kedge.machinery.names import label_value, qualified_name
+from kedge.machinery.short_cache import short_cache
 
 Labels = Mapping[str, str]
 
@@ -121,7 +121,7 @@ EVERYTHING: Final = LabelRequirements()
 NOTHING: Final[LabelRequirements] = _Nothing()
 
 
-@lru_cache(maxsize=1024)
+@short_cache(1024, longest=1024)
 def parse_labels(text: str) -> LabelRequirements:
     """The selector a query string spells; ValueError in upstream's words if it spells none."""
     return LabelRequirements(_SelectorParser(text).selector())
@@ -356,7 +356,7 @@ class FieldSelector:
         return hash(self.terms)
 
 
-@lru_cache(maxsize=1024)
+@short_cache(1024, longest=1024)
 def parse_fields(text: str) -> FieldSelector:
     """The selector a query string spells; ValueError in upstream's words if it spells none."""
     parts = sorted(part for part in _PARTS.findall(text) if part)

@@ -8,10 +8,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import yaml
+
+from kedge.machinery.short_cache import short_cache
 
 MAX_DEPTH: Final = 100
 """How deeply a document may be nested; no schema comes near, and every later walk is recursive."""
@@ -490,7 +491,7 @@ _LIKE_NUMBER: Final = re.compile(
 """Numbers of base 60 and times: text to this reader, and not to others."""
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def _key_text(key: str) -> str:
     return _text(key, 0) if "\n" not in key else _quoted(key)
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from kedge.metrics.windows import WINDOWS
 from kedge.settings import parse
+from kedge.settings.published_port import PublishedPort, parse_published_port
 from kedge.settings.setting import ValueType
 
 USAGE_WINDOWS: Final = tuple(WINDOWS)
@@ -85,6 +86,9 @@ IMAGE_RULES: Final[ValueType[tuple[str, ...]]] = ValueType(
 )
 DEVICES: Final[ValueType[Mapping[str, int]]] = ValueType(
     parse.device_count, "NAME=N", _pairs, merge=_union, split=_pieces
+)
+PUBLISHED_PORTS: Final[ValueType[tuple[PublishedPort, ...]]] = ValueType(
+    parse_published_port, "[ADDRESS:]PORT:80|443", merge=tuple
 )
 URL: Final[ValueType[str]] = ValueType(parse.server_url, "URL")
 TOKEN: Final[ValueType[str]] = ValueType(parse.bootstrap_token, "ID.SECRET")

@@ -1,10 +1,10 @@
 """Limits on the connections of a server, and which one is closed at the limit.
 
 Users and the administrator of one machine all have the address 127.0.0.1, and so do pods where the
-kernel refuses nf_tables, so addresses do not distinguish callers. Connections are therefore counted by authenticated caller. Connections
-that have not authenticated yet share a small part of all places, and the oldest of them is
-closed first. To occupy that part, an attacker has to reconnect every half second; a caller with
-credentials needs it only for one round trip.
+kernel refuses nf_tables, so addresses do not distinguish callers. Connections are therefore counted
+by authenticated caller. Connections that have not authenticated yet share a small part of all
+places, and the oldest of them is closed first. To occupy that part, an attacker has to reconnect
+every half second; a caller with credentials needs it only for one round trip.
 """
 
 import resource

@@ -36,12 +36,16 @@ class OutgoingRequest:
     """The path, and the query if there is one; percent-encoded."""
     headers: Iterable[tuple[str, str]] = ()
     body: bytes = b""
+    host: str = ""
+    """The Host header; empty names the server's address."""
 
     def encoded(self, authority: str) -> bytes:
         """Return the bytes of the request. Headers are passed on from other peers: characters that
         a header cannot hold are replaced."""
         headers = [(name, _latin(one_line(value))) for name, value in self.headers]
-        return encode_request(self.method, self.target, authority, headers, self.body)
+        return encode_request(
+            self.method, self.target, _latin(one_line(self.host)) or authority, headers, self.body
+        )
 
 
 def _latin(text: str) -> str:
@@ -65,6 +69,13 @@ class Exchange:
 
     def header(self, name: str) -> str:
         return ", ".join(value for key, value in self.headers if key == name)
+
+    @property
+    def length(self) -> int | None:
+        """The length of the body, if the server says so."""
+        text = self.header("content-length")
+        plain = text.isascii() and text.isdecimal() and not self.header("transfer-encoding")
+        return int(text) if plain else None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives."""

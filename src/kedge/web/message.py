@@ -113,10 +113,14 @@ class Response(msgspec.Struct):
     status: int = 200
     body: bytes | Iterable[bytes] | Stream = b""
     content_type: str = JSON
+    """Empty sends none."""
     headers: list[tuple[str, str]] = []
     take_over: TakeOver | None = None
     """Continues on the connection after a response with status 101. The request must have asked for
     an upgrade (`asks_upgrade`)."""
+    length: int | None = None
+    """The Content-Length of a streamed body, or of a response to HEAD, if it is known. The stream
+    must write exactly as many bytes, or raise ConnectionError."""
 
 
 def asks_upgrade(headers: Mapping[str, str], protocol: str = "") -> bool:

@@ -19,7 +19,8 @@ def response_head(
 ) -> bytes:
     """Return the head of a response; `length` is None if it is not known yet."""
     lines = _STATUS_LINES.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
-    lines += f"Content-Type: {response.content_type}\r\n{date}"
+    lines += header_line("Content-Type", response.content_type) if response.content_type else ""
+    lines += date
     for name, value in response.headers:
         lines += header_line(name, value)
     if close:

@@ -360,8 +360,10 @@ class ServerConnection(asyncio.Protocol):
         await write_pieces(self._begin_chunks(response), pieces, gzip=gzip)
 
     def _begin_chunks(self, response: Response) -> Chunks:
-        """Write the head of a response without a length; returns its body."""
-        self._output.send(self._head(response, None))
+        """Write the head of a response that is sent in pieces; returns its body."""
+        self._output.send(self._head(response, response.length))
+        if response.length is not None:
+            self._chunked = False
         return Chunks(self._output, framed=self._chunked)
 
     async def _hand_over(self, response: Response, take_over: TakeOver) -> None:
@@ -378,8 +380,10 @@ class ServerConnection(asyncio.Protocol):
     def _write_whole(self, response: Response, method: str = "") -> None:
         body = response.body
         assert isinstance(body, bytes)
-        head = self._head(response, len(body))
-        bodiless = method == "HEAD" or response.status in BODILESS
+        is_head = method == "HEAD"
+        known = response.length is not None or (is_head and not body)
+        head = self._head(response, response.length if known else len(body))
+        bodiless = is_head or response.status in BODILESS
         self._output.write(head if bodiless else head + body)
 
     def _head(self, response: Response, length: int | None) -> bytes:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver import pki
+
 Json = dict[str, Any]
 
 PATIENCE = 20.0
@@ -190,3 +192,48 @@ class Groups:
 @pytest.fixture
 def groups(full_level: None) -> Groups:
     return Groups()
+
+
+class WebServers:
+    """Makes pods that run web_server.py. All have the label app=web, and one certificate."""
+
+    def __init__(self, pods: Pods, keys: Path) -> None:
+        self._pods = pods
+        self._program = (Path(__file__).parent / "web_server.py").read_text()
+        pki.ensure(keys, ("web.example.com", f"web.{pods.namespace}.svc"))
+        self.certificate, self.key = (
+            (keys / name).read_text() for name in ("server.crt", "server.key")
+        )
+        self.authority = (keys / "ca.crt").read_text()
+
+    def __call__(self, name: str = "web", **metadata: Any) -> Json:
+        """A pod, ready."""
+        env = {"WHO": name, "PEM": self.certificate + self.key, "PROGRAM": self._program}
+        container = {
+            "env": [{"name": key, "value": value} for key, value in env.items()],
+            "ports": [
+                {"containerPort": 8080, "name": "www"},
+                {"containerPort": 8443, "name": "tls"},
+            ],
+            "readinessProbe": {"tcpSocket": {"port": 8443}, "periodSeconds": 1},
+        }
+        meta = {"labels": {"app": "web"}, **metadata}
+        self._pods.create(name, 'exec python3 -c "$PROGRAM"', container=container, metadata=meta)
+        return self._pods.ready(name)
+
+
+@pytest.fixture
+def web_server(pods: Pods, tmp_path: Path) -> WebServers:
+    return WebServers(pods, tmp_path / "pki")
+
+
+@pytest.fixture(scope="session")
+def own_web_servers() -> type[WebServers]:
+    """Web servers in a cluster that is the test's own."""
+    return WebServers
+
+
+@pytest.fixture(scope="session")
+def module_pods(eventually: Callable[..., Any]) -> Callable[[Any, str], Pods]:
+    """As `own_pods`, for clusters that several tests share."""
+    return lambda api, namespace: Pods(api, namespace, eventually)

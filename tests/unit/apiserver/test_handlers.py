@@ -1,6 +1,9 @@
 """Every verb of every resource in the catalog has one handler."""
 
+import gc
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -41,8 +44,19 @@ def test_everything_that_discovery_offers_has_a_handler() -> None:
         assert callable(ALL.find(one, subresource, verb)), (one.plural, subresource, verb)
 
 
+def test_a_kind_that_is_gone_is_not_kept() -> None:
+    custom = replace(resource("", "pods"), group="example.com", plural="things")
+    gone = weakref.ref(custom)
+    assert ALL.find(custom, "", "get") is read.get
+    del custom
+    gc.collect()
+    assert gone() is None
+
+
 def test_every_row_names_something_that_discovery_offers() -> None:
-    rows = {(group, name, verb) for group, name, verbs in ROWS if group != "*" for verb in verbs}
+    rows = {
+        (group, name, verb) for group, name, verbs in ROWS if group != "*" for verb in verbs if verb
+    }
     names = {
         (one.group, f"{one.plural}/{sub}" if sub else one.plural, verb)
         for one, sub, verb in offered()

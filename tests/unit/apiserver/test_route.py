@@ -65,6 +65,8 @@ def test_no_path_is_too_strange(path: str) -> None:
         ("PATCH", "/api/v1/nodes/n", "", "patch"),
         ("DELETE", "/api/v1/nodes/n", "", "delete"),
         ("DELETE", "/api/v1/nodes", "", "deletecollection"),
+        ("HEAD", "/api/v1/nodes/n/proxy/x", "", "get"),
+        ("OPTIONS", "/api/v1/nodes/n/proxy", "", ""),
     ],
 )
 def test_a_method_is_a_verb(method: str, path: str, query: str, verb: str) -> None:

@@ -63,11 +63,17 @@ class Site:
                 request.identified(FakeCaller("alice"))
             case "/bug":
                 raise RuntimeError("boom")
+            case "/measured":
+                return Response(200, self.measured, "", length=6)
             case "/empty":
                 return Response(204, b"")
             case "/unchanged":
                 return Response(304, b"", headers=[("ETag", '"x"')])
         return Response(200, request.body or request.path.encode(), "text/plain")
+
+    async def measured(self, sink: Sink) -> None:
+        sink.write(b"abc")
+        sink.write(b"def")
 
     def handle_known(self, request: HttpRequest) -> Response | Awaitable[Response]:
         """As servers do that answer errors themselves."""
@@ -334,6 +340,17 @@ async def test_answers_without_a_body_have_none(site: Site) -> None:
             assert "content-length" not in headers
         wire.get("/after")
         assert (await wire.answer())[2] == b"/after"
+
+
+async def test_a_stream_of_known_length_is_not_chunked(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        for _ in range(2):
+            wire.get("/measured")
+            status, headers, body = await wire.answer()
+            assert (status, body, headers["content-length"]) == (200, b"abcdef", "6")
+            assert not {"transfer-encoding", "content-type"} & headers.keys()
+        wire.get("/pieces")
+        assert len((await wire.answer())[2]) == 200_000
 
 
 async def test_old_clients_get_no_chunks(site: Site) -> None:

@@ -1,8 +1,9 @@
 """References to images: the tag that one names, and when to pull it by default."""
 
 import re
-from functools import lru_cache
 from typing import Final
+
+from kedge.machinery.short_cache import short_cache
 
 _DOMAIN_PART: Final = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN: Final = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -23,7 +24,7 @@ def tag(image: str) -> str:
     return parts["tag"] or ("" if parts["digest"] else "latest")
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def pull_policy(image: str) -> str:
     """When an image is pulled if its user does not say."""
     return "Always" if tag(image) == "latest" else "IfNotPresent"

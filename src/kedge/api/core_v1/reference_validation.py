@@ -19,6 +19,7 @@ from kedge.api.core_v1.resource_names import STORAGE, container_name
 from kedge.machinery import fieldpath, names
 from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.quantity import Quantity
+from kedge.machinery.short_cache import short_cache
 
 VARIABLE_FIELDS: Final = (
     "metadata.name",
@@ -269,7 +270,7 @@ def validate_file_ref(ref: FileKeySelector) -> Iterator[FieldError]:
         yield from path_rules.no_backsteps("path", ref.path)
 
 
-@lru_cache(maxsize=4096)
+@short_cache(4096)
 def is_variable_name(name: str) -> bool:
     """The same few names come again and again."""
     return not names.env_var_name(name)

@@ -1,7 +1,6 @@
 """Rules for requests and limits, of a container or of a pod as a whole."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 from typing import Final
 
 from kedge.api import rules
@@ -13,6 +12,7 @@ from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.machinery import names
 from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.quantity import Quantity
+from kedge.machinery.short_cache import short_cache
 
 Amounts = Mapping[str, Quantity]
 NameErrors = Callable[[str], Sequence[FieldError]]
@@ -100,12 +100,12 @@ def _fills_pages(name: str, amount: Quantity) -> bool:
     return page.nanos > 0 and page.milli() % 1000 == 0 and amount.value() % page.value() == 0
 
 
-@lru_cache(maxsize=1024)
+@short_cache(1024)
 def _name_errors(name: str) -> Sequence[FieldError]:
     return tuple(rules.problems("", name, resource_names.container_name(name)))
 
 
-@lru_cache(maxsize=1024)
+@short_cache(1024)
 def _container_name_errors(name: str) -> Sequence[FieldError]:
     if name != resource_names.STORAGE:
         return _name_errors(name)
@@ -113,7 +113,7 @@ def _container_name_errors(name: str) -> Sequence[FieldError]:
     return tuple(error.only(ErrorScope.EXTENSION) for error in _name_errors(name))
 
 
-@lru_cache(maxsize=1024)
+@short_cache(1024)
 def _pod_name_errors(name: str) -> Sequence[FieldError]:
     if found := resource_names.any_name(name):
         return tuple(rules.problems("", name, found))

@@ -16,12 +16,13 @@ from kedge.api.apiextensions_v1.definition import (
 )
 from kedge.api.options import DeleteOptions
 from kedge.api.resource import Resource
+from kedge.apiserver import managed
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.crd.naming import accepted_names
 from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.request import Request
-from kedge.apiserver.verbs import write
+from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.delete import delete_object
 from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.apiserver.watchcache import Change, Item, ResourceCache
@@ -161,8 +162,10 @@ class Registrar:
             self._api.catalog.add(resource)
         self._served[name], self._bases[name] = resources, basis
         self._homes[name] = home
+        _forget_schemas()
 
     def _withdraw(self, name: str) -> None:
+        _forget_schemas()
         self._bases.pop(name, None)
         for resource in self._served.pop(name, ()):
             self._api.catalog.remove(resource)
@@ -249,3 +252,9 @@ def _same(one: Resource[Any], other: Resource[Any]) -> bool:
 
 def _http() -> HttpRequest:
     return HttpRequest("POST", "/", headers={"user-agent": "kedge-apiextensions"})
+
+
+def _forget_schemas() -> None:
+    """Drop what is cached by schema: that of a kind that is gone may have megabytes."""
+    decode.forget_schemas()
+    managed.forget_schemas()

@@ -6,7 +6,6 @@ from urllib.parse import quote, urlencode
 
 from kedge.api.core_v1 import node
 from kedge.api.model import Document, ObjectMeta
-from kedge.apiserver import relay
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.authorization.attributes import Attributes
@@ -20,18 +19,22 @@ from kedge.machinery.errors import (
     invalid,
     not_found,
 )
-from kedge.web import websocket
+from kedge.web import relay, websocket
 from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress
-from kedge.web.message import TEXT, Query, Response, asks_upgrade
+from kedge.web.message import TEXT, HttpRequest, Query, Response, asks_upgrade
 
 Pod = Mapping[str, Any]
 Parameters = list[tuple[str, str]]
 
 _LOG_STREAMS: Final = ("All", "Stderr", "Stdout")
+_AGENT_SECONDS: Final = 30.0
+"""How long an agent may take to begin its response."""
 _MOST_SAID: Final = 50_000
 """Bytes that are read of a node's error message."""
 _CHANNELS: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """The names of the clients' parameters in the protocol of agents."""
+_CREDENTIAL_PREFIXES: Final = ("authorization", "impersonate-", "x-remote-")
+"""Headers for this server alone: they prove who the client is, or as whom it acts."""
 
 
 # exec, attach, port-forward.
@@ -82,7 +85,17 @@ def _numbers(text: str) -> list[int]:
 async def _upgrade(request: Request, address: ServerAddress, target: str) -> Response:
     if not asks_upgrade(request.http.headers):
         raise bad_request("Upgrade request required")
-    return await relay.upgrade(request.http, address, target, relay.AGENT_SECONDS)
+    headers = forwarded_headers(request.http)
+    asking = OutgoingRequest(request.http.method, target, headers.items())
+    return relay.joined(await relay.reach(address, asking, _AGENT_SECONDS))
+
+
+def forwarded_headers(http: HttpRequest) -> dict[str, str]:
+    """Return the headers for another server, without the client's credentials."""
+    passed = relay.passed_headers(http.headers, upgrading=asks_upgrade(http.headers))
+    return {
+        name: value for name, value in passed.items() if not name.startswith(_CREDENTIAL_PREFIXES)
+    }
 
 
 def _require_create(api: Api, request: Request) -> None:
@@ -127,12 +140,14 @@ async def log(api: Api, request: Request) -> Response:
         return Response(204, b"", TEXT)
     address = _agent_of(api, request, pod)
     target = _target("containerLogs", request, container, parameters)
-    exchange = await relay.reach(address, OutgoingRequest("GET", target), relay.AGENT_SECONDS)
+    exchange = await relay.reach(address, OutgoingRequest("GET", target), _AGENT_SECONDS)
     if not 200 <= exchange.status <= 206:
         raise await _refusal(exchange, request.name)
     if websocket.is_wanted(request.http.headers):
         return relay.in_messages(request.http, exchange)
-    return relay.poured(exchange, "text/plain", [])
+    response = relay.poured(exchange)
+    response.content_type, response.headers = "text/plain", []
+    return response
 
 
 def log_parameters(query: Query, name: str) -> Parameters:

@@ -121,6 +121,11 @@ def _is_known_to_fit(resource: Resource[Any], spec: dict[str, Any]) -> bool:
     return schema is not None and len(encoded) < REMEMBERED_LENGTH and _fits(schema, encoded)
 
 
+def forget_schemas() -> None:
+    """Drop cached results. Their keys are schemas, some of which may no longer be served."""
+    _fits.cache_clear()
+
+
 @lru_cache(256)
 def _fits(schema: Schema, encoded: bytes) -> bool:
     unknown: list[str] = []

@@ -13,6 +13,7 @@ import msgspec
 from kedge.cli.cluster import process, restarts, state
 from kedge.cli.cluster.registry import RegisteredCluster, node_directories
 from kedge.cli.cluster.up.command import context
+from kedge.gateway import listening
 from kedge.machinery.durations import human_age
 from kedge.restarter.restarter import SERVER
 
@@ -72,6 +73,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     admission: tuple[str, ...] = ()
     upstream_only: bool = False
     disabled_controllers: tuple[str, ...] = ()
+    gateway: tuple[str, ...] = ()
+    """The addresses of the gateway; empty without one."""
     nodes: tuple[NodeProcess, ...] = ()
     restart: str = ""
     """The restart policy, always or never; empty if nothing runs."""
@@ -112,7 +115,13 @@ def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
         admission=server.admission,
         upstream_only=server.upstream_only,
         disabled_controllers=server.disabled_controllers,
+        gateway=_gateway(found.directory),
     )
+
+
+def _gateway(directory: Path) -> tuple[str, ...]:
+    record = listening.read(directory)
+    return tuple(each.url for each in record.ports) if record else ()
 
 
 def _with_restarts(status: ClusterStatus, directory: Path, now: datetime) -> ClusterStatus:

@@ -92,6 +92,7 @@ def serve(
     from kedge.cli.cluster import integrity, process, state
     from kedge.cli.cluster.announcement import Announcement
     from kedge.cli.failure import Failure, PermanentFailure, TemporaryFailure
+    from kedge.gateway.listening import PortUnavailable
 
     check()
     cluster = state.prepare(config.state, config.name)
@@ -116,6 +117,8 @@ def serve(
         control_plane.run(config, on_ready)
     except Exception as error:
         cause = innermost(error)
+        if isinstance(cause, PortUnavailable):
+            raise TemporaryFailure(str(cause)) from error
         if explanation := explain(cause, config):
             kind = PermanentFailure if is_permanent(cause) else TemporaryFailure
             raise kind(explanation) from error

@@ -68,6 +68,7 @@ def describe(status: "ClusterStatus") -> str:
             ("Admission", ", ".join(status.admission) or "<none>"),
             ("Extensions", "refused" if status.upstream_only else "accepted"),
             ("Controllers", _controllers(status.disabled_controllers)),
+            ("Gateway", ", ".join(status.gateway) or "<none>"),
         ]
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status

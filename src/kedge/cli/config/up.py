@@ -14,7 +14,9 @@ from kedge.node.config import NodeConfig
 def up_config(source: Settings) -> UpConfig:
     """Return the configuration of a cluster on this machine."""
     nodes = _nodes(source)
-    server = server_config(source, admission=UPSTREAM_ADMISSION, defaults={"port": 0})
+    server = server_config(
+        source, admission=UPSTREAM_ADMISSION, defaults={"port": 0, "gateway": True}
+    )
     return UpConfig(
         server=msgspec.structs.replace(
             server, local_nodes={each.name: each.address for each in nodes}

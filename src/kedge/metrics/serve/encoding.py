@@ -83,12 +83,17 @@ def metadata(name: str, namespace: str, uid: str, version: int, created: int, ma
 
 def marks(labels: Mapping[str, str]) -> str:
     """JSON of labels, as the last part of metadata."""
-    return _marks(tuple(labels.items()))
+    marks = tuple(labels.items())
+    return _marks(marks) if len(marks) <= _FEW_LABELS else _encoded_marks(marks)
 
 
-@lru_cache(4096)
-def _marks(labels: tuple[tuple[str, str], ...]) -> str:
+def _encoded_marks(labels: tuple[tuple[str, str], ...]) -> str:
     return f',"labels":{_encode(dict(labels)).decode()}' if labels else ""
+
+
+_FEW_LABELS = 32
+"""Results for more labels are not cached, so that clients cannot fill the memory."""
+_marks = lru_cache(4096)(_encoded_marks)
 
 
 def _containers(

@@ -133,7 +133,9 @@ async def test_a_node_that_cannot_be_reached_is_told(server: LocalServer, node: 
     for url, headers in ((f"{PODS}/p/log", {}), (f"{PODS}/p/exec?command=ls", UPGRADE)):
         answer = await server.call("GET", url, headers=headers)
         assert answer.status == 500
-        assert answer.message.startswith(f"error dialing backend: 127.0.0.1:{node.port}: ")
+        assert answer.message == (
+            f"error dialing backend: dial tcp 127.0.0.1:{node.port}: connect: connection refused"
+        )
 
 
 async def test_a_pod_whose_node_is_gone_is_told(server: LocalServer, node: FakeAgent) -> None:

@@ -104,6 +104,7 @@ def add_flags(parser: ArgumentParser) -> None:
         {
             "port": "the one it had before, else any free one",
             "admission-control": "those of Kubernetes",
+            "gateway": "on",
         },
         {"controllers": server.CONTROLLERS},
     )

@@ -2,38 +2,49 @@
 
 import asyncio
 import base64
-from collections.abc import Iterator, Mapping
+import os
+import ssl
+from collections.abc import Mapping
 from typing import Final
 
-from kedge.machinery.errors import StatusError, bad_request, internal
+from kedge.machinery.errors import StatusError, bad_request
 from kedge.web import tunnel, websocket
 from kedge.web.duplex import Duplex
 from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress, ask
 from kedge.web.message import HttpRequest, Response, Sink
+from kedge.web.response_head import BODILESS
 from kedge.web.websocket import WebSocket
 
-_HOP_BY_HOP: Final = frozenset(
+HOP_BY_HOP: Final = frozenset(
     (
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
         *("te", "trailer", "transfer-encoding", "upgrade"),
     )
 )
-_OURS: Final = frozenset(("host", "content-length", "expect", "authorization", "date"))
-"""Headers for this server alone, such as the client's credentials, or that it writes itself."""
-AGENT_SECONDS: Final = 30.0
-"""How long an agent may take to begin its response."""
+_OWN: Final = frozenset(("host", "content-length", "expect", "date"))
+"""Headers that this server writes itself."""
 _BODIES: Final = {"": True, "binary.k8s.io": True, "base64.binary.k8s.io": False}
 """Subprotocols in which a body is sent as messages, and whether these are binary."""
-_OUR_PREFIXES: Final = ("impersonate-", "x-remote-")
 
 
-def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> Iterator[tuple[str, str]]:
+def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> dict[str, str]:
     """Return the headers that are forwarded to the other server."""
-    for name, value in headers.items():
-        if name in _OURS or name.startswith(_OUR_PREFIXES):
-            continue
-        if name not in _HOP_BY_HOP or (upgrading and name in ("connection", "upgrade")):
-            yield name, value
+    one_hop = HOP_BY_HOP.union(_tokens(headers.get("connection", "")))
+    kept = {name: headers[name] for name in headers if name not in one_hop and name not in _OWN}
+    if upgrading:
+        kept |= {"connection": "Upgrade", "upgrade": headers.get("upgrade", "")}
+    return kept
+
+
+def _tokens(connection: str) -> set[str]:
+    """Return the headers that `Connection` declares to be for the next hop only."""
+    return {token.strip() for token in connection.lower().split(",")}
+
+
+def forwarded_for(http: HttpRequest) -> dict[str, str]:
+    """Return X-Forwarded-For with the peer appended to the proxies that are listed already."""
+    before = http.headers.get("x-forwarded-for", "")
+    return {"x-forwarded-for": f"{before}, {http.peer}" if before else http.peer}
 
 
 async def reach(
@@ -44,21 +55,26 @@ async def reach(
         async with asyncio.timeout(patience):
             return await ask(address, asking)
     except (OSError, TimeoutError) as error:
-        why = str(error) or "it does not answer"
-        raise StatusError(500, "", f"error dialing backend: {address.authority}: {why}") from error
+        why = dial_failure(address, error)
+        raise StatusError(500, "", f"error dialing backend: {why}") from error
 
 
-async def upgrade(
-    http: HttpRequest, address: ServerAddress, target: str, patience: float | None = None
-) -> Response:
+def dial_failure(address: ServerAddress, error: Exception) -> str:
+    """Return why there is no response, in the words of Kubernetes."""
+    if isinstance(error, TimeoutError):
+        return f"dial tcp {address.authority}: i/o timeout"
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+        return f"dial tcp {address.authority}: connect: {os.strerror(error.errno).lower()}"
+    return f"{address.authority}: {error}"
+
+
+def joined(exchange: Exchange) -> Response:
     """Connect a client that wants another protocol with the other server, byte for byte."""
-    headers = list(passed_headers(http.headers, upgrading=True))
-    exchange = await reach(address, OutgoingRequest(http.method, target, headers), patience)
     if exchange.status != 101:
         if exchange.status < 400:
             exchange.close()
-            raise internal(f"invalid upgrade response: status code {exchange.status}")
-        return await _refused(exchange)
+            raise StatusError(500, "", f"invalid upgrade response: status code {exchange.status}")
+        return poured(exchange)
 
     async def take_over(duplex: Duplex) -> None:
         try:
@@ -68,27 +84,22 @@ async def upgrade(
             exchange.close()
             raise
 
-    agreed = [(name.title(), value) for name, value in exchange.headers if name not in _OURS]
+    agreed = [(name.title(), value) for name, value in exchange.headers if name not in _OWN]
     return Response(101, headers=agreed, take_over=take_over)
-
-
-async def _refused(exchange: Exchange) -> Response:
-    """Return the other server's refusal for the client."""
-    body = await exchange.whole(1 << 20)
-    return Response(exchange.status, body, exchange.header("content-type"), answered(exchange))
 
 
 def answered(exchange: Exchange) -> list[tuple[str, str]]:
     """Return the headers of a response for the client, without its content type."""
+    one_hop = HOP_BY_HOP.union(_tokens(exchange.header("connection")))
     return [
         (name.title(), value)
         for name, value in exchange.headers
-        if name not in _HOP_BY_HOP and name not in _OURS and name != "content-type"
+        if name not in one_hop and name not in _OWN and name != "content-type"
     ]
 
 
-def poured(exchange: Exchange, content_type: str, headers: list[tuple[str, str]]) -> Response:
-    """Return the response; its body is forwarded as it arrives."""
+def poured(exchange: Exchange, *, is_head: bool = False) -> Response:
+    """Return the response with its headers; its body is forwarded as it arrives."""
 
     async def pour(sink: Sink) -> None:
         try:
@@ -98,10 +109,12 @@ def poured(exchange: Exchange, content_type: str, headers: list[tuple[str, str]]
         finally:
             exchange.close()
 
-    if exchange.status in (204, 304):
+    response = Response(exchange.status, pour, exchange.header("content-type"), answered(exchange))
+    response.length = exchange.length
+    if is_head or exchange.status in BODILESS:
         exchange.close()
-        return Response(exchange.status, b"", content_type, headers)
-    return Response(exchange.status, pour, content_type, headers)
+        response.body = b""
+    return response
 
 
 def in_messages(http: HttpRequest, exchange: Exchange) -> Response:

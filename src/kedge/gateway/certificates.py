@@ -1,0 +1,85 @@
+"""Certificates of the gateway: chosen by the name that a client asks for during the handshake."""
+
+import base64
+import binascii
+import logging
+import os
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kedge.client.informer import Cache, Key
+from kedge.gateway.objects import SecretInfo
+
+log = logging.getLogger(__name__)
+
+KEPT: Final = 256
+"""TLS contexts that are kept."""
+
+
+class Certificates:
+    """TLS contexts made from Secrets of the type kubernetes.io/tls."""
+
+    def __init__(
+        self,
+        secret_of: Callable[[str], Key | None],
+        secrets: Cache[SecretInfo],
+        certificate: Path,
+        key: Path,
+    ) -> None:
+        """`certificate` and `key` are for names without a Secret."""
+        self._secret_of = secret_of
+        self._secrets = secrets
+        self._contexts: OrderedDict[tuple[Key, str], ssl.SSLContext | None] = OrderedDict()
+        self.default = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        """The context to listen with."""
+        self.default.load_cert_chain(certificate, key)
+        self.default.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        found = self.context(name.lower()) if name else None
+        if found is not None:
+            connection.context = found
+
+    def context(self, name: str) -> ssl.SSLContext | None:
+        """Return the context of a host name; None if it has no usable Secret."""
+        key = self._secret_of(name)
+        secret = None if key is None else self._secrets.get(key.name, key.namespace)
+        if key is None or secret is None:
+            return None
+        version = (key, secret.metadata.resource_version)
+        if version not in self._contexts:
+            self._contexts[version] = _context(secret)
+            if len(self._contexts) > KEPT:
+                self._contexts.popitem(last=False)
+        self._contexts.move_to_end(version)
+        return self._contexts[version]
+
+
+def _context(secret: SecretInfo) -> ssl.SSLContext | None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        pem = [base64.b64decode(secret.data[name]) for name in ("tls.crt", "tls.key")]
+        _load(context, b"\n".join(pem))
+    except (KeyError, binascii.Error, ssl.SSLError, OSError) as error:
+        meta = secret.metadata
+        log.warning("certificate unusable secret=%s/%s error=%r", meta.namespace, meta.name, error)
+        return None
+    return context
+
+
+def _load(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a certificate and its key from memory; the ssl module reads only files."""
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, pem)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
+    finally:
+        os.close(descriptor)
+
+
+def _no_password() -> str:
+    """Return an empty password, so that an encrypted key fails and nothing asks at a terminal."""
+    return ""

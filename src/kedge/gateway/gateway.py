@@ -1,0 +1,119 @@
+"""The gateway: forwards HTTP requests to the endpoints of Services."""
+
+import ssl
+from collections.abc import Awaitable, Mapping
+from functools import cache
+from random import Random
+from typing import Final, NamedTuple
+
+from kedge.client.transport import Unreachable
+from kedge.gateway.routing import RouteTarget, Routing, routed_path
+from kedge.gateway.service_hosts import host_name
+from kedge.machinery.errors import StatusError
+from kedge.web import relay
+from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress, ask
+from kedge.web.limits import ServerLimits
+from kedge.web.message import HttpRequest, Response, asks_upgrade, text_response
+
+REFUSAL: Final = "X-Kedge-Gateway"
+"""The header of the gateway's own errors, which holds their message."""
+LIMITS: Final = ServerLimits(body_bytes=32 << 20, bodies_bytes=128 << 20)
+_ATTEMPTS: Final = 3
+"""Endpoints to which a connection is tried."""
+
+
+class Peer(NamedTuple):
+    """The caller of a request, for which connections are counted."""
+
+    tenant: str
+    is_privileged: bool = False
+
+
+class Gateway:
+    """Answers the requests of one listener."""
+
+    def __init__(self, routing: Routing, scheme: str, random: Random) -> None:
+        self._routing = routing
+        self._scheme = scheme
+        self._random = random
+        self._via = f"1.1 kedge-{random.getrandbits(64):016x}"
+
+    def handle(self, http: HttpRequest) -> Response | Awaitable[Response]:
+        try:
+            http.identified(Peer(http.peer or "local"))
+            target = self._target(http)
+        except StatusError as error:
+            return _refusal(error.code, error.message)
+        return self._forward(http, target)
+
+    def screen(self, http: HttpRequest) -> Response | None:
+        """Return the refusal of a request whose body need not be read."""
+        try:
+            self._target(http)
+        except StatusError as error:
+            return _refusal(error.code, error.message)
+        return None
+
+    def _target(self, http: HttpRequest) -> RouteTarget:
+        if self._via in http.headers.get("via", ""):
+            raise StatusError(508, "LoopDetected", "an endpoint is this gateway itself")
+        host = host_name(http.headers.get("host", ""))
+        return self._routing.target(host, routed_path(http.path))
+
+    async def _forward(self, http: HttpRequest, target: RouteTarget) -> Response:
+        try:
+            exchange = await self._reach(http, target)
+        except (OSError, TimeoutError) as error:
+            return _refusal(502, f"no endpoint of the service answers: {error}")
+        if exchange.status == 101 and asks_upgrade(http.headers):
+            return relay.joined(exchange)
+        return relay.poured(exchange, is_head=http.method == "HEAD")
+
+    async def _reach(self, http: HttpRequest, target: RouteTarget) -> Exchange:
+        """Return the response of an endpoint; another one is asked if there is no connection."""
+        endpoints = self._random.sample(target.endpoints, min(_ATTEMPTS, len(target.endpoints)))
+        asking = OutgoingRequest(
+            http.method,
+            f"{http.path}?{http.query_string}" if http.query_string else http.path,
+            forwarded_headers(http, self._scheme, self._via).items(),
+            http.body,
+            http.headers.get("host", ""),
+        )
+        failure: Exception | None = None
+        for host, port in endpoints:
+            address = ServerAddress(host, port, _unverified() if target.tls else None)
+            try:
+                return await ask(address, asking)
+            except Unreachable:
+                raise  # the endpoint has the request: another one might do it twice
+            except (OSError, TimeoutError) as error:
+                failure = OSError(relay.dial_failure(address, error))
+        raise failure or OSError("there is none")
+
+
+def forwarded_headers(http: HttpRequest, scheme: str, via: str) -> Mapping[str, str]:
+    """Return the headers for the endpoint. X-Forwarded-Proto and -Host of the client are replaced:
+    servers believe them."""
+    before = http.headers.get("via", "")
+    return {
+        **relay.passed_headers(http.headers, upgrading=asks_upgrade(http.headers)),
+        **relay.forwarded_for(http),
+        "x-forwarded-proto": scheme,
+        "x-forwarded-host": http.headers.get("host", ""),
+        "via": f"{before}, {via}" if before else via,
+    }
+
+
+def _refusal(code: int, message: str) -> Response:
+    response = text_response(f"{message}\n", code)
+    response.headers = [(REFUSAL, message)]
+    return response
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    """Return a TLS context for endpoints; their certificates do not name their addresses."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,67 @@
+"""Certificates of hosts, from Secrets."""
+
+import base64
+import ssl
+from pathlib import Path
+
+import pytest
+
+from kedge.apiserver import pki
+from kedge.client.informer import Cache, Key
+from kedge.gateway.certificates import KEPT, Certificates
+from kedge.gateway.objects import GatewayMeta, SecretInfo
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("pki")
+    pki.ensure(directory, ("a.com",))
+    return directory
+
+
+def secret(name: str, keys: Path, version: str = "1", **data: bytes) -> SecretInfo:
+    content = {
+        "tls.crt": (keys / "server.crt").read_bytes(),
+        "tls.key": (keys / "server.key").read_bytes(),
+        **{key.replace("_", "."): value for key, value in data.items()},
+    }
+    meta = GatewayMeta(name=name, namespace="n", resource_version=version)
+    encoded = {key: base64.b64encode(value).decode() for key, value in content.items()}
+    return SecretInfo(metadata=meta, data=encoded)
+
+
+def certificates(keys: Path, *secrets: SecretInfo) -> tuple[Certificates, Cache[SecretInfo]]:
+    """Every host `X.com` has the Secret X."""
+    cache: Cache[SecretInfo] = Cache()
+    cache.replace(secrets)
+
+    def secret_of(host: str) -> Key | None:
+        return Key("n", host.removesuffix(".com")) if host.endswith(".com") else None
+
+    made = Certificates(secret_of, cache, keys / "server.crt", keys / "server.key")
+    return made, cache
+
+
+def test_a_host_with_a_secret_has_a_context_until_the_secret_changes(keys: Path) -> None:
+    made, cache = certificates(keys, secret("a", keys))
+    first = made.context("a.com")
+    assert isinstance(first, ssl.SSLContext)
+    assert made.context("a.com") is first
+    cache.put(secret("a", keys, version="2"))
+    assert made.context("a.com") not in (None, first)
+    assert made.context("b.com") is None
+    assert made.context("a.org") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"-----BEGIN CERTIFICATE-----\nx\n"])
+def test_a_broken_secret_is_as_good_as_none(keys: Path, data: bytes) -> None:
+    made, _ = certificates(keys, secret("a", keys, tls_crt=data))
+    assert made.context("a.com") is None
+
+
+def test_only_so_many_contexts_are_kept(keys: Path) -> None:
+    broken = [secret(str(number), keys, tls_crt=b"") for number in range(KEPT + 10)]
+    made, _ = certificates(keys, *broken)
+    for number in range(KEPT + 10):
+        made.context(f"{number}.com")
+    assert len(made._contexts) == KEPT

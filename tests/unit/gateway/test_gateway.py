@@ -1,0 +1,166 @@
+"""Requests through the gateway, over loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from kedge.gateway.gateway import REFUSAL, Gateway, forwarded_headers
+from kedge.gateway.routing import RouteTarget
+from kedge.machinery.errors import StatusError
+from kedge.testing.agents import FakeAgent
+from kedge.testing.clock import FakeClock
+from kedge.web.message import HttpRequest, Response, Sink
+from kedge.web.server import HttpServer
+
+
+class FakeRouting:
+    """Sends every request to the same endpoints."""
+
+    def __init__(self, *endpoints: tuple[str, int]) -> None:
+        self.endpoints = [*endpoints]
+        self.asked: list[tuple[str, str]] = []
+
+    def target(self, host: str, path: str) -> RouteTarget:
+        self.asked.append((host, path))
+        if not self.endpoints:
+            raise StatusError(503, "ServiceUnavailable", "there are none")
+        return RouteTarget(self.endpoints, False)
+
+
+class ByteSink:
+    """Records bytes."""
+
+    paused = False
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def write(self, data: bytes) -> None:
+        self.content += data
+
+    async def drain(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeAgent]:
+    agent = FakeAgent()
+    await agent.listen()
+    yield agent
+    await agent.close()
+
+
+async def ask(
+    routing: FakeRouting, http: HttpRequest, gateway: Gateway | None = None
+) -> tuple[Response, bytes]:
+    gateway = gateway or Gateway(routing, "http", Random(1))  # type: ignore[arg-type]
+    answer = gateway.handle(http)
+    response = answer if isinstance(answer, Response) else await answer
+    if not callable(response.body):
+        assert isinstance(response.body, bytes)
+        return response, response.body
+    sink: Sink = ByteSink()
+    async with asyncio.timeout(10):
+        await response.body(sink)
+    return response, sink.content  # type: ignore[attr-defined]
+
+
+def request(method: str = "GET", **headers: str) -> HttpRequest:
+    sent = {"host": "A.com:8080", **headers}
+    return HttpRequest(method, "/x%20y", "a=b", sent, b"body", peer="1.2.3.4")
+
+
+async def test_a_request_passes_whole(server: FakeAgent) -> None:
+    routing = FakeRouting(("127.0.0.1", server.port))
+    response, body = await ask(routing, request("POST", authorization="Bearer x", te="trailers"))
+    assert (response.status, body, response.length) == (200, b"said\n", 5)
+    assert routing.asked == [("a.com", "/x y")]
+    [asked] = server.asked
+    assert (asked.method, asked.path, asked.query_string) == ("POST", "/x%20y", "a=b")
+    assert (asked.body, asked.headers["host"]) == (b"body", "A.com:8080")
+    assert asked.headers["authorization"] == "Bearer x"
+    assert "te" not in asked.headers
+
+
+def test_the_endpoint_learns_who_asked_for_what() -> None:
+    believed = {
+        "x-forwarded-for": "9.9.9.9",
+        "x-forwarded-proto": "gopher",
+        "x-forwarded-host": "h",
+    }
+    headers = forwarded_headers(request(**believed, via="1.0 fred"), "https", "1.1 kedge")
+    assert headers == {
+        "via": "1.0 fred, 1.1 kedge",
+        "x-forwarded-for": "9.9.9.9, 1.2.3.4",
+        "x-forwarded-proto": "https",
+        "x-forwarded-host": "A.com:8080",
+    }
+
+
+async def test_an_endpoint_that_refuses_connections_is_passed_over(server: FakeAgent) -> None:
+    gone = FakeAgent()
+    await gone.listen()
+    await gone.close()
+    routing = FakeRouting(("127.0.0.1", gone.port), ("127.0.0.1", server.port))
+    for _ in range(5):
+        response, _ = await ask(routing, request())
+        assert response.status == 200
+    routing.endpoints.pop()
+    response, body = await ask(routing, request())
+    assert (response.status, body) == (
+        502,
+        b"no endpoint of the service answers: dial tcp "
+        b"127.0.0.1:%d: connect: connection refused\n" % gone.port,
+    )
+
+
+async def test_errors_of_the_gateway_are_marked() -> None:
+    response, body = await ask(FakeRouting(), request())
+    assert (response.status, body) == (503, b"there are none\n")
+    assert response.headers == [(REFUSAL, "there are none")]
+
+
+async def test_a_server_that_ignores_an_upgrade_is_heard(server: FakeAgent) -> None:
+    server.answer = Response(404, b"no", "text/plain")
+    routing = FakeRouting(("127.0.0.1", server.port))
+    response, body = await ask(routing, request(connection="Upgrade", upgrade="h2c"))
+    assert (response.status, body) == (404, b"no")
+
+
+async def test_an_upgrade_takes_the_connection_over(server: FakeAgent) -> None:
+    routing = FakeRouting(("127.0.0.1", server.port))
+    listener = HttpServer(Gateway(routing, "http", Random(1)).handle, FakeClock())  # type: ignore[arg-type]
+    port = await listener.listen("127.0.0.1", 0, None)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nhello")
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 ")
+        assert await reader.readexactly(5) == b"HELLO"
+    writer.close()
+    await writer.wait_closed()
+    listener.stop_listening()
+    for connection in list(listener.connections):
+        connection.abort()
+    for _ in range(10):
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
+
+
+async def test_a_gateway_that_is_its_own_endpoint_is_noticed(server: FakeAgent) -> None:
+    routing = FakeRouting(("127.0.0.1", server.port))
+    gateway = Gateway(routing, "http", Random(1))  # type: ignore[arg-type]
+    await ask(routing, request(), gateway)
+    again = gateway.handle(request(via=server.asked[0].headers["via"]))
+    assert isinstance(again, Response)
+    assert again.status == 508
+
+
+def test_bodies_of_refused_requests_are_not_read() -> None:
+    gateway = Gateway(FakeRouting(), "http", Random(1))  # type: ignore[arg-type]
+    refusal = gateway.screen(request())
+    assert refusal is not None
+    assert refusal.status == 503
+    gateway = Gateway(FakeRouting(("127.0.0.1", 1)), "http", Random(1))  # type: ignore[arg-type]
+    assert gateway.screen(request()) is None
