@@ -76,6 +76,7 @@ bench: .venv/.dev ## how fast it is
 	$(BIN)/python bench/scheduler.py
 	$(BIN)/python bench/placement.py
 	$(BIN)/python bench/workloads.py
+	$(BIN)/python bench/services.py
 	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
 
 docs: .venv/.dev ## write docs/reference from the code, and check all links

@@ -112,6 +112,9 @@ def _is_skipped(parent: ast.AST, field: str, child: ast.AST) -> bool:
     # The bodies of functions are swapped, their defaults are not.
     if isinstance(parent, ast.arguments) or isinstance(child, ast.Assert):
         return True
+    # An assertion too: `zip` then refuses sequences of different lengths.
+    if isinstance(parent, ast.keyword) and parent.arg == "strict":
+        return True
     if not isinstance(child, ast.Expr):
         return isinstance(parent, ast.JoinedStr | ast.FormattedValue) and isinstance(
             child, ast.Constant

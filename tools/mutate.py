@@ -8,7 +8,9 @@ this function. A mutant costs no imports that way, and no copy of the tree.
 """
 
 import argparse
+import functools
 import gc
+import inspect
 import json
 import os
 import random
@@ -86,6 +88,9 @@ MORE_TESTS: Final = {
         "unit/apiserver/admission/limit_ranger/test_cases.py",
         "unit/apiserver/admission/limit_ranger/test_selectors.py",
     ),
+    # The windows against a brute-force reading of all values.
+    "metrics/day_window": ("unit/metrics/test_series.py",),
+    "metrics/hour_window": ("unit/metrics/test_series.py",),
     "storage/sqlite": ("contract/test_store.py", "unit/storage/test_compaction.py"),
 }
 """Tests of modules and packages besides those in the file that mirrors a module."""
@@ -249,6 +254,8 @@ class Experiment:
     def _try_all(self, items: list[pytest.Item], notes: Notes) -> dict[str, Any]:
         found = self._sampled(mutants_of(self._options.one))
         functions = [*_functions_of(self._path)]
+        for cache in _caches_of(self._path):
+            cache.cache_clear()
         gc.freeze()  # Forks then share these objects for longer.
 
         def begin(mutant: Mutant) -> int:
@@ -331,9 +338,11 @@ def _rehearsed(items: list[pytest.Item], path: Path, into: Path) -> bool:
 
     sys.setprofile(note)
     threading.setprofile(note)
-    notes = {}
+    notes, caches = {}, [*_caches_of(path)]
     for item in items:
         called.clear()
+        for cache in caches:
+            cache.cache_clear()  # A test that finds a result there would make no call.
         begin = time.perf_counter()
         if not _all_pass([item]):
             return False
@@ -398,6 +407,15 @@ def _functions_of(path: Path) -> Iterator[FunctionType]:
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename == str(path):
             yield each
+
+
+def _caches_of(path: Path) -> "Iterator[functools._lru_cache_wrapper[Any]]":
+    """Yield the caches around functions of a file."""
+    for each in gc.get_objects():
+        if isinstance(each, functools._lru_cache_wrapper):
+            wrapped = inspect.unwrap(each)
+            if isinstance(wrapped, FunctionType) and wrapped.__code__.co_filename == str(path):
+                yield each
 
 
 def _codes(code: CodeType) -> Iterable[CodeType]:

@@ -158,16 +158,18 @@ def as_nobody() -> list[str]:
     return ["setpriv", *numbers]
 
 
+def package_directories() -> list[str]:
+    source = str(Path(kedge.__file__).parents[1])
+    return [source, *(each for each in sys.path if "site-packages" in each)]
+
+
 def run(
     home: Path, prefix: list[str], jailed: str, script: str, python: str = ""
 ) -> dict[str, Any]:
     python = python or (interpreter() if prefix else sys.executable)
     if not python:
         pytest.skip("no Python that another user may run")
-    packages = [
-        str(Path(kedge.__file__).parents[1]),
-        *(p for p in sys.path if "site-packages" in p),
-    ]
+    packages = package_directories()
     done = subprocess.run(
         [*prefix, python, "-B", "-c", PROGRAM, json.dumps(packages), str(home), jailed, script],
         capture_output=True,
@@ -207,6 +209,33 @@ def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> 
     assert seen["left"] == []
     assert seen["escaped"] == "invalid cross-device link"
     assert not Path("/etc/mine").exists()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to become another user"
+)
+def test_the_contract_of_all_runtimes_holds_for_an_ordinary_user(home: Path) -> None:
+    python = interpreter()
+    if not python:
+        pytest.skip("no Python that another user may run")
+    root = Path(__file__).parents[2]
+    suite = ["tests/contract/test_runtime.py", "-k", "embedded"]
+    quietly = ["-q", "-p", "no:cacheprovider", f"--basetemp={home / 'tests'}"]
+    done = subprocess.run(
+        [*as_nobody(), python, "-B", "-m", "pytest", *quietly, *suite],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=root,
+        timeout=120,
+        env={
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(home),
+            "PYTHONPATH": os.pathsep.join([str(root), *package_directories()]),
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "10 passed" in done.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -175,16 +175,29 @@ def test_pods_do_not_see_other_clusters_of_their_user(terminal: Terminal) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="pods have ports of the machine only with root")
-def test_an_agent_comes_back_although_others_have_a_port_of_its_pods(
+def test_a_host_port_leads_into_the_pod_while_the_agent_is_away(
     terminal: Terminal, eventually: Callable[..., Any]
 ) -> None:
+    """Also if another program takes the port meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     ports = f"ports: [{{containerPort: 80, hostPort: {port}, hostIP: 127.0.0.1}}]"
     ok(terminal.kedge("up", "--restart=never"))
-    pod = SLEEPER.replace("command:", f"{ports}, command:")
+    serve = "[python3, -m, http.server, '80']"
+    pod = SLEEPER.replace("command: [sleep, infinity]", f"{ports}, command: {serve}")
     ok(terminal.kubectl("create", "-f", "-", input=pod))
     ok(terminal.kubectl("wait", "--for=condition=Ready", "pod/sleeper"))
+
+    def answers() -> bool:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", port), 1) as client,
+        ):
+            client.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
+            return client.recv(100).startswith(b"HTTP/1.0 200")
+        return False
+
+    eventually(answers)
     os.kill(status(terminal)["nodes"][0]["pid"], signal.SIGKILL)
 
     def taken() -> socket.socket | None:
@@ -193,16 +206,11 @@ def test_an_agent_comes_back_although_others_have_a_port_of_its_pods(
         return None
 
     with eventually(taken):
+        assert answers()
         assert "was restarted" in ok(terminal.kedge("up"))
         assert ok(terminal.kubectl("exec", "sleeper", "--", "echo", "here")) == "here\n"
-
-    def open_again() -> bool:
-        with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return True
-        return False
-
-    assert eventually(open_again)
+        assert answers()
+    assert answers()
 
 
 def test_two_ups_at_the_same_moment_start_one_cluster(terminal: Terminal) -> None:

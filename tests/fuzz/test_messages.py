@@ -40,7 +40,17 @@ DEEDS = st.sampled_from(
     [
         *("hello", "watch", "list", "get", "run_sandbox", "settle_sandbox", "stop_sandbox"),
         *("remove_sandbox", "create", "start", "stop", "remove", "update", "exec", "resize"),
-        *("attach", "reopen", "wait", "wait_command", "kill_command", "dial", "nonsense"),
+        *(
+            "keep_sockets",
+            "kept_sockets",
+            "attach",
+            "reopen",
+            "wait",
+            "wait_command",
+            "kill_command",
+            "dial",
+            "nonsense",
+        ),
     ]
 )
 FIELDS = st.sampled_from(

@@ -17,6 +17,7 @@ WITHOUT = {
         "signers",
     },
     "apiserver/verbs": set[str](),
+    "dns": set[str](),
     "node": {
         "agent",
         "api_access",
@@ -30,7 +31,6 @@ WITHOUT = {
         "image",
         "layers",
         "logs",
-        "masquerade",
         "measure",
         "meters",
         "netlink",

@@ -1,4 +1,8 @@
-"""Tasks outside of a TaskGroup. Ruff bans asyncio.create_task, but does not know what a loop is."""
+"""Tasks outside of a TaskGroup: create_task of an event loop, and asyncio.ensure_future.
+
+Ruff bans asyncio.create_task, but does not know what a loop is. It does not ban ensure_future,
+because it would do so in tests, too, where the test function owns the task.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -9,21 +13,21 @@ import pytest
 import kedge
 
 SOURCES = Path(kedge.__file__).parent
-MOST = 12
-"""Files with such tasks today; the number may only shrink."""
+MOST = 15
+"""Files with such tasks; the number may only shrink."""
 COMMENT_LINES = 4
 
 
 def loop_tasks(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines that call create_task of an event loop."""
+    """Yield the lines that start a task without a TaskGroup."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "create_task"
-            and "loop" in ast.unparse(node.func.value).lower()
-        ):
+        if isinstance(node, ast.Call) and _starts_loop_task(node.func):
             yield node.lineno
+
+
+def _starts_loop_task(function: ast.expr) -> bool:
+    owner, _, name = ast.unparse(function).rpartition(".")
+    return name == "ensure_future" or (name == "create_task" and "loop" in owner.lower())
 
 
 def places() -> dict[Path, list[int]]:
@@ -49,6 +53,8 @@ def test_there_are_no_more_of_them() -> None:
     [
         ("asyncio.get_running_loop().create_task(f())", [1]),
         ("self._loop.create_task(f())", [1]),
+        ("asyncio.ensure_future(f())", [1]),
+        ("ensure_future(f())", [1]),
         ("group.create_task(f())", []),
     ],
 )

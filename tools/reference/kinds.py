@@ -4,14 +4,15 @@ from typing import Any, Final
 
 from markdown import Page, codes, table
 
-from kedge.api.catalog import BUILT_IN, HAND_WRITTEN, MEASURED
+from kedge.api.catalog import BUILT_IN, HAND_WRITTEN
 from kedge.api.resource import ALL_VERBS, Resource
 
 INTRODUCTION: Final = """\
 **Bold** kinds are types in kedge's code, with the defaults and the validation of Kubernetes. The
-others come from a table of the published fields and types. *Slanted* kinds are measured and
-never stored. Fields of `metadata.name` and, for namespaced kinds, `metadata.namespace` can be
-selected for every kind; custom resources add their `selectableFields`."""
+others come from a table of the published fields and types. *Slanted* kinds are not stored: nodes
+report their usage, and the scheduler remembers its decisions. Fields of `metadata.name` and, for
+namespaced kinds, `metadata.namespace` can be selected for every kind; custom resources add their
+`selectableFields`."""
 HEAD: Final = (
     "kind",
     "resource",
@@ -49,4 +50,4 @@ def row(resource: Resource[Any]) -> tuple[str, ...]:
 def emphasis(resource: Resource[Any]) -> str:
     if resource in HAND_WRITTEN:
         return f"**{resource.kind}**"
-    return f"*{resource.kind}*" if resource in MEASURED else resource.kind
+    return resource.kind if resource.is_stored else f"*{resource.kind}*"

@@ -22,6 +22,11 @@ LIMITS: Final = {
             f"{SERVER}.max_mutating_requests_inflight",
             "",
         ),
+        (
+            "time for a request, apart from watches and streams (`--request-timeout`)",
+            f"{SERVER}.request_timeout",
+            "s",
+        ),
         ("request line and headers", f"{WEB}.head_bytes", "bytes"),
         ("URL", f"{WEB}.url_bytes", "bytes"),
         ("headers", f"{WEB}.headers", ""),
@@ -79,6 +84,11 @@ LIMITS: Final = {
             "",
         ),
         ("size of these changes", "kedge.apiserver.watchcache:LOG_BYTES", "bytes"),
+        (
+            "size of the changes of all resources",
+            "kedge.apiserver.watchcache:ALL_LOGS_BYTES",
+            "bytes",
+        ),
     ),
     "Webhooks": (
         ("answer of a webhook", "kedge.apiserver.webhooks.caller:ANSWER_BYTES", "bytes"),

@@ -40,6 +40,7 @@ from kedge.api.metrics_v1beta1 import usage as usage_v1beta1
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.rbac_v1 import cluster_role, cluster_role_binding, role, role_binding
 from kedge.api.resource import Resource
+from kedge.api.scheduling_kedge_v1alpha1 import scheduling_decision
 from kedge.api.scheduling_v1 import priority_class
 
 HAND_WRITTEN: tuple[Resource[Any], ...] = (
@@ -78,17 +79,19 @@ HAND_WRITTEN: tuple[Resource[Any], ...] = (
 )
 """Kinds that kedge acts on."""
 
-MEASURED: tuple[Resource[Any], ...] = (
+NOT_STORED: tuple[Resource[Any], ...] = (
     node_metrics.RESOURCE,
     pod_metrics.RESOURCE,
     usage_v1.NODES,
     usage_v1.PODS,
     usage_v1beta1.NODES,
     usage_v1beta1.PODS,
+    scheduling_decision.RESOURCE,
 )
-"""The usage of nodes and pods: reported by nodes, never stored."""
+"""Kinds that another component than the store answers for: nodes report their usage, the scheduler
+remembers its decisions."""
 
-BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *MEASURED, *RESOURCES, *REVIEWS)
+BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *NOT_STORED, *RESOURCES, *REVIEWS)
 
 
 class Catalog:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +21,16 @@ T = TypeVar("T", bound=Object)
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
+
+
+class ObjectSource(Enum):
+    """The component of a server that answers reads of a resource."""
+
+    STORE = "store"
+    NODE_REPORTS = "node reports"
+    """Nodes report the objects; each report replaces the one before."""
+    SCHEDULER = "scheduler"
+    """The scheduler has the objects in memory."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +75,8 @@ class Resource(ResourceIdentity, Generic[T]):
 
     custom: bool = False
     """Whether a CRD defines the kind: strategic merge patches are then refused."""
-    measured: bool = False
-    """Whether nodes report the objects; they are never stored."""
+    source: ObjectSource = ObjectSource.STORE
+    """The component that has the objects; only those of the store can be written."""
     store_as: "StoredAs | None" = None
     """For a kind that is stored as another one: that kind and the conversion."""
     schema_source: Callable[[], Schema] | None = None
@@ -95,6 +106,10 @@ class Resource(ResourceIdentity, Generic[T]):
             return self
         # Which kinds have any is not asked now: it takes a while, and a server is to start.
         return replace(self, schema_source=lambda: extensions.without(self.schema))
+
+    @cached_property
+    def is_stored(self) -> bool:
+        return self.source is ObjectSource.STORE
 
     @cached_property
     def typed(self) -> bool:

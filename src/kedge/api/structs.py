@@ -18,6 +18,7 @@ _PREFIXES = {
     "apiextensions_v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
     "metrics_v1": "io.k8s.metrics.pkg.apis.metrics.v1",
     "metrics_v1beta1": "io.k8s.metrics.pkg.apis.metrics.v1beta1",
+    "scheduling_kedge_v1alpha1": "kedge.scheduling.v1alpha1",
     "apiregistration_v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
 _made: dict[type, Schema] = {}

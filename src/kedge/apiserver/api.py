@@ -135,17 +135,18 @@ def encoded(obj: Object) -> bytes:
     return _encoder.encode(replace(obj, apiVersion="", kind=""))
 
 
+def encoded_document(resource: Resource[Any], obj: Object) -> bytes:
+    """Return an object as JSON, apiVersion and kind first."""
+    kind, api_version = resource.kind.encode(), resource.api_version.encode()
+    return b'{"kind":"%b","apiVersion":"%b",%b' % (kind, api_version, encoded(obj)[1:])
+
+
 def new_stored_bytes(
     resource: Resource[Any], obj: Object, owners: Sequence[ManagedFieldsEntry]
 ) -> bytes:
     """Return a new object as the store keeps it, with these managedFields."""
     meta = replace(obj.metadata, managedFields=[_ordered(owner) for owner in owners] or ())
-    body = encoded(replace(obj, metadata=meta))
-    value = b'{"kind":"%b","apiVersion":"%b",%b' % (
-        resource.kind.encode(),
-        resource.api_version.encode(),
-        body[1:],
-    )
+    value = encoded_document(resource, replace(obj, metadata=meta))
     if resource.store_as is None:
         return value
     return to_stored_bytes(resource, msgspec.json.decode(value))

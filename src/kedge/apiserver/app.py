@@ -13,6 +13,7 @@ from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.handlers import handlers
 from kedge.apiserver.inflight import InFlight
 from kedge.apiserver.pages import Pages
+from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery import reserve_files
@@ -34,6 +35,7 @@ class App:
         *,
         authenticator: Authenticator,
         token_requests: TokenRequests,
+        decisions: SchedulingDecisions,
         pages: Pages,
         telemetry: Telemetry,
         in_flight: InFlight,
@@ -49,7 +51,7 @@ class App:
         )
         self._steps: Sequence[Step] = (
             *self._head_steps,
-            steps.dispatch(api, handlers(authenticator, token_requests), pages),
+            steps.dispatch(api, handlers(authenticator, token_requests, decisions), pages),
             steps.limit(in_flight),
         )
         self._last_steps: Sequence[Step] = (

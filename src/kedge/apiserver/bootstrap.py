@@ -1,5 +1,6 @@
 """The objects that every cluster has from the start: namespaces, the API's Service, priorities."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 from kedge.api.builtin.service_networks import (
     API_SERVICE_ADDRESS,
     DEFAULT_SERVICE_CIDR,
+    DNS_SERVICE_ADDRESS,
     READY,
     READY_MESSAGE,
     SERVICE_RANGE,
@@ -17,8 +19,11 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
+from kedge.machinery.errors import StatusError
 from kedge.machinery.interfaces import is_reachable
 from kedge.web.message import HttpRequest
+
+log = logging.getLogger(__name__)
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 PRIORITIES = {
@@ -27,10 +32,13 @@ PRIORITIES = {
 }
 
 
-async def ensure(api: Api, host: str, port: int) -> None:
-    """Make whatever is missing; what is there is left as it is."""
+async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
+    """Make whatever is missing; what is there is left as it is. `dns` says whether nodes answer
+    DNS queries."""
     for document in _objects():
         await ensure_object(api, document)
+    if dns:
+        await _ensure_dns_service(api)
     if is_reachable(host):
         await publish(api, [host], port)
 
@@ -50,6 +58,28 @@ def _objects() -> Iterator[dict[str, Any]]:
     }
 
 
+async def _ensure_dns_service(api: Api) -> None:
+    """Make the Service of the cluster's DNS. Another Service of an older cluster may have its usual
+    address; then it gets a free one."""
+    document = _object("v1", "Service", "kube-dns", "kube-system", _DNS_LABELS)
+    ports = [
+        {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
+        {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53},
+    ]
+    spec: dict[str, Any] = {"type": "ClusterIP", "ports": ports}
+    try:
+        usual = {"spec": spec | {"clusterIP": DNS_SERVICE_ADDRESS}}
+        await ensure_object(api, document | usual)
+    except StatusError as error:
+        log.warning("the DNS service gets another address: %s", error)
+        await ensure_object(api, document | {"spec": spec})
+
+
+_DNS_LABELS = {
+    "k8s-app": "kube-dns",
+    "kubernetes.io/cluster-service": "true",
+    "kubernetes.io/name": "CoreDNS",
+}
 _API_LABELS = {"component": "apiserver", "provider": "kubernetes"}
 
 

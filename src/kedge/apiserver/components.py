@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from kedge.api.decision import DecisionSource
+from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import DecisionSource
 
 NOT_STARTED = "not started"
 

@@ -205,6 +205,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             " every 10s",
         ),
     ] = 50.0
+    dns: Annotated[str, cluster.DNS] = "cluster"
     scrape_seconds: Annotated[int, METRICS_RESOLUTION] = 15
     local_nodes: Annotated[
         Mapping[str, str],

@@ -186,7 +186,7 @@ def _legacy_lines(resource: Resource[Any]) -> Iterable[Json]:
         "verbs": list(resource.verbs),
         **_nicknames(resource),
     }
-    if "watch" in resource.verbs and not resource.measured:
+    if "watch" in resource.verbs and resource.is_stored:
         line["storageVersionHash"] = storage_version_hash(resource)
     yield line
     for sub in _subresources(resource):

@@ -1,11 +1,12 @@
-"""The handler of each verb of each resource: subresources, reviews, tokens and metrics alike."""
+"""The handler of each verb of each resource: subresources, reviews, tokens, metrics and decisions
+alike."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from kedge.api.catalog import BUILT_IN
-from kedge.api.resource import Resource
+from kedge.api.catalog import NOT_STORED
+from kedge.api.resource import ObjectSource, Resource
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.token_requests import TokenRequests
@@ -14,6 +15,7 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.context import Answer
 from kedge.apiserver.metrics import serve as metrics
 from kedge.apiserver.request import Request
+from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.subresources import (
     approval,
     binding,
@@ -105,8 +107,14 @@ class Handlers:
         return found
 
 
-def handlers(authenticator: Authenticator, tokens: TokenRequests) -> Handlers:
-    """Return all handlers, with those that check or sign tokens."""
+def handlers(
+    authenticator: Authenticator, tokens: TokenRequests, decisions: SchedulingDecisions
+) -> Handlers:
+    """Return all handlers, with those that check or sign tokens or ask the scheduler."""
+    sources = {
+        ObjectSource.NODE_REPORTS: metrics.answer,
+        ObjectSource.SCHEDULER: decisions.serve,
+    }
     return Handlers(
         [
             *ROWS,
@@ -116,13 +124,12 @@ def handlers(authenticator: Authenticator, tokens: TokenRequests) -> Handlers:
                 "tokenreviews",
                 {"create": TokenReviews(authenticator).serve},
             ),
-            *_metrics(),
+            *_not_stored(sources),
         ]
     )
 
 
-def _metrics() -> Iterator[Row]:
-    """Return a row for each resource that is measured and not stored."""
-    for resource in BUILT_IN:
-        if resource.measured:
-            yield resource.group, resource.plural, on(resource.verbs, metrics.answer)
+def _not_stored(sources: Mapping[ObjectSource, Handler]) -> Iterator[Row]:
+    """Return a row for each resource that another component than the store answers for."""
+    for each in NOT_STORED:
+        yield each.group, each.plural, on(each.verbs, sources[each.source])

@@ -7,13 +7,12 @@ from typing import Any, Final
 from kedge import KUBERNETES, __version__
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.openid import OpenId
-from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.context import Answer
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.health import ENDPOINTS, HealthChecks
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.telemetry import Telemetry
-from kedge.machinery.errors import StatusError, method_not_allowed, not_found
+from kedge.machinery.errors import method_not_allowed
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.serve import prometheus
 from kedge.web.message import HttpRequest, Response, json_response, text_response
@@ -34,14 +33,12 @@ class Pages:
         documents: Documents,
         telemetry: Telemetry,
         health: HealthChecks,
-        components: ControlPlaneComponents,
     ) -> None:
         self._api = api
         self._openid = openid
         self._documents = documents
         self._telemetry = telemetry
         self._health = health
-        self._components = components
 
     def answer(self, http: HttpRequest) -> Answer:
         """Return the page, or 404 as plain text."""
@@ -67,23 +64,10 @@ class Pages:
                 return Response(200, text.encode(), PROMETHEUS)
             case ["metrics", "usage"]:
                 return Response(200, prometheus.pages(self._api.metrics), PROMETHEUS)
-            case ["kedge", "scheduling", "v1", "decisions", namespace, name]:
-                return self._decision(namespace, name)
             case [""]:
                 return json_response({"paths": self._paths()})
             case _:
                 return None
-
-    def _decision(self, namespace: str, name: str) -> Response:
-        """Return why a pod is on its node; 503 unless the scheduler runs in this process."""
-        decisions = self._components.decisions
-        if decisions is None:
-            why = "no scheduler is at work in this server: it has just started, or another leads"
-            raise StatusError(503, "ServiceUnavailable", why)
-        found = decisions.why(namespace, name)
-        if found is None:
-            raise not_found("", "pods", name)
-        return json_response(found)
 
     def _paths(self) -> list[str]:
         versions = {resource.api_version for resource in self._api.catalog}

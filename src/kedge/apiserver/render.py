@@ -67,7 +67,7 @@ def one(request: Request, item: Item, clock: Clock, status: int = 200) -> Respon
             return Response(status, table, JSON, headers)
 
 
-def many(request: Request, items: Sequence[Item], meta: ListMeta, clock: Clock) -> Response:
+def many(request: Request, items: Iterable[Item], meta: ListMeta, clock: Clock) -> Response:
     """A list of objects."""
     choice = wanted(request, MANY)
     resource = request.resource
@@ -142,19 +142,21 @@ def yaml_pieces(document: Any) -> Iterator[bytes]:
 
 
 def yaml_list_pieces(
-    resource: Resource[Any], items: Sequence[Item], meta: ListMeta
+    resource: Resource[Any], items: Iterable[Item], meta: ListMeta
 ) -> Iterator[bytes]:
     """A list as YAML; no more than one of its objects is decoded at a time."""
     from kedge.machinery import yaml_text
 
     def lines() -> Iterator[str]:
         yield from yaml_text.pieces({"apiVersion": resource.api_version})
-        if not items:
-            yield "items: []\n"
-        else:
-            yield "items:\n"
+        empty = True
         for item in items:
+            if empty:
+                yield "items:\n"
+            empty = False
             yield from yaml_text.pieces([msgspec.json.decode(own_version(resource, item.body))])
+        if empty:
+            yield "items: []\n"
         yield from yaml_text.pieces(
             {"kind": resource.list_kind, "metadata": msgspec.to_builtins(meta)}
         )

@@ -41,6 +41,7 @@ from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
+from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -161,7 +162,8 @@ async def serve(
             url = whereabouts.local(config, port)
             others = whereabouts.advertised(config, port)
             address = others.removeprefix("https://")
-            await bootstrap.ensure(api, whereabouts.advertised_host(config), port)
+            host = whereabouts.advertised_host(config)
+            await bootstrap.ensure(api, host, port, dns=config.dns == "cluster")
             lifecycle.finish(SERVICES)
             await policy.ensure(api)
             lifecycle.finish(ROLES)
@@ -263,13 +265,13 @@ def application(
         api,
         authenticator=Authenticator(tokens, api.cache, key, api.clock),
         token_requests=TokenRequests(key),
+        decisions=SchedulingDecisions(components),
         pages=Pages(
             api,
             openid=OpenId(key, address),
             documents=Documents(api.catalog, address, api.clock, api.long_work),
             telemetry=counts,
             health=HealthChecks(checks, api.clock),
-            components=components,
         ),
         telemetry=counts,
         in_flight=in_flight or InFlight(),
@@ -348,7 +350,7 @@ def service_allocator(
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]
-    return [r for r in catalog if r.store_as is None and "get" in r.verbs and not r.measured]
+    return [r for r in catalog if r.is_stored and r.store_as is None and "get" in r.verbs]
 
 
 def telemetry(api: Api, pauses: LoopPauses | None = None) -> Telemetry:

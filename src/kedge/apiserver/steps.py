@@ -139,7 +139,8 @@ async def _deprecated(notice: str, answer: Answer) -> Response:
 
 def limit(in_flight: InFlight) -> Step:
     """Bound the number of answers that are being worked on, and the time of each; 429 if there are
-    too many, 504 if one takes too long.
+    too many, 504 if one takes too long. Pages get the same time but take no place: a probe of
+    /readyz must be answered on a busy server.
 
     This comes after dispatch, because only the handler knows whether it has to wait. An answer
     that is complete already, such as a get from the watch cache, is written in this turn of the
@@ -149,9 +150,12 @@ def limit(in_flight: InFlight) -> Step:
 
     def step(context: RequestContext) -> None:
         answer, request = context.answer, context.request
-        if answer is None or request is None or isinstance(answer, Response):
+        if answer is None or isinstance(answer, Response):
             return
-        if counted(request.verb, request.subresource):
+        if request is None:
+            # Pages that stream, such as /metrics/usage, are complete answers with pieces to write.
+            context.answer = _in_time(in_flight, answer)
+        elif counted(request.verb, request.subresource):
             context.answer = _within_limit(in_flight, request, answer)
 
     return step
@@ -169,6 +173,13 @@ async def _within_limit(
             pending.close()
         raise
     try:
+        return await _in_time(in_flight, pending)
+    finally:
+        in_flight.leave(place)
+
+
+async def _in_time(in_flight: InFlight, pending: Awaitable[Response]) -> Response:
+    try:
         # Work in a thread goes on, because a thread cannot be stopped; work that waits for a thread
         # is dropped. A write may still be stored: as upstream, a client does not know after a 504.
         async with asyncio.timeout(in_flight.seconds) as deadline:
@@ -177,8 +188,6 @@ async def _within_limit(
         if deadline.expired():
             raise too_late() from None
         raise
-    finally:
-        in_flight.leave(place)
 
 
 # Steps that need the response.

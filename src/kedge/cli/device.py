@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from kedge.deviceplugin.check.run import Finding
 
 DESCRIPTION: Final = """\
-Take a device plugin of the API v1beta1 through its life: registration, lists of devices,
-allocation, starts of containers, restarts of the kubelet and its own. Neither a cluster nor
-privileges are needed; what a device plugin has to do is in docs/device-plugins.md.
+Test a device plugin of the API v1beta1: registration, device lists, allocation, container starts,
+and restarts of the kubelet and of the plugin. This needs neither a cluster nor privileges.
+docs/device-plugins.md describes the duties of a device plugin.
 
-The exit code is 0 unless something failed."""
+The exit code is 1 if a check failed."""
 EXAMPLES: Final = """\
   # Wait for a plugin that registers in this directory
   kedge device check /tmp/plugins
 
-  # Start it, and also see what happens when it is killed
+  # Start the plugin, and test that it can be killed and restarted
   kedge device check /tmp/plugins --run 'python plugin.py /tmp/plugins'
 
-  # In CI: only what went wrong, as JSON
+  # In CI: only failed checks, as JSON
   kedge device check /tmp/plugins --run ./plugin -o json \\
       | jq '.findings[] | select(.verdict == "fail")'
 
-  # A plugin that is particular about the container's variables
+  # A plugin that needs certain variables of the container
   kedge device check /tmp/plugins --env FPGA_REGION_1=ce48969398f05f33946d560708be108a"""
 
 
 def add_flags(parser: ArgumentParser) -> None:
     below = parser.add_subparsers(dest="deed", metavar="check", required=True)
-    check = below.add_parser("check", help="take a plugin through its life", allow_abbrev=False)
+    check = below.add_parser("check", help="test a device plugin", allow_abbrev=False)
     check.add_argument(
         "directory", type=parse.directory, metavar="SOCKET_DIR", help="where the plugin registers"
     )
@@ -44,10 +44,10 @@ def add_flags(parser: ArgumentParser) -> None:
         type=command,
         default=(),
         metavar="COMMAND",
-        help="start the plugin with this command, and end, kill and start it again",
+        help="start the plugin with this command, and also stop, kill and restart it",
     )
     check.add_argument(
-        "--resource", default="", metavar="NAME", help="which one to check, if several register"
+        "--resource", default="", metavar="NAME", help="resource to check, if several register"
     )
     check.add_argument(
         "--env",

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from kedge.node.images.store import ImageListing, ImageStore
 
 DESCRIPTION: Final = """\
-Load, list and remove the images that containers of a cluster are made of. They are kept in the
-cluster's directory; the cluster need not be running.
+Load, list and remove the images of a cluster. They are stored in the cluster's directory; the
+cluster does not have to run.
 
-The image "host" is the machine's own files. A container may write to it without changing them.
+The image "host" shows the machine's own files. A container can write to its copy of them.
 Credentials and home directories are empty in it: 'kedge image list host' lists them."""
 EXAMPLES: Final = """\
-  # What 'docker save' or 'skopeo copy ... oci-archive:' wrote
+  # The output of 'docker save' or 'skopeo copy ... oci-archive:'
   kedge image load busybox.tar
   docker save myapp:1 | kedge image load -
 
-  # A directory that holds a root file system, and what to call it
+  # A directory with a root file system, and the name of the image
   kedge image load ./rootfs --as myapp:1
 
   kedge image list
-  kedge image list host     # what the image "host" hides of this machine
+  kedge image list host     # paths of this machine that the image "host" hides
   kedge image rm myapp:1"""
 
 _DIGITS: Final = 12
@@ -70,7 +70,9 @@ def add_flags(parser: ArgumentParser) -> None:
     flags.add_output(listing)
     remove = below.add_parser("rm", help="remove images", allow_abbrev=False)
     flags.add_which(remove)
-    remove.add_argument("--force", action="store_true", help="also those that containers still use")
+    remove.add_argument(
+        "--force", action="store_true", help="also remove images that containers use"
+    )
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="name, or ID as the list shows")
 
 

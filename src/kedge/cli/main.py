@@ -44,7 +44,7 @@ class CliCommand(NamedTuple):
 
 COMMANDS: Final = (
     CliCommand("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
-    CliCommand("down", "cluster.down", "Stop a cluster and take it out of the kubeconfig"),
+    CliCommand("down", "cluster.down", "Stop a cluster and remove it from the kubeconfig"),
     CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
     CliCommand("list", "cluster.list", "List the clusters on this machine"),
     CliCommand("get", "objects.get.command", "Show objects of the cluster"),
@@ -64,14 +64,14 @@ COMMANDS: Final = (
     ),
     CliCommand("why", "pods.why.command", "Explain why a pod is on its node, or on none"),
     CliCommand("image", "image", "Load, list and remove images"),
-    CliCommand("device", "device", "Check a device plugin"),
-    CliCommand("token", "token", "Make, list and delete tokens for joining a cluster"),
+    CliCommand("device", "device", "Test a device plugin"),
+    CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
     CliCommand("server", "cluster.server", "Run an API server in the foreground"),
     CliCommand("node", "cluster.node", "Run a node agent in the foreground"),
     CliCommand(
         "metrics-server",
         "cluster.metrics_server",
-        "Serve the metrics API in front of another cluster",
+        "Serve the metrics API for a cluster that does not run kedge",
     ),
     CliCommand("version", "version", "Print the version of kedge and of Kubernetes"),
 )

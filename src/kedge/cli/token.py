@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from kedge.client.client import Client
 
 DESCRIPTION: Final = """\
-Make, list and delete bootstrap tokens. A token makes its user a member of system:bootstrappers, and
-that group may request the certificate of any node: keep it secret. A machine joins
-with the command that 'kedge token create --print-join-command' prints.
+Create, list and delete bootstrap tokens. A token makes its user a member of system:bootstrappers,
+and that group can request the certificate of any node: keep it secret. 'kedge token create
+--print-join-command' prints the command with which a machine joins.
 
-A token is "ID.SECRET". To delete it takes only the ID, and only the ID is safe to show around."""
+A token has the form "ID.SECRET". The ID is enough to delete it, and only the ID is safe to show."""
 EXAMPLES: Final = """\
-  # A token that can be used for a day
+  # A token that is valid for a day
   kedge token create
 
-  # A token, and the whole command to give on another machine
+  # A token, and the command to run on another machine
   kedge token create --print-join-command
 
   # One for the next ten minutes
@@ -57,14 +57,14 @@ class NewToken(NamedTuple):
 
 def add_flags(parser: ArgumentParser) -> None:
     below = parser.add_subparsers(dest="deed", metavar="create|list|delete", required=True)
-    create = below.add_parser("create", help="make a token and print it", allow_abbrev=False)
+    create = below.add_parser("create", help="create a token and print it", allow_abbrev=False)
     flags.add_which(create)
     create.add_argument(
         "--ttl",
         type=lifetime,
         default=86400.0,
         metavar="DURATION",
-        help="how long it can be used, such as 30m or 24h; 0 for ever (default: 24h)",
+        help="lifetime, such as 30m or 24h; 0 for ever (default: 24h)",
     )
     create.add_argument(
         "--usages",
@@ -80,7 +80,7 @@ def add_flags(parser: ArgumentParser) -> None:
         metavar="LIST",
         help="further groups of its user, each beginning with system:bootstrappers:",
     )
-    create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
+    create.add_argument("--description", default="", metavar="TEXT", help="purpose of the token")
     create.add_argument(
         "--print-join-command",
         action="store_true",

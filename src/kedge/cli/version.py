@@ -7,7 +7,9 @@ from kedge import KUBERNETES, __version__
 from kedge.cli.flags import add_output
 from kedge.cli.output.printers import document, facts
 
-DESCRIPTION: Final = "Print the version of kedge, and that of the Kubernetes API it serves."
+DESCRIPTION: Final = (
+    "Print the version of kedge and the version of the Kubernetes API that it serves."
+)
 EXAMPLES: Final = """\
   kedge version
   kedge version -o json"""

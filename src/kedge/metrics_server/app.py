@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Coroutine
 
 from kedge.api.catalog import BUILT_IN, Catalog
+from kedge.api.resource import ObjectSource
 from kedge.apiserver import route
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import failure
@@ -36,7 +37,9 @@ class MetricsApp:
         self._api = api
         self._auth = auth
         self._telemetry = telemetry
-        self.catalog = Catalog([resource for resource in BUILT_IN if resource.measured])
+        self.catalog = Catalog(
+            [each for each in BUILT_IN if each.source is ObjectSource.NODE_REPORTS]
+        )
         self._documents = Documents(self.catalog, lambda: address, api.clock, api.long_work)
         self.ready = False
 

@@ -42,9 +42,7 @@ class MetricsServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     certificate: Annotated[
         Path | None,
-        Setting(
-            "tls-cert-file", values.FILE, "serving certificate", default="one of its own making"
-        ),
+        Setting("tls-cert-file", values.FILE, "serving certificate", default="one that it creates"),
     ] = None
     key: Annotated[
         Path | None,

@@ -38,8 +38,8 @@ from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
-from kedge.node.network.addresses import internal_address
-from kedge.node.network.bridge import Bridge
+from kedge.node.network.addresses import CLUSTER, internal_address
+from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
 from kedge.node.pod import security_modules
@@ -53,6 +53,10 @@ from kedge.node.runtime.runtime import DnsConfig, RuntimeLevel
 from kedge.node.runtime.runtime_class import RuntimeClassChecker
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.server.server import NodeServer
+from kedge.node.services.service_ports import NodePlace
+from kedge.node.services.service_proxy import ServiceProxy
+from kedge.node.services.service_watch import ServiceWatch
+from kedge.node.services.userspace_proxy import UserspaceProxy
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.supervisor.files.spread import spread
@@ -63,6 +67,8 @@ log = logging.getLogger(__name__)
 
 MEASURE_AFTER_SECONDS: Final = 0.5
 """Seconds between readiness of the node and the first measurement of usage."""
+
+_ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def run(
@@ -175,7 +181,7 @@ class Agent:
         server = NodeServer(client, self._runtime, config.name, clock, self._pauses)
         try:
             if self._bridge is not None:
-                await self._bridge.open(lambda: _address(access.url))
+                await self._bridge.open()
             port = await server.listen(config.address, config.port, access.serving())
             address = await self._internal_address(server, port, access)
             node = self._node_object(address, port)
@@ -216,6 +222,8 @@ class Agent:
                 tasks.create_task(collection.run())
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
+                    tasks.create_task(self._carry_services(self._bridge, access, client, this))
+                    tasks.create_task(self._serve_names(self._bridge, client, sources))
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = CertificateRenewal(access, client, clock, config.name, address)
@@ -231,6 +239,25 @@ class Agent:
         finally:
             await server.close()
             await client.close()
+
+    async def _carry_services(
+        self, bridge: Bridge, access: ApiAccess, client: Client, this: NodeRegistration
+    ) -> None:
+        """Carry connections to Services: that of the API server first, others once they are
+        known."""
+        server = await bridge.open_server(_address(access.url))
+        watch = ServiceWatch(client, self._clock)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watch.run())
+            if bridge.refusal:
+                await UserspaceProxy(watch, bridge, _place(this.node), self._clock).run()
+            proxy = ServiceProxy(watch, bridge.table, lambda: _place(this.node), self._clock)
+            proxy.pin(str(SERVICE), "TCP", SERVICE_PORT, server)
+            if self._config.dns != "none":
+                for protocol in ("TCP", "UDP"):
+                    here = (str(bridge.gateway), DNS_PORT)
+                    proxy.pin(str(DNS_SERVICE), protocol, DNS_PORT, here)
+            await proxy.run()
 
     async def _record_restarts(self, recorder: Recorder, this: NodeRegistration) -> None:
         """Record events on the node about restarts of its agent and its supervisor."""
@@ -286,10 +313,43 @@ class Agent:
             this_node=this,
             clock=self._clock,
             host_dns=_machine_dns,
+            cluster_dns=lambda: self._dns_address(sources),
             host_hosts=_machine_hosts,
             seccomp_profiles=config.state / "seccomp",
             security_modules=security_modules.enabled(),
         )
+
+    async def _serve_names(
+        self, bridge: Bridge, client: Client, sources: ReferencedObjects
+    ) -> None:
+        """Answer the DNS queries of pods, if the cluster has no other DNS server. The import runs
+        while the node waits for the API server."""
+        from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, release_sockets
+
+        if self._config.dns == "none":
+            await release_sockets(self._runtime)
+            return
+        # Packet rules lead from the Service's address to the gateway's.
+        addresses = [DnsAddress(bridge.gateway)]
+        if bridge.refusal:
+            addresses.append(DnsAddress(DNS_SERVICE, bridge.link))
+        await ClusterDns(
+            client,
+            sources.services,
+            self._clock,
+            addresses,
+            lambda: _machine_dns().servers,
+            self._runtime,
+        ).run()
+
+    async def _dns_address(self, sources: ReferencedObjects) -> str | None:
+        """Return the address of the cluster's DNS server; None if pods have no network of their
+        own to reach it."""
+        if self._bridge is None:
+            return None
+        from kedge.node.network.cluster_dns import service_address
+
+        return await service_address(sources.services)
 
     def _cgroups(self) -> PodCgroups:
         if self._runtime.level is not RuntimeLevel.FULL:
@@ -320,7 +380,16 @@ class Agent:
             address=address,
             pod_cidr=cidr,
             user_namespaces=not self._runtime.no_user_namespaces,
+            service_proxy=self._service_proxy,
         )
+
+    @property
+    def _service_proxy(self) -> str:
+        """How this node carries Services, as `kedge status` and the Node report it."""
+        if self._bridge is None:
+            return "none: pods have no addresses of their own"
+        refusal = self._bridge.refusal
+        return f"userspace: {refusal}" if refusal else "nftables"
 
     def _images_in_status(self) -> Sequence[ContainerImage]:
         return [
@@ -337,6 +406,7 @@ class Agent:
             cgroup=config.cgroup if level is RuntimeLevel.FULL else "",
             port=port,
             pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
+            service_proxy=self._service_proxy,
             host_image=self._host_image,
         )
         node_record.write(config.state, written)
@@ -394,6 +464,10 @@ def may_make_links() -> bool:
 def _address(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or 443
+
+
+def _place(node: Node) -> NodePlace:
+    return NodePlace(node.metadata.name, node.metadata.labels.get(_ZONE, ""), CLUSTER)
 
 
 def _machine_dns() -> DnsConfig:

@@ -166,6 +166,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             " while a client watches it",
         ),
     ] = 60
+    dns: Annotated[str, cluster.DNS] = "cluster"
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""
 

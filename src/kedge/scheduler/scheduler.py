@@ -7,22 +7,28 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kedge.api import decision as told
 from kedge.api.builtin.resources import RESOURCES
 from kedge.api.core_v1 import namespace, node, persistent_volume_claim
 from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.resource import Resource
+from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import SchedulingDecision
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects, sketches
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import format_time
 from kedge.metrics.selection import HURRY_NODES
 from kedge.scheduler.cycle import CycleState, decide
-from kedge.scheduler.decisions import DecisionLog, DecisionRecord, described, record
+from kedge.scheduler.decisions import (
+    DecidedPod,
+    DecisionLog,
+    DecisionRecord,
+    record,
+    summary,
+    with_nodes,
+)
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, VOLUME_BINDING
 from kedge.scheduler.loop import SchedulingLoop
@@ -126,21 +132,27 @@ class Scheduler:
         view = sketches(node_metrics.RESOURCE, NodeReport, **{HURRY_NODES: "false"})
         return Informer(self._client, view, receiver, self._clock)
 
-    # Fulfils kedge.api.decision.Decisions.
+    # Fulfils the API's DecisionSource.
 
-    def why(self, namespace: str, name: str) -> told.SchedulingDecision | None:
+    def why(self, namespace: str, name: str) -> SchedulingDecision | None:
         """The latest decision about a pod, or what would be decided now; None for no such pod."""
         key = Key(namespace, name)
         known, kept = self._pods.get(key), self._decisions.get(key)
-        if kept is not None and (known is None or known.metadata.uid == kept.demand.uid):
-            bound_to = known.spec.nodeName if known is not None else ""
-            found = described(kept, self._scores, bound_to=bound_to)
-            note = _gone(known) or _elsewhere(found)
-            return replace(found, decidedAt=format_time(kept.at), note=note)
+        if kept is not None and _is_about(kept, known):
+            return DecidedPod(kept, known, self._scores).whole()
         if known is None:
             return None
-        found = described(self._decided_now(known), self._scores, bound_to=known.spec.nodeName)
-        return replace(found, note=_undecided(known))
+        found = self._decided_now(known)
+        return with_nodes(
+            replace(summary(found, known), note=_undecided(known)), found, self._scores
+        )
+
+    def kept(self) -> list[DecidedPod]:
+        """All decisions in memory, except about pods that another of the same name replaced."""
+        pairs = ((kept, self._pods.get(kept.subject.key)) for kept in self._decisions)
+        return [
+            DecidedPod(kept, known, self._scores) for kept, known in pairs if _is_about(kept, known)
+        ]
 
     def _decided_now(self, known: pod.Pod) -> DecisionRecord:
         """Return the decision that the scheduler would make now."""
@@ -153,14 +165,9 @@ class Scheduler:
             return record(demand, decision, snapshot, self._clock.now())
 
 
-def _gone(known: pod.Pod | None) -> str:
-    return "" if known is not None else "the pod has ended or is gone"
-
-
-def _elsewhere(found: told.SchedulingDecision) -> str:
-    if found.boundTo and found.boundTo != found.node:
-        return "another scheduler has bound the pod"
-    return ""
+def _is_about(kept: DecisionRecord, known: pod.Pod | None) -> bool:
+    """Whether a decision is not about an earlier pod of the same name."""
+    return known is None or known.metadata.uid == kept.subject.uid
 
 
 def _undecided(known: pod.Pod) -> str:

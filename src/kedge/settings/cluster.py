@@ -25,3 +25,8 @@ STATE: Final = Setting(
     "directory of the cluster",
     default="NAME under $XDG_STATE_HOME/kedge, for root under /var/lib/kedge",
 )
+DNS: Final = Setting(
+    "dns",
+    values.DNS_MODE,
+    "whether nodes answer DNS queries of pods; none to deploy another DNS server, such as CoreDNS",
+)

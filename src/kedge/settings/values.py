@@ -11,6 +11,7 @@ from kedge.settings.setting import ValueType
 USAGE_WINDOWS: Final = tuple(WINDOWS)
 STORES: Final = ("sqlite", "memory")
 RESTART_POLICIES: Final = ("always", "never")
+DNS_MODES: Final = ("cluster", "none")
 
 T = TypeVar("T")
 
@@ -92,4 +93,5 @@ STORE: Final = _choice(STORES, f"not a store: choose {' or '.join(STORES)}")
 RESTART_POLICY: Final = _choice(
     RESTART_POLICIES, f"not a policy: choose {' or '.join(RESTART_POLICIES)}"
 )
+DNS_MODE: Final = _choice(DNS_MODES, f"not a mode: choose {' or '.join(DNS_MODES)}")
 USAGE_WINDOW: Final = _choice(USAGE_WINDOWS, f"none of {', '.join(USAGE_WINDOWS)}")

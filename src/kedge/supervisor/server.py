@@ -29,9 +29,17 @@ class RequestError(Exception):
 class AgentRequest:
     """One request, to be answered now or later."""
 
-    def __init__(self, connection: "AgentConnection", message: Document) -> None:
+    def __init__(
+        self, connection: "AgentConnection", message: Document, descriptors: Sequence[int] = ()
+    ) -> None:
         self.connection = connection
         self.message = message
+        self._descriptors = list(descriptors)
+
+    def take_descriptors(self) -> list[int]:
+        """Return the descriptors that came with the request. The caller owns them."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
 
     def answer(self, result: Document | None = None, descriptors: Sequence[int] = ()) -> None:
         """Send the result. The descriptors are closed once they are sent."""
@@ -84,9 +92,11 @@ class AgentConnection:
             except (wire.PeerClosed, OSError, ValueError):
                 self.close()
                 return
-            for descriptor in descriptors:
-                os.close(descriptor)
-            self._listener.handle(AgentRequest(self, message))
+            request = AgentRequest(self, message, descriptors)
+            try:
+                self._listener.handle(request)
+            finally:
+                _close(request.take_descriptors())
 
     def send(self, message: Document, descriptors: Sequence[int] = ()) -> None:
         if not self.open:

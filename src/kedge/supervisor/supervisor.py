@@ -12,6 +12,7 @@ from kedge.supervisor import level as levels
 from kedge.supervisor.container.exec_requests import ExecRequests
 from kedge.supervisor.container.requests import ContainerRequests
 from kedge.supervisor.host import RuntimeHost
+from kedge.supervisor.kept_sockets import KeptSockets
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
@@ -62,6 +63,7 @@ class Supervisor:
             **self._sandboxes.handlers(),
             **ContainerRequests(self._registry).handlers(),
             **commands.handlers(),
+            **KeptSockets().handlers(),
         }
         self._listener = AgentListener(directory, loop, handlers, left=commands.end_commands_of)
         self._registry.trash.empty()

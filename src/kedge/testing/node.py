@@ -282,6 +282,10 @@ class LocalNode:
         self.pods: PodWorkers
         self._task: asyncio.Task[None] | None = None
         self._directory = directory
+        self.dns_address: str | None = "10.96.0.10"
+
+    async def _cluster_dns(self) -> str | None:
+        return self.dns_address
 
     def dependencies(self) -> PodDependencies:
         clock: Clock = self.clock
@@ -300,6 +304,7 @@ class LocalNode:
             this_node=self.here,
             clock=clock,
             host_dns=DnsConfig,
+            cluster_dns=self._cluster_dns,
             host_hosts=lambda: "127.0.0.1 localhost\n",
             seccomp_profiles=self._directory,
         )

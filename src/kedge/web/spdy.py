@@ -358,8 +358,9 @@ class SpdyConnection:
         self._last = 0
         self._opened: asyncio.Queue[SpdyStream | None] = asyncio.Queue()
         self._room: asyncio.Future[None] | None = None
-        self._has_answered = False
-        """Whether answers to the peer's own frames were sent."""
+        self._answers: list[bytes] = []
+        """Answers to the peer's own frames that are sent at the end of the turn. They are sent
+        together, because over TLS a write of each would cost ten times as much as its frame."""
         self.unread = 0
         """Bytes of all streams that wait to be read."""
 
@@ -466,14 +467,14 @@ class SpdyConnection:
             self._streams.pop(stream.number, None)
 
     def _answer(self, frame: bytes) -> None:
-        self._has_answered = True
-        self._stream.write(frame)
+        self._answers.append(frame)
 
     async def _breathe(self) -> None:
         """Continue reading only while the data is consumed and the peer reads its answers. There
         is no other flow control, so one stream without a reader blocks all others."""
-        if self._has_answered:
-            self._has_answered = False
+        if self._answers:
+            self._stream.write(b"".join(self._answers))
+            self._answers.clear()
             await self._stream.drain()
         while self.unread > _UNREAD:
             self._room = asyncio.get_running_loop().create_future()

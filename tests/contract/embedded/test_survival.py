@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Sequence
@@ -47,6 +48,26 @@ async def test_containers_outlive_the_agent_and_the_next_one_learns_how_they_end
     assert seen[stays].annotations == {"hash": "1"}
     assert (seen[ends].exit_code, seen[ends].reason) == (42, "Error")
     assert [each.ready for each in await bench.runtime.sandboxes()] == [True]
+
+
+async def test_sockets_outlive_the_agent_and_the_supervisor(bench: Bench) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        address = own.getsockname()
+        await bench.runtime.keep_sockets("test", [own.fileno()])
+        supervisor = bench.runtime.supervisor
+        os.kill(supervisor, signal.SIGKILL)
+        await gone(supervisor)
+        # The agent gives the socket to the next supervisor.
+        assert await bench.runtime.sandboxes() == []
+        assert bench.runtime.supervisor != supervisor
+        await bench.runtime.close()
+    await bench.open()
+    [descriptor] = await bench.runtime.kept_sockets("test")
+    with socket.socket(fileno=descriptor) as taken:
+        assert taken.getsockname() == address
+    await bench.runtime.keep_sockets("test", [])
+    assert await bench.runtime.kept_sockets("test") == []
 
 
 async def test_images_are_let_go_for_containers_that_are_no_more(bench: Bench) -> None:

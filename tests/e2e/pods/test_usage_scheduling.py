@@ -12,6 +12,7 @@ from kedge.testing.reports import Used, report
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
+DECISIONS = "/apis/scheduling.kedge/v1alpha1/namespaces/default/schedulingdecisions"
 MEASURED = "/apis/metrics/v1alpha1/namespaces/default/pods"
 GB = 1e9
 
@@ -87,7 +88,7 @@ def test_history_counts_and_after_a_restart_the_pod_is_judged_anew(
     assert "Decided:" in own_cluster.kedge("why", "after", kubeconfig)
     own_cluster.kill()
     api = own_cluster.up().api
-    path = "/kedge/scheduling/v1/decisions/default/after"
+    path = f"{DECISIONS}/after"
     eventually(lambda: api.serves(path))
     told = own_cluster.kedge("why", "after", kubeconfig)
     assert "not decided by this scheduler since it started" in told

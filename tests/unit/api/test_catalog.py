@@ -8,7 +8,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 def test_no_two_kinds_share_a_path_or_a_place_in_the_store() -> None:
     paths = [(each.group, each.version, each.plural) for each in BUILT_IN]
     assert len(paths) == len(set(paths))
-    stored = [each for each in BUILT_IN if each.store_as is None and not each.measured]
+    stored = [each for each in BUILT_IN if each.store_as is None and each.is_stored]
     places = [each.registry for each in stored]
     assert len(places) == len(set(places))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kedge.api.label_selector import matches, validate_label_selector
+from kedge.api.label_selector import matches, shown_labels, validate_label_selector
 from kedge.api.model import LabelSelector, LabelSelectorRequirement
 
 
@@ -56,3 +56,8 @@ def test_keys_and_values_are_labels() -> None:
     fields = [text.split(":")[0] for text in errors(where("-", "In", "ok", "not ok"))]
     at = "spec.selector.matchExpressions[0]"
     assert fields == [f"{at}.key", f"{at}.values[1]"]
+
+
+def test_labels_are_shown_in_the_order_of_their_keys() -> None:
+    assert shown_labels({"tier": "front", "app": "web"}) == "app=web,tier=front"
+    assert shown_labels({}) == "<none>"

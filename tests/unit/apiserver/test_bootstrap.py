@@ -53,3 +53,26 @@ async def test_an_address_is_published_and_kept_up_to_date(server: LocalServer) 
     [older] = (await server.get("/api/v1/namespaces/default/endpoints/kubernetes"))["subsets"]
     assert older["addresses"] == [{"ip": "192.0.2.2"}]
     assert older["ports"][0]["port"] == 7443
+
+
+DNS = "/api/v1/namespaces/kube-system/services/kube-dns"
+
+
+async def test_the_dns_service_exists_if_nodes_answer_queries(server: LocalServer) -> None:
+    assert (await server.call("GET", DNS)).status == 404
+    await bootstrap.ensure(server.app.api, "127.0.0.1", 6443, dns=True)
+    found = await server.get(DNS)
+    assert found["metadata"]["labels"]["k8s-app"] == "kube-dns"
+    assert found["spec"]["clusterIP"] == "10.96.0.10"
+    assert "selector" not in found["spec"]
+    ports = [(each["name"], each["port"], each["protocol"]) for each in found["spec"]["ports"]]
+    assert ports == [("dns", 53, "UDP"), ("dns-tcp", 53, "TCP")]
+
+
+async def test_the_dns_service_gives_way_to_one_that_has_its_address(server: LocalServer) -> None:
+    taken = {"clusterIP": "10.96.0.10", "ports": [{"port": 80}]}
+    path = "/api/v1/namespaces/default/services"
+    await server.post(path, {"metadata": {"name": "first"}, "spec": taken})
+    await bootstrap.ensure(server.app.api, "127.0.0.1", 6443, dns=True)
+    found = await server.get(DNS)
+    assert found["spec"]["clusterIP"] not in ("", "10.96.0.10")

@@ -1,5 +1,6 @@
 """Components of the control plane, as they report to the server beside them."""
 
+from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import KeptDecision
 from kedge.apiserver.components import NOT_STARTED, ControlPlaneComponents
 
 
@@ -17,6 +18,9 @@ def test_decisions_are_those_of_the_running_scheduler() -> None:
     class NoDecisions:
         def why(self, namespace: str, name: str) -> None:
             return None
+
+        def kept(self) -> list[KeptDecision]:
+            return []
 
     components = ControlPlaneComponents()
     assert components.decisions is None

@@ -9,12 +9,18 @@ from kedge.api.catalog import BUILT_IN
 from kedge.api.resource import Resource
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.token_requests import TokenRequests
+from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.handlers import ROWS, Handlers, handlers
+from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.subresources import binding, pod_streams
 from kedge.apiserver.verbs import read, write
 from kedge.machinery.errors import StatusError
 
-ALL = handlers(cast(Authenticator, None), TokenRequests(cast(Any, None)))
+ALL = handlers(
+    cast(Authenticator, None),
+    TokenRequests(cast(Any, None)),
+    SchedulingDecisions(ControlPlaneComponents()),
+)
 
 
 def offered() -> Iterator[tuple[Resource[Any], str, str]]:

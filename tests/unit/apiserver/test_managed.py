@@ -183,6 +183,66 @@ def test_tracking_ends_when_the_managed_fields_are_emptied(reset: list[Entry]) -
     after = update(live, sent, "two", DAY2)
     assert owned(after) == {}
     assert owned(update(after, changed(after, data={"a": "2"}), "three")) == {}
+    assert (
+        managed.after_update(THING, live, sent, manager="two", api_version="test/v1", now=DAY2)
+        == []
+    )
+
+
+@pytest.mark.parametrize("sent", [[], [{}]])
+def test_a_new_object_is_tracked_whatever_managed_fields_it_comes_with(sent: list[Entry]) -> None:
+    new = thing({"managedFields": sent}, data={"a": "1"})
+    assert owned(update(None, new, "one")) == {"one": {"f:data": {".": {}, "f:a": {}}}}
+
+
+def test_a_copy_of_an_object_keeps_the_owners_of_the_original() -> None:
+    original = update(None, thing(data={"a": "1"}), "one")
+    entry = {**original["metadata"]["managedFields"][0], "fieldsV1": {"f:spec": {}}}
+    copied = thing({"managedFields": [entry]}, data={"a": "1"})
+    assert owned(update(None, copied, "two")) == {
+        "one": {"f:spec": {}},
+        "two": {"f:data": {".": {}, "f:a": {}}},
+    }
+
+
+def test_a_manager_without_a_name_is_unknown() -> None:
+    assert [*owned(update(None, thing(data={"a": "1"}), ""))] == ["unknown"]
+    assert [*owned(apply(None, thing(data={"a": "1"}), ""))] == ["unknown"]
+
+
+def test_fields_that_an_endpoint_ignores_have_no_owner() -> None:
+    new = thing(data={"a": "1"}, status={"phase": "x"})
+    assert owned(update(None, new, "one", ignore=NO_STATUS)) == {
+        "one": {"f:data": {".": {}, "f:a": {}}}
+    }
+
+
+def test_the_fields_of_a_new_object_are_listed_in_order() -> None:
+    new = {"metadata": {"labels": {}}, "spec": {"replicas": 1}, "data": {"b": "", "a": ""}}
+    expected = (
+        b'{"f:data":{".":{},"f:a":{},"f:b":{}},"f:metadata":{"f:labels":{}},'
+        b'"f:spec":{"f:replicas":{}}}'
+    )
+    found = managed.of_new(THING, json.dumps(new).encode())
+    assert found is not None
+    assert bytes(found) == expected
+    long = managed.of_new(THING, json.dumps(new).encode().ljust(managed.REMEMBERED_LENGTH))
+    assert long is not None
+    assert bytes(long) == expected
+
+
+@pytest.mark.parametrize("new", [{"kind": "Thing"}, {"spec": {"ports": [{"protocol": None}]}}])
+def test_a_new_object_may_own_nothing(new: Document) -> None:
+    assert managed.of_new(THING, json.dumps(new).encode()) is None
+
+
+def test_results_for_long_documents_are_not_remembered() -> None:
+    before = managed._of_new_cached.cache_info().currsize
+    encoded = json.dumps({"data": {"remembered": "x"}}).encode()
+    managed.of_new(THING, encoded.ljust(managed.REMEMBERED_LENGTH))
+    assert managed._of_new_cached.cache_info().currsize == before
+    managed.of_new(THING, encoded.ljust(managed.REMEMBERED_LENGTH - 1))
+    assert managed._of_new_cached.cache_info().currsize == before + 1
 
 
 def test_missing_managed_fields_are_no_reset() -> None:
@@ -196,6 +256,55 @@ def test_managed_fields_may_be_rewritten_by_a_client() -> None:
     entry = {**live["metadata"]["managedFields"][0], "manager": "kubectl", "operation": "Apply"}
     sent = {**live, "metadata": {**live["metadata"], "managedFields": [entry]}}
     assert update(live, sent, "kubectl")["metadata"]["managedFields"] == [entry]
+    renamed = {**live["metadata"]["managedFields"][0], "manager": "renamed"}
+    sent = {**live, "metadata": {**live["metadata"], "managedFields": [renamed]}}
+    assert update(live, sent, "kubectl")["metadata"]["managedFields"] == [renamed]
+
+
+def test_entries_are_ordered_by_operation_time_manager_version_and_subresource() -> None:
+    rows = [
+        ("Apply", DAY2, "z", "test/v1", ""),
+        ("Update", DAY1, "b", "test/v1", ""),
+        ("Update", DAY2, "a", "test/v2", "status"),
+        ("Update", DAY2, "b", "test/v1", "status"),
+        ("Update", DAY2, "b", "test/v2", ""),
+        ("Update", DAY2, "b", "test/v2", "status"),
+    ]
+    entries = [
+        {
+            "operation": operation,
+            "time": time,
+            "manager": manager,
+            "apiVersion": version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {f"f:{i}": {}}},
+        }
+        | ({"subresource": subresource} if subresource else {})
+        for i, (operation, time, manager, version, subresource) in enumerate(rows)
+    ]
+    live = update(None, thing(data={"a": "1"}), "one")
+    for turned in (entries[::-1], entries[3:] + entries[:3]):
+        sent = {**live, "metadata": {**live["metadata"], "managedFields": turned}}
+        assert update(live, sent, "two")["metadata"]["managedFields"] == entries
+
+
+def test_updaters_that_come_all_at_once_are_merged_to_ten() -> None:
+    live = update(None, thing(data={"a": "1"}), "one")
+    (entry,) = live["metadata"]["managedFields"]
+    many = [
+        {**entry, "manager": f"m{i:02}", "time": f"2026-01-01T00:00:{i:02}Z"}
+        | {"fieldsV1": {"f:data": {f"f:{i}": {}}}}
+        for i in range(16)
+    ]
+    sent = {**live, "metadata": {**live["metadata"], "managedFields": many}}
+    first, *rest = update(live, sent, "two")["metadata"]["managedFields"]
+    assert first == {
+        **entry,
+        "manager": "ancient-changes",
+        "time": "2026-01-01T00:00:06Z",
+        "fieldsV1": {"f:data": {f"f:{i}": {} for i in range(7)}},
+    }
+    assert rest == many[7:]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +332,10 @@ def test_more_than_ten_updaters_share_an_entry_for_the_oldest() -> None:
 
 
 def test_a_list_whose_items_have_no_key_is_not_tracked() -> None:
-    assert owned(update(None, thing(spec={"ports": [{"name": "x", "protocol": None}]}))) == {}
+    new = thing(spec={"ports": [{"name": "x", "protocol": None}]})
+    assert (
+        managed.after_update(THING, None, new, manager="m", api_version="test/v1", now=DAY1) == []
+    )
 
 
 # Apply.
@@ -373,6 +485,8 @@ def test_the_first_apply_to_an_untracked_object_leaves_the_rest_to_its_past() ->
         "m": {"f:data": {"f:a": {}}},
         "before-first-apply": {"f:data": {".": {}, "f:a": {}, "f:b": {}}},
     }
+    operations = {e["manager"]: e["operation"] for e in after["metadata"]["managedFields"]}
+    assert operations == {"m": "Apply", "before-first-apply": "Update"}
     with pytest.raises(ApplyConflict, match="before-first-apply"):
         apply(live, thing(data={"a": "2"}))
 
@@ -412,6 +526,11 @@ def test_neither_the_live_object_nor_the_config_is_changed() -> None:
             "failed to create typed patch object (ns/t; test/v1, Kind=Thing): "
             '.spec.ports: duplicate entries for key [port=80,protocol="TCP"]',
         ),
+        (
+            {"foo": 1},
+            500,
+            "failed to create typed patch object (/; /, Kind=): .foo: field not declared in schema",
+        ),
         (thing({"managedFields": []}), 400, "metadata.managedFields must be nil"),
     ],
 )
@@ -421,6 +540,7 @@ def test_a_config_that_cannot_be_applied_is_refused(
     with pytest.raises(StatusError) as refusal:
         apply(None, config)
     assert (refusal.value.code, refusal.value.message) == (code, message)
+    assert refusal.value.reason == ("BadRequest" if code == 400 else "")
 
 
 # kubectl's move from client-side to server-side apply.
@@ -448,6 +568,65 @@ def test_kubectl_still_conflicts_with_what_others_changed_since() -> None:
     with pytest.raises(ApplyConflict) as conflict:
         apply(live, thing(data={"a": "2", "b": "2"}), "kubectl", DAY3)
     assert conflict.value.conflicts == (('"editor" using test/v1', ".data.b"),)
+
+
+def last_applied(document: Document, text: str) -> Document:
+    """The object with another annotation of kubectl's."""
+    return thing(
+        {**document["metadata"], "annotations": {managed.LAST_APPLIED: text}},
+        **{"data": document["data"]},
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        json.dumps({**thing(data={"a": "1"}), "apiVersion": "test/v2"}),
+        json.dumps(thing(data={"a": "1"}, foo=1)),
+    ],
+    ids=["cut off", "no object", "another version", "unknown field"],
+)
+def test_an_annotation_that_does_not_fit_gives_kubectl_no_fields(text: str) -> None:
+    live = last_applied(client_side_applied({"a": "1"}), text)
+    with pytest.raises(ApplyConflict):
+        apply(live, thing(data={"a": "2"}), "kubectl", DAY2)
+
+
+def test_kubectl_leaves_objects_without_its_annotation_without_it() -> None:
+    assert "annotations" not in apply(None, thing(data={"a": "1"}), "kubectl")["metadata"]
+
+
+def test_the_annotation_holds_the_configuration_without_itself() -> None:
+    live = client_side_applied({"a": "1"})
+    notes = {managed.LAST_APPLIED: "old", "note": "ü"}
+    after = apply(live, thing({"annotations": notes}, data={"a": "1"}), "kubectl", DAY2, force=True)
+    assert after["metadata"]["annotations"] == {
+        "note": "ü",
+        managed.LAST_APPLIED: (
+            '{"apiVersion":"test/v1","data":{"a":"1"},"kind":"Thing","metadata":'
+            '{"annotations":{"note":"ü"},"name":"t","namespace":"ns"}}\n'
+        ),
+    }
+
+
+def test_an_annotation_that_would_be_too_long_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = client_side_applied({"a": "1"})
+    after = apply(live, thing(data={"a": "22"}), "kubectl", DAY2)
+    (text,) = after["metadata"]["annotations"].values()
+    size = len(managed.LAST_APPLIED) + len(text)
+    monkeypatch.setattr(managed, "MAX_ANNOTATIONS", size)
+    assert apply(live, thing(data={"a": "22"}), "kubectl", DAY2) == after
+    monkeypatch.setattr(managed, "MAX_ANNOTATIONS", size - 1)
+    assert apply(live, thing(data={"a": "22"}), "kubectl", DAY2)["metadata"]["annotations"] == {}
+
+
+def test_a_conflict_names_managers_as_they_are_written() -> None:
+    live = apply(None, thing(data={"a": "1"}), "jürgen")
+    with pytest.raises(ApplyConflict) as conflict:
+        apply(live, thing(data={"a": "2"}), "other", DAY2)
+    assert 'conflict with "jürgen"' in conflict.value.message
 
 
 # Laws.

@@ -21,12 +21,6 @@ async def test_pages_can_only_be_read(server: LocalServer, path: str) -> None:
     assert (await server.call("PUT", path)).status == 405
 
 
-async def test_decisions_need_a_scheduler_in_this_process(server: LocalServer) -> None:
-    path = "/kedge/scheduling/v1/decisions/default/p"
-    answer = await server.call("GET", path)
-    assert (answer.status, answer.reason) == (503, "ServiceUnavailable")
-
-
 def test_the_version_names_the_release_of_kubernetes() -> None:
     info = version_info()
     assert info["gitVersion"] == f"v{KUBERNETES}+kedge"

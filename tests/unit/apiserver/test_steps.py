@@ -96,11 +96,12 @@ async def test_limit_counts_answers_that_take_time(server: LocalServer) -> None:
     flight = InFlight(writes=RequestLimit(1, 0))
     first = limited(server, flight, "create", answered())
     assert flight.counts == [0, 0], "the work has not begun"
-    assert flight.enter("create", JOE) == 1
+    place = flight.enter("create", JOE)
+    assert flight.counts == [0, 1]
     with pytest.raises(StatusError) as error:
         await first.answer  # type: ignore[misc]
     assert (error.value.code, error.value.retry_after) == (429, 1)
-    flight.leave(1)
+    flight.leave(place)
     assert (await limited(server, flight, "create", answered()).answer).status == 200  # type: ignore[misc]
     assert flight.counts == [0, 0]
 
@@ -127,11 +128,12 @@ async def test_a_request_that_is_cancelled_before_it_begins_takes_no_place(
     assert flight.counts == [0, 0]
 
 
-async def test_limit_ends_a_request_that_takes_too_long(server: LocalServer) -> None:
-    async def endless() -> Response:
-        await asyncio.get_running_loop().create_future()
-        return Response(200)
+async def endless() -> Response:
+    await asyncio.get_running_loop().create_future()
+    return Response(200)
 
+
+async def test_limit_ends_a_request_that_takes_too_long(server: LocalServer) -> None:
     flight = InFlight(seconds=0)
     with pytest.raises(StatusError) as error:
         await limited(server, flight, "create", endless()).answer  # type: ignore[misc]
@@ -146,6 +148,31 @@ async def test_limit_passes_a_timeout_of_the_handler_on(server: LocalServer) -> 
 
     with pytest.raises(TimeoutError, match="of something else"):
         await limited(server, InFlight(seconds=60), "create", late()).answer  # type: ignore[misc]
+
+
+def page(flight: InFlight, answer: Any) -> RequestContext:
+    made = context("GET", "/openapi/v2")
+    made.answer = answer
+    steps.limit(flight)(made)
+    return made
+
+
+async def test_limit_ends_a_page_that_takes_too_long() -> None:
+    with pytest.raises(StatusError) as error:
+        await page(InFlight(seconds=0), endless()).answer  # type: ignore[misc]
+    assert (error.value.code, error.value.reason) == (504, "Timeout")
+
+
+async def test_pages_take_no_place() -> None:
+    flight = InFlight(reads=RequestLimit(1, 0), seconds=60)
+    flight.enter("get", JOE)
+    assert (await page(flight, answered()).answer).status == 200  # type: ignore[misc]
+    assert flight.counts == [1, 0]
+
+
+async def test_limit_leaves_pages_that_are_complete_or_stream_alone() -> None:
+    streams = Response(200, iter([b"a", b"b"]))
+    assert page(InFlight(seconds=0), streams).answer is streams
 
 
 # Count and indent.

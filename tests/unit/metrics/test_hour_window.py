@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kedge.metrics import series_memory
 from kedge.metrics.hour_window import HourWindow
-from kedge.metrics.series_memory import HOUR_TICKS, SIZE, UNKNOWN
+from kedge.metrics.series_memory import COVERED, HOUR_TICKS, MAXIMA, MEANS, SIZE, UNKNOWN
 from kedge.metrics.windows import MINUTE
 
 
@@ -54,3 +54,48 @@ def test_the_last_ticks_are_found_across_the_end_of_the_ring() -> None:
     means, covered = window.last(HOUR_TICKS + 2, 6)
     assert sorted(means) == [UNKNOWN, 358.0, 359.0, 360.0, 361.0, 362.0]
     assert sorted(covered) == [0, 10_000, 10_000, 10_000, 10_000, 10_000]
+
+
+def test_the_last_ticks_are_found_within_the_ring() -> None:
+    window = blank()
+    for tick in range(1, 6):
+        window.put(tick, float(tick), float(tick), tick / 10)
+    assert window.last(4, 2) == ([3.0, 4.0], [300, 400])
+    assert window.last(5, 5) == ([1.0, 2.0, 3.0, 4.0, 5.0], [100, 200, 300, 400, 500])
+
+
+def test_an_hour_is_empty_until_something_is_known() -> None:
+    window = blank()
+    assert window.is_empty()
+    window.put(1, 0.0, 0.0, 10.0)
+    assert not window.is_empty()
+
+
+def test_ticks_with_a_part_of_their_data_missing_are_dropped_when_they_are_loaded() -> None:
+    memory = memoryview(bytearray(SIZE))
+    series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
+    floats, shorts = series_memory.split(memory)
+    window = HourWindow(floats, shorts)
+    for tick in range(1, 7):
+        window.put(tick, 0.0 if tick == 6 else float(tick), 0.0 if tick == 6 else 9.0, 10.0)
+    floats[MEANS + 2] = UNKNOWN
+    floats[MAXIMA + 3] = UNKNOWN
+    shorts[COVERED + 4] = 0
+    again = HourWindow(floats, shorts)
+    again.load()
+    assert again.ticks == 3
+    assert again.statistics() == (2.0, 9.0, 5.0)
+    means, covered = again.last(6, 6)
+    assert means == [1.0, UNKNOWN, UNKNOWN, UNKNOWN, 5.0, 0.0]
+    assert covered == [10_000, 0, 0, 0, 10_000, 10_000]
+    assert [*floats[MAXIMA + 1 : MAXIMA + 7]] == [9.0, UNKNOWN, UNKNOWN, UNKNOWN, 9.0, 0.0]
+
+
+def test_seconds_count_by_how_much_of_their_tick_is_covered() -> None:
+    window = blank()
+    window.put(1, 1.0, 1.0, 10.0)
+    window.put(2, 4.0, 4.0, 5.0)
+    assert window.statistics() == (2.0, 4.0, 4.0)
+    for tick in range(3, HOUR_TICKS + 2):
+        window.put(tick, UNKNOWN, UNKNOWN, 0.0)
+    assert window.statistics() == (4.0, 4.0, 4.0)

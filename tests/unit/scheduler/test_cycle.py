@@ -9,13 +9,16 @@ from kedge.scheduler.cycle import (
     CycleState,
     FitError,
     Placement,
+    PreparedFilters,
     Ranking,
     decide,
     pick,
     rank,
+    unavailable,
     worth_comparing,
 )
 from kedge.scheduler.demand import MOST_RULES, PodDemand
+from kedge.scheduler.filters.filter import Filter, NarrowedCheck, NodeRejection
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -56,16 +59,62 @@ def test_a_reason_of_the_pods_own_is_told_once() -> None:
     )
 
 
+def named(*names: str) -> dict[str, Any]:
+    """Affinity to the nodes of these names."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]
+    required = {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
 def test_nodes_that_a_pod_does_not_name_are_not_asked() -> None:
-    field = {"key": "metadata.name", "operator": "In", "values": ["b"]}
-    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    affinity = named("b")
     snapshot = cluster(new_node("a"), new_node("b", cpu="1"), new_node("c"))
     assert placed_on(demand(affinity=affinity), snapshot) == "b"
     assert why_not(demand(affinity=affinity, requests={"cpu": "2"}), snapshot) == (
         "0/3 nodes are available: 1 Insufficient cpu, "
         "2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     )
+
+
+def test_nodes_that_were_all_named_and_asked_leave_no_others_to_tell_of() -> None:
+    snapshot = cluster(new_node("a", cpu="1"), new_node("b", cpu="1"))
+    assert why_not(demand(affinity=named("a", "b"), requests={"cpu": "2"}), snapshot) == (
+        "0/2 nodes are available: 2 Insufficient cpu."
+    )
+
+
+def narrowing(name: str, *nodes: str) -> Filter:
+    return Filter(name, lambda pod, snapshot: NarrowedCheck(frozenset(nodes), lambda node: None))
+
+
+def test_only_nodes_that_every_narrowing_filter_names_are_asked() -> None:
+    snapshot = cluster(*map(new_node, "abc"))
+    filters = [narrowing("Zones", "a", "b"), narrowing("Disks", "b", "c")]
+    found = decide(demand(), snapshot, CycleState(), filters=filters)
+    assert isinstance(found, Placement)
+    assert found.node == "b"
+    filters = [narrowing("Zones", "a"), narrowing("Disks", "c")]
+    refused = decide(demand(), snapshot, CycleState(), filters=filters)
+    assert isinstance(refused, FitError)
+    reason = "node(s) didn't satisfy plugin(s) [Disks Zones]"
+    assert refused.rest == NodeRejection((reason,), final=True)
+    assert refused.message == f"0/3 nodes are available: 3 {reason}."
+    assert refused.blamed == {"Zones", "Disks"}
+
+
+def test_a_filter_may_refuse_all_nodes_for_several_reasons() -> None:
+    snapshot = cluster(new_node("a"))
+    rejection = NodeRejection(("no claim", "no class"))
+    filters = [Filter("Volumes", lambda pod, snapshot: rejection)]
+    found = decide(demand(), snapshot, CycleState(), filters=filters)
+    assert isinstance(found, FitError)
+    assert found.message == "0/1 nodes are available: no claim, no class."
+    prepared = PreparedFilters(demand(), snapshot, filters)
+    assert prepared.refuses(snapshot.nodes["a"]) == ("Volumes", rejection)
+
+
+def test_nodes_without_a_reason_are_counted_only() -> None:
+    assert unavailable(2, {}, None) == "0/2 nodes are available:"
 
 
 def test_the_node_that_was_cleared_for_a_pod_is_taken_first() -> None:
@@ -78,7 +127,11 @@ def test_the_node_that_was_cleared_for_a_pod_is_taken_first() -> None:
 def test_what_is_kept_free_for_a_more_important_pod_is_not_given_away() -> None:
     snapshot = cluster(new_node("n", cpu="2"))
     snapshot.nominate(demand("important", requests={"cpu": "2"}, priority=10), "n")
-    assert "Insufficient cpu" in why_not(demand(requests={"cpu": "1"}), snapshot)
+    for priority in (0, 10):
+        asked = demand(requests={"cpu": "1"}, priority=priority)
+        assert "Insufficient cpu" in why_not(asked, snapshot)
+    asked = demand(requests={"cpu": "3"}, priority=11)
+    assert "Insufficient cpu" in why_not(asked, snapshot)
     assert placed_on(demand(requests={"cpu": "1"}, priority=11), snapshot) == "n"
     assert snapshot.nodes["n"].free_cpu == 2000
 
@@ -92,6 +145,12 @@ def test_ties_are_broken_by_the_seed_and_load_spreads() -> None:
     assert chosen(1) == chosen(1)
     assert chosen(1) != chosen(2)
     assert min(Counter(chosen(1)).values()) > 25
+
+
+def test_each_of_two_equal_nodes_is_chosen_at_times() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"))
+    ranking = rank(demand(), snapshot, snapshot.order, [])
+    assert {pick(ranking, CycleState(seed)).name for seed in range(20)} == {"a", "b"}
 
 
 def test_a_score_that_is_added_counts_with_its_weight() -> None:
@@ -125,6 +184,20 @@ def test_in_a_large_cluster_each_node_has_its_turn() -> None:
         assert len(decision.ranking.nodes) == worth_comparing(300)
         asked |= {node.name for node in decision.ranking.nodes}
     assert len(asked) == 300
+
+
+def test_in_a_large_cluster_a_cycle_begins_where_the_last_one_ended() -> None:
+    nodes = [new_node(f"n{i:03}", taints=[TAINT] if i < 50 else []) for i in range(300)]
+    snapshot, turn = cluster(*nodes), CycleState()
+    first = decide(demand("first"), snapshot, turn)
+    assert isinstance(first, Placement)
+    assert first.ranking is not None
+    assert len(first.refusals) == 50
+    assert first.ranking.nodes[0].name == "n050"
+    second = decide(demand("second"), snapshot, turn)
+    assert isinstance(second, Placement)
+    assert second.ranking is not None
+    assert second.ranking.nodes[0].name == f"n{50 + worth_comparing(300):03}"
 
 
 _SIZES = st.integers(0, 5)
@@ -192,8 +265,10 @@ def test_a_pod_with_thousands_of_terms_is_compared_with_nothing() -> None:
 
 def test_terms_times_labels_of_others_are_bounded() -> None:
     snapshot = cluster(new_node("a", pods="9999"))
-    for i in range(MOST_COMPARISONS // MOST_RULES + 1):
+    for i in range(MOST_COMPARISONS // MOST_RULES):
         snapshot.place(demand(labels={"i": str(i)}), "a")
+    assert placed_on(demand(affinity=near(MOST_RULES)), snapshot) == "a"
+    snapshot.place(demand(labels={"i": "last"}), "a")
     message = why_not(demand(affinity=near(MOST_RULES)), snapshot)
     assert "200 pod affinity terms take 100200 comparisons" in message
     assert placed_on(demand(affinity=near(MOST_RULES - 1)), snapshot) == "a"

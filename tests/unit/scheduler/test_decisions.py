@@ -1,9 +1,10 @@
+import gc
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from kedge.client.informer import Key
-from kedge.scheduler import decisions
 from kedge.scheduler.cycle import CycleState, decide
-from kedge.scheduler.decisions import KEPT, ROWS, DecisionLog, DecisionRecord, record
+from kedge.scheduler.decisions import KEPT, ROWS, DecidedPod, DecisionLog, DecisionRecord, record
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
 
@@ -32,6 +33,31 @@ def test_decisions_among_many_nodes_are_kept_for_shorter() -> None:
     assert len(log) == ROWS // nodes
 
 
+def reachable(*start: object) -> Iterator[object]:
+    found: dict[int, object] = {}
+    fresh = list(start)
+    while fresh:
+        fresh = [each for each in gc.get_referents(*fresh) if id(each) not in found]
+        fresh = [each for each in fresh if not isinstance(each, type)]
+        found.update((id(each), each) for each in fresh)
+    yield from found.values()
+
+
+def test_a_pod_may_be_large_and_is_not_kept() -> None:
+    pod, snapshot = demand("p"), cluster()
+    kept = record(pod, decide(pod, snapshot, CycleState()), snapshot, NOW)
+    assert not [each for each in reachable(*kept) if each is pod or each is pod.pod]
+
+
+def test_reasons_count_as_much_as_nodes() -> None:
+    snapshot = cluster(new_node("a"))
+    few = decided("p", snapshot).rows
+    asks = {f"example.com/r{number}": "1" for number in range(50)}
+    pod = demand("p", requests=asks)
+    many = record(pod, decide(pod, snapshot, CycleState()), snapshot, NOW)
+    assert many.rows >= few + 49
+
+
 def test_of_a_pod_only_the_latest_decision_is_kept() -> None:
     log, snapshot = DecisionLog(), cluster()
     log.add(decided("p", snapshot))
@@ -44,6 +70,6 @@ def test_of_a_pod_only_the_latest_decision_is_kept() -> None:
 
 def test_nodes_that_nobody_asked_are_counted() -> None:
     snapshot = cluster(*(new_node(f"n{number}") for number in range(300)))
-    told = decisions.described(decided("p", snapshot), (), bound_to="")
+    told = DecidedPod(decided("p", snapshot), None, ()).whole()
     assert len(told.nodes) + told.notAsked == 300
     assert told.notAsked == 300 - 144

@@ -18,7 +18,7 @@ from kedge.testing.scheduling import new_node
 from kedge.web.message import HttpRequest
 
 PODS = "/api/v1/namespaces/default/pods"
-WHY = "/kedge/scheduling/v1/decisions/default"
+WHY = "/apis/scheduling.kedge/v1alpha1/namespaces/default/schedulingdecisions"
 GB = 1e9
 
 
@@ -125,6 +125,12 @@ async def test_why_a_pod_is_where_it_is() -> None:
         told = await cluster.why("p")
         assert (told["node"], told["boundTo"]) == ("b", "b")
         assert told["decidedAt"] == told["evaluatedAt"]
+        assert told["metadata"] == {
+            "name": "p",
+            "namespace": "default",
+            "uid": cluster.uids["p"],
+            "creationTimestamp": told["decidedAt"],
+        }
         assert told["expected"] == {
             "amounts": {"cpu": "100m", "memory": "200Mi"},
             "source": "default",
@@ -189,23 +195,20 @@ async def test_who_may_ask_and_what_they_may_hear() -> None:
         await cluster.pod("p")
         jane = {"impersonate-user": "jane"}
         assert (await server.call("GET", f"{WHY}/p", headers=jane)).status == 403
-        role = {
+        group = "rbac.authorization.k8s.io"
+        reader = "system:aggregated-scheduling-decisions-reader"
+        binding = {
             "metadata": {"name": "why"},
-            "rules": [{"nonResourceURLs": [f"{WHY}/*"], "verbs": ["get"]}],
+            "subjects": [{"kind": "User", "name": "jane", "apiGroup": group}],
+            "roleRef": {"kind": "ClusterRole", "name": reader, "apiGroup": group},
         }
-        rbac = "/apis/rbac.authorization.k8s.io/v1"
-        await server.post(f"{rbac}/clusterroles", role)
-        subject = {"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}
-        reference = {
-            "kind": "ClusterRole",
-            "name": "why",
-            "apiGroup": "rbac.authorization.k8s.io",
-        }
-        binding = {"metadata": {"name": "why"}, "subjects": [subject], "roleRef": reference}
-        await server.post(f"{rbac}/clusterrolebindings", binding)
-        assert (await server.call("GET", f"{WHY}/p", headers=jane)).status == 200
+        await server.post(f"/apis/{group}/v1/namespaces/default/rolebindings", binding)
+        for path in (WHY, f"{WHY}/p"):
+            assert (await server.call("GET", path, headers=jane)).status == 200
         other = WHY.replace("default", "kube-system")
-        assert (await server.call("GET", f"{other}/p", headers=jane)).status == 403
+        everywhere = WHY.replace("namespaces/default/", "")
+        for path in (other, f"{other}/p", everywhere):
+            assert (await server.call("GET", path, headers=jane)).status == 403
         assert (await server.call("GET", f"{WHY}/none")).status == 404
         assert (await server.call("POST", f"{WHY}/p", {})).status == 405
         server.components.set_scheduler(None)
@@ -231,3 +234,28 @@ def admitted(server: LocalServer, call: Call) -> Any:
     headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
     http = HttpRequest(call.method, call.path, call.query, headers, call.body)
     return server.app.handle(http)
+
+
+async def test_the_list_has_the_decisions_in_memory() -> None:
+    async with scheduled() as cluster:
+        await cluster.node("a")
+        await cluster.pod("theirs", nodeName="a")
+        await cluster.pod("z")
+        await cluster.pod("big", "9")
+        await cluster.pod("gone")
+        await cluster.server.delete(f"{PODS}/gone", {"gracePeriodSeconds": 0})
+        await cluster.server.settle()
+        listed = (await cluster.server.get(WHY))["items"]
+        assert [each["metadata"]["name"] for each in listed] == ["big", "gone", "z"]
+        assert listed[2] == await cluster.why("z")
+        assert listed[1]["note"] == "the pod has ended or is gone"
+
+
+async def test_a_decision_about_an_earlier_pod_of_the_name_is_not_listed() -> None:
+    async with scheduled() as cluster:
+        await cluster.node("a")
+        await cluster.pod("p")
+        await cluster.server.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
+        await cluster.pod("p", nodeName="a")
+        assert (await cluster.server.get(WHY))["items"] == []
+        assert "decidedAt" not in await cluster.why("p")

@@ -252,6 +252,29 @@ async def test_a_peer_that_does_not_read_what_it_is_answered_is_not_read_from() 
         running.cancel()
 
 
+class Counting(MemoryStream):
+    """The end of a connection, with the sizes of all that was written to it."""
+
+    def __init__(self, wire: bytes) -> None:
+        super().__init__()
+        self._arrived += wire
+        self._ended = True
+        self.sizes: list[int] = []
+
+    def write(self, data: bytes) -> None:
+        self.sizes.append(len(data))
+
+    async def drain(self) -> None:
+        pass
+
+
+async def test_answers_to_many_frames_are_written_together() -> None:
+    stream = Counting(spdy.ping(1) * 1000)
+    await SpdyConnection(stream).run()
+    assert sum(stream.sizes) == 1000 * len(spdy.ping(1))
+    assert len(stream.sizes) < 20
+
+
 async def test_streams_that_nobody_reads_hold_the_client_up_together(connected: Connected) -> None:
     client, connection = connected
     opened = connection.opened()

@@ -110,7 +110,7 @@ class ResourceMetricSource(Model):
     target: MetricTarget = field(default_factory=MetricTarget)
     """The use that is aimed at."""
     window: Annotated[str, EXTENSION] = ""
-    """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
+    """The window of time: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
     """The statistic of the window: mean, max or 95th. Default mean."""
 
@@ -127,7 +127,7 @@ class ContainerResourceMetricSource(Model):
     container: str = field(default_factory=str)
     """The container."""
     window: Annotated[str, EXTENSION] = ""
-    """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
+    """The window of time: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
     """The statistic of the window: mean, max or 95th. Default mean."""
 

@@ -151,7 +151,7 @@ def _served() -> PublishedTypes:
     # The catalog lists the kinds of this package too, so it cannot be imported before them.
     from kedge.api import catalog
 
-    kinds = (*catalog.HAND_WRITTEN, *catalog.MEASURED)
+    kinds = (*catalog.HAND_WRITTEN, *catalog.NOT_STORED)
     return PublishedTypes(described(resource.type for resource in kinds))
 
 

@@ -12,6 +12,8 @@ POD_NETWORK: Final = ipaddress.IPv4Network("10.244.0.0/16")
 """The network that the pod networks of nodes are part of."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
 """The cluster IP of the Service `kubernetes`."""
+DNS_SERVICE_ADDRESS: Final = "10.96.0.10"
+"""The usual cluster IP of the Service `kube-dns`."""
 
 DEFAULT_SERVICE_CIDR: Final = "kubernetes"
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"

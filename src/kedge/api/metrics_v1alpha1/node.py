@@ -8,7 +8,7 @@ from kedge.api.metrics_v1alpha1.columns import usage_columns
 from kedge.api.metrics_v1alpha1.windows import Container, Windows
 from kedge.api.model import Object
 from kedge.api.presentation import Presentation
-from kedge.api.resource import Resource
+from kedge.api.resource import ObjectSource, Resource
 
 
 class Node(Object):
@@ -29,7 +29,7 @@ RESOURCE: Resource[Node] = Resource(
     plural="nodes",
     namespaced=False,
     verbs=("get", "list", "watch"),
-    measured=True,
+    source=ObjectSource.NODE_REPORTS,
     registry="metrics/nodes",
     presentation=Presentation(columns=usage_columns(lambda node: node.machine)),
 )

@@ -8,7 +8,7 @@ from kedge.api.metrics_v1alpha1.columns import usage_columns
 from kedge.api.metrics_v1alpha1.windows import Container, Metrics, Windows, added
 from kedge.api.model import Object
 from kedge.api.presentation import Presentation
-from kedge.api.resource import Resource
+from kedge.api.resource import ObjectSource, Resource
 
 
 class Pod(Object):
@@ -54,7 +54,7 @@ RESOURCE: Resource[Pod] = Resource(
     version="v1alpha1",
     plural="pods",
     verbs=("get", "list", "watch"),
-    measured=True,
+    source=ObjectSource.NODE_REPORTS,
     registry="metrics/pods",
     presentation=Presentation(
         fields={"spec.nodeName": lambda pod: ""},

@@ -7,7 +7,7 @@ from msgspec import field
 from kedge.api.metrics_v1alpha1.windows import added
 from kedge.api.model import Model, Object, ResourceList, Time
 from kedge.api.presentation import Column, Presentation, name_column
-from kedge.api.resource import Resource
+from kedge.api.resource import ObjectSource, Resource
 
 
 class ContainerMetrics(Model):
@@ -57,7 +57,7 @@ def pods(type_: type[Object], version: str) -> Resource[Object]:
         plural="pods",
         singular="pod",
         verbs=("get", "list"),
-        measured=True,
+        source=ObjectSource.NODE_REPORTS,
         registry="metrics.k8s.io/pods",
         presentation=Presentation(
             fields={"spec.nodeName": lambda pod: ""},
@@ -77,7 +77,7 @@ def nodes(type_: type[Object], version: str) -> Resource[Object]:
         singular="node",
         namespaced=False,
         verbs=("get", "list"),
-        measured=True,
+        source=ObjectSource.NODE_REPORTS,
         registry="metrics.k8s.io/nodes",
         presentation=Presentation(
             columns=(name_column(), *_usage_columns(_of_node), _window_column())

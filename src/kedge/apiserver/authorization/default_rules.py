@@ -185,8 +185,19 @@ ADDED = """\
 system:aggregated-metrics-reader
   read metrics.k8s.io: nodes pods
   read metrics: pods
+system:aggregated-scheduling-decisions-reader
+  get,list scheduling.kedge: schedulingdecisions
 """
-"""The rules of upstream's metrics-server, aggregated into view, edit and admin."""
+"""The rules of upstream's metrics-server and for the decisions of the scheduler, aggregated into
+view, edit and admin."""
+
+AGENT = """\
+kedge:node
+  list,watch discovery.k8s.io: endpointslices
+  list,watch core: namespaces
+"""
+"""Further rules of nodes. With upstream, kube-proxy and CoreDNS have them: kedge's agent does their
+work. The role `system:node` stays as it is upstream."""
 
 CONTROLLERS = """\
 attachdetach-controller

@@ -61,7 +61,9 @@ def bindings() -> Iterator[AnyBinding]:
 
 def node_rules() -> list[PolicyRule]:
     """Return the rules of all nodes, which do not depend on the node's name."""
-    return dict(_listed(default_rules.CLUSTER_ROLES))["system:node"]
+    upstream = dict(_listed(default_rules.CLUSTER_ROLES))["system:node"]
+    [(_, added)] = _listed(default_rules.AGENT)
+    return [*upstream, *added]
 
 
 def _listed(text: str) -> Iterator[tuple[str, list[PolicyRule]]]:

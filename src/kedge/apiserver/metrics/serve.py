@@ -1,17 +1,15 @@
 """Get, list and watch of usage, in both metrics groups and in every form."""
 
-import base64
-import binascii
 from typing import Final
 
 from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.metrics.watch import watch
-from kedge.apiserver.request import Request, integer
-from kedge.apiserver.verbs.read import check_match, initial_events_on_list, parse_revision
+from kedge.apiserver.request import Request
+from kedge.apiserver.verbs.unstored import page, page_options
 from kedge.apiserver.watchcache import Item
-from kedge.machinery.errors import StatusError, bad_request, expired, unknown_resource
+from kedge.machinery.errors import bad_request, unknown_resource
 from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels
 from kedge.metrics.collection import Collection
 from kedge.metrics.selection import HURRY_NODES, UsageSelection
@@ -80,50 +78,21 @@ def _one(api: Api, request: Request, collection: Collection, form: ListForm) -> 
 
 def _list(api: Api, request: Request, collection: Collection, form: ListForm) -> Response:
     version = collection.versions.last
-    if request.http.query_string:
-        _check_options(request, version)
-    selected = selection(request)
-    limit = integer(request, "limit")
+    options = page_options(request, version)
     if len(collection) <= PAGED_FROM:
-        limit = 0
-    after = _position(request.query.get("continue"))
+        options = options._replace(limit=0)
+    selected = selection(request)
     choice = render.wanted(request, render.MANY)
     meta = ListMeta(resourceVersion=str(version))
-    if choice.form == "json" and selected.everything and not limit and not after:
+    if choice.form == "json" and selected.everything and not any(options):
         return Response(200, lists.whole(form, collection, selected, meta))
-    objects = collection.select(selected)
-    if after:
-        objects = [each for each in objects if each.key > after]
-    if limit and len(objects) > limit:
-        left = len(objects) - limit
-        objects = objects[:limit]
-        meta = ListMeta(
-            resourceVersion=str(version),
-            continue_=base64.urlsafe_b64encode(objects[-1].key.encode()).decode(),
-            remainingItemCount=left if selected.everything else None,
-        )
+    objects, meta = page(
+        collection.select(selected),
+        lambda each: each.key,
+        options,
+        meta,
+        counts_rest=selected.everything,
+    )
     if choice.form == "json":
         return Response(200, lists.pieces(form, objects, meta))
     return render.many(request, [_item(form, each) for each in objects], meta, api.clock)
-
-
-def _check_options(request: Request, version: int) -> None:
-    query = request.query
-    if "sendInitialEvents" in query:
-        raise initial_events_on_list()
-    match = query.get("resourceVersionMatch")
-    check_match(query.get("resourceVersion"), match, query.get("continue"))
-    asked = parse_revision(query.get("resourceVersion"))
-    if match == "Exact" and asked != version:
-        raise _only_now(asked)
-
-
-def _only_now(asked: int) -> StatusError:
-    return expired(f"The resourceVersion for the provided list is too old. ({asked})")
-
-
-def _position(token: str) -> str:
-    try:
-        return base64.b64decode(token, b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise bad_request("continue key is not valid: encoded continue key is malformed") from None

@@ -104,7 +104,7 @@ def _list_latest(api: Api, request: Request) -> Response | Awaitable[Response]:
     items = api.cache_of(request.resource).candidates(selection)
     meta = ListMeta(resourceVersion=str(api.cache.revision))
     if not selection.everything:
-        if sum(map(_effort, items)) > MUCH:
+        if sum(map(effort_of, items)) > MUCH:
             return _list_in_turns(api, request, selection, items, meta)
         items = [item for item in items if selection.matches(item)]
     return render.many(request, items, meta, api.clock)
@@ -119,9 +119,12 @@ async def _list_in_turns(
 MUCH = 1 << 20
 """Bytes of objects that are matched with a selector before other tasks get a turn. Decoding that
 much for the first time takes about ten milliseconds."""
+TURN = MUCH // 16
+"""Bytes that are matched in one turn of the event loop."""
 
 
-def _effort(item: Item) -> int:
+def effort_of(item: Item) -> int:
+    """Return how many bytes a match with a selector is worth."""
     return len(item.body) + 500
 
 
@@ -135,8 +138,8 @@ async def _matching(api: Api, selection: Selection, items: Sequence[Item]) -> li
         return list(items)
     kept, effort = [], 0
     for item in items:
-        effort += _effort(item)
-        if effort > MUCH // 16:
+        effort += effort_of(item)
+        if effort > TURN:
             await api.clock.give_way()
             effort = 0
         if selection.matches(item):

@@ -27,6 +27,8 @@ class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Running or Stopped."""
     level: str = ""
     """How much of a container the machine allows it: full, userns or plain."""
+    service_proxy: str = ""
+    """How it carries Services: nftables, userspace, or none, and why."""
     pid: int = 0
 
 
@@ -151,6 +153,7 @@ def _nodes(directory: Path) -> Iterator[NodeProcess]:
             name=place.name,
             status="Running" if agent else "Stopped",
             level=known.level if known else "",
+            service_proxy=known.service_proxy if known else "",
             pid=agent.pid if agent else 0,
         )
 

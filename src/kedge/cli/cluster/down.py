@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from kedge.cli.cluster.registry import ClusterLocation, RegisteredCluster
 
 DESCRIPTION: Final = """\
-Stop a cluster and take its context out of the kubeconfig; the context that was current before is
+Stop a cluster and remove its context from the kubeconfig; the context that was current before is
 current again. The cluster's objects are kept for the next 'kedge up', unless --purge is given.
 It is not an error if the cluster is not running. The command also works after any of the cluster's
 processes was killed or stopped. It always ends, and lists what it could not stop or remove.
 
-On a machine that has joined the cluster of another one, its node and all its containers are
-stopped; 'kedge node' starts it again, unless --purge is given."""
+On a machine that has joined a cluster elsewhere, the command stops the node and its containers.
+'kedge node' starts the node again, unless --purge was given."""
 EXAMPLES: Final = """\
   # Stop the cluster "default"
   kedge down
 
-  # Stop another one and delete all it held
+  # Stop another cluster and delete its objects and files
   kedge down --name other --purge
 
   # Stop all clusters of this user
@@ -44,7 +44,9 @@ T = TypeVar("T")
 
 def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
-    parser.add_argument("--purge", action="store_true", help="delete all that the cluster held")
+    parser.add_argument(
+        "--purge", action="store_true", help="delete all objects and files of the cluster"
+    )
     parser.add_argument("--all", action="store_true", help="all clusters of this user")
 
 

@@ -15,18 +15,17 @@ if TYPE_CHECKING:
     from kedge.metrics_server.config import MetricsServerConfig
 
 DESCRIPTION: Final = """\
-Serve the metrics API in front of any Kubernetes cluster, in the foreground, until SIGTERM or
-SIGINT.
+Serve the metrics API for any Kubernetes cluster, in the foreground, until SIGTERM or SIGINT.
 
-It reads what the cluster's kubelets say of themselves, computes the windows, and serves
-metrics/v1alpha1 and metrics.k8s.io behind the cluster's API server, as APIService objects ask for
-(examples/aggregated-metrics). Who may read what is the cluster's decision. Without a
-kubeconfig it takes itself for a pod of the cluster."""
+It reads the usage from the cluster's kubelets, computes the windows, and serves metrics/v1alpha1
+and metrics.k8s.io as an aggregated API, for which the cluster needs APIService objects
+(examples/aggregated-metrics). The cluster's API server decides about access. Without a kubeconfig
+it uses the service account of the pod in which it runs."""
 EXAMPLES: Final = """\
   # For the cluster of the current context
   kedge metrics-server --state /var/lib/kedge-metrics --host 0.0.0.0
 
-  # Kubelets whose certificates they have signed themselves
+  # Kubelets with self-signed certificates
   kedge metrics-server --state /tmp/metrics --kubelet-insecure-tls"""
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 NAME: Final = "node"
 DESCRIPTION: Final = """\
 Run the agent of one node in the foreground, until SIGTERM or SIGINT. It registers the node and
-runs the pods that are bound to it; its containers run on when the agent ends, and the next agent
-takes them over; 'kedge down' ends them.
+runs the pods that are bound to it. Containers continue to run when the agent ends, and the next
+agent takes them over; 'kedge down' stops them.
 
-With --token the machine joins a cluster that runs elsewhere; the line to type is what 'kedge token
-create --print-join-command' prints there. From then on 'kedge node' alone is enough.
+With --token the machine joins a cluster that runs elsewhere; 'kedge token create
+--print-join-command' prints the command there. After that, 'kedge node' without --token is enough.
 
-'kedge up' starts the nodes of its own cluster itself."""
+'kedge up' starts the nodes of its cluster itself."""
 EXAMPLES: Final = """\
   # Join the cluster of another machine
   kedge node --server https://192.0.2.7:6443 --token abcdef.0123456789abcdef \\
@@ -36,7 +36,7 @@ EXAMPLES: Final = """\
   # The second node of the cluster, after its agent was killed
   kedge node --node-name node-2
 
-  # What runs here, and how much of a container this machine allows
+  # The nodes, and the isolation level of their containers
   kubectl get nodes -L kedge.dev/level"""
 
 

@@ -20,9 +20,8 @@ NAME: Final = "server"
 DESCRIPTION: Final = """\
 Run the API server of one cluster in the foreground, until SIGTERM or SIGINT.
 
-It enforces the admission plugins that are named and no others (NamespaceLifecycle, if none is
-named), and leaves your kubeconfig alone:
-how to reach it is written to the file "kubeconfig" in its directory."""
+Unlike 'kedge up', it enforces only NamespaceLifecycle unless admission plugins are named, and does
+not change your kubeconfig: it writes the file "kubeconfig" in its directory."""
 EXAMPLES: Final = """\
   # A server on port 6443 of this machine
   kedge server
@@ -30,7 +29,7 @@ EXAMPLES: Final = """\
   # One that other machines can reach as box.example.com
   kedge server --host 0.0.0.0 --cert-hosts box.example.com
 
-  # One that forgets everything when it ends
+  # One whose objects are lost when it ends
   kedge server --name scratch --port 0 --store memory"""
 
 CONTROLLERS: Final = f"; the names are {', '.join(names.ALL)}"

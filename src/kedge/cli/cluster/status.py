@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kedge.cli.cluster.registry import ClusterLocation
 
 DESCRIPTION: Final = """\
-Show whether a cluster runs, where it listens, since when, and how much it holds; which of its
+Show whether a cluster runs, its URL, its start time and its number of objects; which of its
 processes have died, why, and whether they are restarted.
 The exit code is 0 if the cluster is ready, else 1."""
 EXAMPLES: Final = """\
@@ -71,6 +71,8 @@ def describe(status: "ClusterStatus") -> str:
         ]
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status
+        if node.service_proxy:
+            told = f"{told}, services: {node.service_proxy}"
         pairs.append((f"Node {node.name}", f"{told}, process {node.pid}" if node.pid else told))
     if status.restart:
         pairs.append(("Restart", _restart(status)))

@@ -10,17 +10,17 @@ from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
-'kedge explain limits -f FILE': print where each request and limit of each container would come
-from (the manifest, its limit, or a LimitRange of the namespace), what the pod asks for in all, and
-every constraint of a LimitRange that it violates. Files may hold pods, claims, and workloads, whose
-pods are explained; other kinds are passed over. The exit code is 1 if anything would be refused.
+'kedge explain limits -f FILE': print the source of each request and limit of each container (the
+manifest, its limit, or a LimitRange of the namespace), the total of the pod, and every constraint
+of a LimitRange that it violates. Files can contain pods, claims, and workloads, whose pods are
+explained; other kinds are skipped. The exit code is 1 if anything would be refused.
 
-Nothing is created. With --dry-run=server the server is asked too, and its word counts: it may run
-without LimitRanger, and it knows more reasons to refuse a pod.
+Nothing is created. With --dry-run=server the server decides: it may run without LimitRanger, and it
+checks more than LimitRanges.
 
 'kedge explain env POD': print every variable that a container of the pod would have if it started
-now, and where each comes from. What secrets hold is not printed. The exit code is 1 if the
-container could not start for want of something."""
+now, and its source. Values of secrets are not printed. The exit code is 1 if the container could
+not start because a source is missing."""
 EXAMPLES: Final = """\
   kedge explain limits -f pod.yaml
   kedge explain limits -n team-a -f deployment.yaml --dry-run=server

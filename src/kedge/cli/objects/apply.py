@@ -9,10 +9,10 @@ from kedge.cli.config.settings import Settings
 from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
-Make the objects that files describe what the files say: create those that are missing, change the
-others. The server works out the change (server-side apply, as field manager "kedge"): fields that
-are no longer in the file go, fields that others set stay. Where others set a field to another
-value, nothing changes and the conflict is reported; --force-conflicts takes the field over."""
+Create the objects that files describe, or change existing ones to match. The server computes the
+change (server-side apply, as field manager "kedge"): fields that are no longer in the file are
+removed, and fields of other managers stay. If another manager has set a field to a different value,
+the object does not change and the conflict is reported; --force-conflicts takes the field over."""
 EXAMPLES: Final = """\
   kedge apply -f web.yaml
   kedge apply -f manifests/ --recursive
@@ -31,7 +31,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--force-conflicts",
         action="store_true",
-        help="take over fields that others set to other values",
+        help="take over fields that other managers have set to other values",
     )
     client_flags.add_dry_run(parser)
     client_flags.add_written(parser)

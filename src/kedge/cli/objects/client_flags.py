@@ -102,7 +102,7 @@ def add_dry_run(parser: ArgumentParser) -> None:
         "--dry-run",
         choices=("none", "server"),
         default="none",
-        help="server: have the server try it without doing it (default: none)",
+        help="server: send a dry-run request, which changes nothing (default: none)",
     )
 
 

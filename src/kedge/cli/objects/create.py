@@ -10,7 +10,7 @@ from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
 Create the objects that files describe, in YAML or JSON, in the cluster that the kubeconfig leads
-to. What exists already is an error: 'kedge apply' changes it instead."""
+to. It is an error if an object exists already: use 'kedge apply' to change it."""
 EXAMPLES: Final = """\
   kedge create -f limit-range.json
 
@@ -18,7 +18,7 @@ EXAMPLES: Final = """\
   kedge create -f manifests/
   generate | kedge create -f -
 
-  # Only see whether the server would take it, and what it would make of it
+  # Only check whether the server accepts it, and print the result
   kedge create -f pod.yaml --dry-run=server -o yaml"""
 
 

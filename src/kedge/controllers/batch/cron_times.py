@@ -112,8 +112,7 @@ def _latest(
     if latest is None or latest > now:
         return None
     if schedule.every:
-        every = timedelta(microseconds=schedule.every // 1000)
-        return latest + (now - latest) // every * every
+        return latest  # All gaps are equal, so that `since` was exact.
     end = now
     while end - latest >= _MINUTE:
         middle = latest + (end - latest) / 2

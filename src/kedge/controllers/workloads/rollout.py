@@ -211,15 +211,15 @@ def _is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
 def _in_proportion(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     found = active(sets.all)
     allowed = most(deployment) if wanted(deployment) else 0
-    to_add = allowed - total(found)
+    left = allowed - total(found)
+    grows = left > 0
     # The largest first; of equals, the newer one grows and the older one shrinks.
-    found.sort(key=by_age, reverse=to_add > 0)
+    found.sort(key=by_age, reverse=grows)
     found.sort(key=size, reverse=True)
     sizes: list[int] = []
-    left = to_add
     for each in found:
         share = _share(deployment, each)
-        share = min(share, left) if to_add > 0 else max(share, left)
+        share = min(share, left) if grows else max(share, left)
         share = share if left else 0
         sizes.append(size(each) + share)
         left -= share

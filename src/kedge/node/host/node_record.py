@@ -26,6 +26,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The port of its agent."""
     pod_cidr: str = ""
     """The network of its pods; empty if they have no addresses of their own."""
+    service_proxy: str = ""
+    """How the node carries Services: nftables, userspace, or none, and why."""
     host_image: HostImage = HostImage()
     """The paths that the image `host` hides and shows."""
 

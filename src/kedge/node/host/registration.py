@@ -43,6 +43,8 @@ from kedge.node.runtime.runtime import RuntimeLevel
 log = logging.getLogger(__name__)
 
 LEVEL_LABEL: Final = "kedge.dev/level"
+SERVICE_PROXY: Final = "kedge.dev/service-proxy"
+"""The annotation that says how the node carries Services."""
 LEASES_NAMESPACE: Final = "kube-node-lease"
 RENEW_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
@@ -67,6 +69,7 @@ def node_object(
     address: str = "",
     pod_cidr: str = "",
     user_namespaces: bool = False,
+    service_proxy: str = "",
 ) -> Node:
     """Return the Node object of this agent, without its conditions. Its `address` is the one of
     the configuration, unless another is given."""
@@ -100,7 +103,9 @@ def node_object(
         ],
     )
     spec = NodeSpec(podCIDR=pod_cidr, podCIDRs=[pod_cidr] if pod_cidr else [])
-    return Node(metadata=ObjectMeta(name=config.name, labels=labels), spec=spec, status=status)
+    annotations = {SERVICE_PROXY: service_proxy} if service_proxy else {}
+    meta = ObjectMeta(name=config.name, labels=labels, annotations=annotations)
+    return Node(metadata=meta, spec=spec, status=status)
 
 
 def _capacity(config: NodeConfig, machine: MachineInfo) -> dict[str, Quantity]:
@@ -174,7 +179,11 @@ def updated_node(found: Node, ours: Node, now: datetime, *, anew: bool = False) 
     kept_free = {} if anew else found.status.allocatable
     return replace(
         found,
-        metadata=replace(found.metadata, labels={**found.metadata.labels, **ours.metadata.labels}),
+        metadata=replace(
+            found.metadata,
+            labels={**found.metadata.labels, **ours.metadata.labels},
+            annotations={**found.metadata.annotations, **ours.metadata.annotations},
+        ),
         spec=replace(
             found.spec,
             podCIDR=found.spec.podCIDR or ours.spec.podCIDR,

@@ -21,6 +21,12 @@ _LOCAL: Final = (
 )
 _MAX_SERVERS: Final = 3
 """The C library's limit."""
+_MAX_SEARCHES: Final = 32
+_MAX_SEARCH_LENGTH: Final = 2048
+"""Characters of all search paths with the spaces between them."""
+_MAX_SEARCH_PATH: Final = 253
+"""Some versions of the C library abort on a longer search path."""
+_CLUSTER_OPTIONS: Final = ("ndots:5",)
 
 
 def hostname(pod: Pod) -> str:
@@ -79,21 +85,73 @@ def resolv_conf(text: str) -> DnsConfig:
     return DnsConfig(servers=servers, searches=searches, options=options)
 
 
-def dns_of(pod: Pod, machine: DnsConfig) -> DnsConfig:
-    """Return the DNS configuration of a pod. The cluster has no DNS service: a pod with policy
-    ClusterFirst gets the machine's configuration, as from a kubelet without clusterDNS."""
-    base = DnsConfig() if pod.spec.dnsPolicy == "None" else machine
+def uses_cluster_dns(pod: Pod) -> bool:
+    """Return whether the pod's DNS policy asks for the cluster's DNS server."""
+    policy = pod.spec.dnsPolicy or "ClusterFirst"
+    if policy == "ClusterFirst":
+        return not pod.spec.hostNetwork
+    return policy == "ClusterFirstWithHostNet"
+
+
+def dns_of(pod: Pod, machine: DnsConfig, cluster: str) -> DnsConfig:
+    """Return the DNS configuration of a pod. `cluster` is the address of the cluster's DNS server;
+    without one, the machine's configuration takes its place, as with a kubelet without
+    clusterDNS."""
+    base = _base(pod, machine, cluster)
     own = pod.spec.dnsConfig
     if own is None:
         return base
     set_here = {option.name for option in own.options}
     options = [o for o in base.options if o.partition(":")[0] not in set_here]
-    options += [o.name if o.value is None else f"{o.name}:{o.value}" for o in own.options]
+    options += [o.name if not o.value else f"{o.name}:{o.value}" for o in own.options]
     return DnsConfig(
-        servers=_unique([*own.nameservers, *base.servers])[:_MAX_SERVERS],
+        servers=_unique([*base.servers, *own.nameservers]),
         searches=_unique([*base.searches, *own.searches]),
         options=options,
     )
+
+
+def _base(pod: Pod, machine: DnsConfig, cluster: str) -> DnsConfig:
+    """Return the configuration of a pod's DNS policy."""
+    if pod.spec.dnsPolicy == "None":
+        return DnsConfig()
+    if not cluster or not uses_cluster_dns(pod):
+        return machine
+    own = (f"{pod.metadata.namespace}.svc.{DOMAIN}", f"svc.{DOMAIN}", DOMAIN)
+    return DnsConfig(
+        servers=[cluster],
+        searches=_unique([*own, *machine.searches]),
+        options=_CLUSTER_OPTIONS,
+    )
+
+
+def within_limits(config: DnsConfig) -> tuple[DnsConfig, list[str]]:
+    """Return the part of a configuration that resolvers accept, and a warning for each limit that
+    it exceeds, in upstream's words."""
+    warnings = []
+    servers = list(config.servers)[:_MAX_SERVERS]
+    if len(servers) < len(config.servers):
+        warnings.append(
+            "Nameserver limits were exceeded, some nameservers have been omitted, the applied"
+            f" nameserver line is: {' '.join(servers)}"
+        )
+    searches = _fitting_searches(config.searches)
+    if len(searches) < len(config.searches):
+        warnings.append(
+            "Search Line limits were exceeded, some search paths have been omitted, the applied"
+            f" search line is: {' '.join(searches)}"
+        )
+    return DnsConfig(servers=servers, searches=searches, options=config.options), warnings
+
+
+def _fitting_searches(searches: Sequence[str]) -> list[str]:
+    found, length = [], -1
+    for search in [each for each in searches if len(each) <= _MAX_SEARCH_PATH][:_MAX_SEARCHES]:
+        length += 1 + len(search)
+        if length > _MAX_SEARCH_LENGTH:
+            break
+        found.append(search)
+    return found
 
 
 def _unique(items: Sequence[str]) -> list[str]:

@@ -1,7 +1,6 @@
-"""Forwarding to pods: host ports, and the cluster IP of the API server.
+"""Forwarding to pods in user space: host ports, and all Services if the kernel refuses nf_tables.
 
-It is done in user space and not by kernel rules: that works on loopback and without a firewall
-program, changes no settings of the machine, and ends with the agent.
+It needs no rules, works on loopback, and ends with the agent.
 """
 
 import asyncio
@@ -23,6 +22,8 @@ TOTAL: Final = 1024
 """Connections, or peers that send datagrams, of one port."""
 
 Target = tuple[str, int]
+TargetChooser = Callable[[str], Target]
+"""Returns the target for a client's address. Raises OSError if there is none."""
 
 
 class PortListener(Protocol):
@@ -93,34 +94,64 @@ async def listen_tcp(address: str, port: int, target: Target) -> asyncio.Server:
     """Forward TCP connections. Raises OSError if the port is in use."""
     # No limit per address: many clients may share one.
     return await asyncio.start_server(
-        _forwarder(lambda: target, ConnectionLimit(TOTAL)), address, port
+        _forwarder(lambda _: target, ConnectionLimit(TOTAL)), address, port
     )
 
 
-async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) -> asyncio.Server:
+async def listen_tcp_for(address: str, port: int, find: TargetChooser) -> asyncio.Server:
+    """Forward TCP connections to targets that may change."""
+    return await asyncio.start_server(_forwarder(find, ConnectionLimit(TOTAL)), address, port)
+
+
+async def listen_on_link(link: str, here: Target, find: TargetChooser) -> asyncio.Server:
     """Forward TCP connections that arrive by one link, for an address that the machine need not
     have."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listener = _bound_to_link(link, here, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, link.encode())
-        # Without this, binding to an address that the machine does not have fails.
-        listener.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
-        listener.bind(here)
         return await asyncio.start_server(_forwarder(find, ConnectionLimit()), sock=listener)
     except BaseException:
         listener.close()
         raise
 
 
-def _forwarder(find: Callable[[], Target], sources: ConnectionLimit) -> Callable[..., Any]:
+async def listen_udp_on_link(
+    link: str, here: Target, find: TargetChooser
+) -> asyncio.DatagramTransport:
+    """Forward datagrams that arrive by one link, for an address that the machine need not have."""
+    listener = _bound_to_link(link, here, socket.SOCK_DGRAM)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(
+        lambda: _DatagramListener(find), sock=listener
+    )
+    return transport
+
+
+def _bound_to_link(link: str, here: Target, kind: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, link.encode())
+        # Without this, binding to an address that the machine does not have fails.
+        listener.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
+        listener.bind(here)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _forwarder(find: TargetChooser, sources: ConnectionLimit) -> Callable[..., Any]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = (writer.get_extra_info("peername") or ("",))[0]
-        with contextlib.suppress(OSError), sources.connection(source) as is_below_limit:
-            if is_below_limit:
-                await _forward(reader, writer, find())
-            else:
-                writer.transport.abort()
+        try:
+            with sources.connection(source) as is_below_limit:
+                if is_below_limit:
+                    await _forward(reader, writer, find(source))
+                else:
+                    writer.transport.abort()
+        except OSError:
+            # The client sees a reset, as if nothing listened.
+            writer.transport.abort()
 
     return handle
 
@@ -152,9 +183,14 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 async def listen_udp(address: str, port: int, target: Target) -> asyncio.DatagramTransport:
     """Forward datagrams to the target, and its answers to their senders."""
+    return await listen_udp_for(address, port, lambda _: target)
+
+
+async def listen_udp_for(address: str, port: int, find: TargetChooser) -> asyncio.DatagramTransport:
+    """Forward datagrams to targets that may change."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: _DatagramListener(target), local_addr=(address, port)
+        lambda: _DatagramListener(find), local_addr=(address, port)
     )
     return transport
 
@@ -162,8 +198,8 @@ async def listen_udp(address: str, port: int, target: Target) -> asyncio.Datagra
 class _DatagramListener(asyncio.DatagramProtocol):
     """Receives datagrams of clients; each client has a socket to the pod."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, find: TargetChooser) -> None:
+        self._find = find
         self._back: dict[Any, _DatagramPeer] = {}
         self._transport: asyncio.DatagramTransport
 
@@ -180,12 +216,16 @@ class _DatagramListener(asyncio.DatagramProtocol):
             if len(self._back) >= TOTAL:
                 # Source addresses of datagrams are easily forged, and each peer takes a descriptor.
                 next(iter(self._back.values())).close()
-            back = self._back[address] = self._open(address)
+            try:
+                back = self._back[address] = self._open(address)
+            except OSError:
+                return
         back.send(data)
 
     def _open(self, client: Any) -> "_DatagramPeer":
+        target = self._find(client[0])
         channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        channel.connect(self._target)
+        channel.connect(target)
         return _DatagramPeer(
             channel,
             lambda data: self._transport.sendto(data, client),

@@ -27,6 +27,8 @@ _NEW_RULE, _DEL_RULE = 32, 33
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
 _LOCAL_ROUTE: Final = 2
+_LINK_SCOPE: Final = 253
+_HOST_SCOPE: Final = 254
 _ACT_TO_TABLE: Final = 1
 _BOOT: Final = 3
 """RTPROT_BOOT: a route that a program added, not the kernel."""
@@ -61,9 +63,26 @@ class Netlink:
             return 0
         return int(_LINK.unpack_from(answers[0])[2]) if answers else 0
 
-    def add_bridge(self, name: str) -> None:
+    def links(self) -> dict[str, int]:
+        """Return the index of each link by name."""
+        answers = self._ask(_GET_LINK, _DUMP, _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+        return {
+            _attributes(each[_LINK.size :])[3].rstrip(b"\0").decode(): _LINK.unpack_from(each)[2]
+            for each in answers
+        }
+
+    def add_bridge(self, name: str, hardware_address: bytes = b"") -> None:
+        """Add a bridge. Without a hardware address of its own, it would take another one whenever
+        pods come and go, and pods would lose their gateway."""
         kind = _nested(18, _text(1, "bridge"))
-        self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, _link() + _text(3, name) + kind)
+        own = _attribute(1, hardware_address) if hardware_address else b""
+        self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, _link() + _text(3, name) + own + kind)
+
+    def reflect(self, name: str) -> None:
+        """Let a port of a bridge send a packet back to where it came from: a pod that reaches
+        itself through a Service."""
+        slave = _nested(18, _text(4, "bridge") + _nested(5, _attribute(4, b"\1")))
+        self._ask(_NEW_LINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, self.index(name), 0, 0) + slave)
 
     def add_pair(self, name: str, peer: str, namespace: str, master: int) -> None:
         """Add a veth pair: one end attached to a bridge here, the other in another namespace."""
@@ -95,21 +114,37 @@ class Netlink:
         body = head + _attribute(5, gateway.packed) + _number(4, index)
         self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body)
 
-    def deliver_here(self, link: str, address: IPv4Address, table: int) -> None:
-        """Accept packets that arrive by a link for an address that the machine does not have."""
-        head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
-        body = head + _attribute(1, address.packed) + _number(4, self.index("lo"))
-        with contextlib.suppress(FileExistsError):
-            self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body + _number(15, table))
-        with contextlib.suppress(FileExistsError):
-            self._ask(_NEW_RULE, _CREATE | _EXCLUSIVE, _rule(link, address, table))
+    def add_link_route(self, index: int, network: IPv4Network) -> None:
+        """Reach a network directly by a link."""
+        head = _ROUTE.pack(
+            socket.AF_INET, network.prefixlen, 0, 0, _MAIN_TABLE, _BOOT, _LINK_SCOPE, 1, 0
+        )
+        body = head + _attribute(1, network.network_address.packed) + _number(4, index)
+        self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body)
 
-    def stop_delivering(self, link: str, address: IPv4Address, table: int) -> None:
+    def deliver_here(self, link: str, network: IPv4Network, table: int) -> None:
+        """Accept packets that arrive by a link for addresses that the machine does not have."""
+        with contextlib.suppress(FileExistsError):
+            here = _number(4, self.index("lo")) + _number(15, table)
+            self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, _local_route(network) + here)
+        with contextlib.suppress(FileExistsError):
+            self._ask(_NEW_RULE, _CREATE | _EXCLUSIVE, _rule(link, network, table))
+
+    def stop_delivering(self, link: str, network: IPv4Network, table: int) -> None:
         with contextlib.suppress(FileNotFoundError, OSError):
-            self._ask(_DEL_RULE, 0, _rule(link, address, table))
-        head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
+            self._ask(_DEL_RULE, 0, _rule(link, network, table))
         with contextlib.suppress(ProcessLookupError, OSError):
-            self._ask(_DEL_ROUTE, 0, head + _attribute(1, address.packed) + _number(15, table))
+            self._ask(_DEL_ROUTE, 0, _local_route(network) + _number(15, table))
+
+    def routes(self) -> dict[IPv4Network, int]:
+        """Return the index of the link of each route of the main table."""
+        found: dict[IPv4Network, int] = {}
+        for answer in self._ask(_GET_ROUTE, _DUMP, _ROUTE.pack(socket.AF_INET, *[0] * 8)):
+            attributes = _attributes(answer[_ROUTE.size :])
+            if answer[4] == _MAIN_TABLE and 1 in attributes and 4 in attributes:
+                network = IPv4Network((attributes[1], answer[1]), strict=False)
+                found[network] = struct.unpack("=I", attributes[4])[0]
+        return found
 
     def networks(self) -> Iterator[IPv4Network]:
         """Return the networks to which this machine has routes, without the default route."""
@@ -123,7 +158,8 @@ class Netlink:
         """Send a request and read the answer; raise the error of the kernel as OSError."""
         self._sequence += 1
         # A request for one link is answered with it; all others end with an acknowledgement.
-        flags |= _REQUEST if kind == _GET_LINK else _REQUEST | _ACK
+        is_single = kind == _GET_LINK and not flags & _DUMP
+        flags |= _REQUEST if is_single else _REQUEST | _ACK
         size = _HEADER.size + len(body)
         self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + body)
         answers: list[bytes] = []
@@ -138,7 +174,7 @@ class Netlink:
                 if said == _DONE:
                     return answers
                 answers.append(content)
-            if kind == _GET_LINK:
+            if is_single:
                 return answers
 
 
@@ -162,11 +198,19 @@ def _link(flags: int = 0) -> bytes:
     return _LINK.pack(socket.AF_UNSPEC, 0, 0, flags, flags)
 
 
-def _rule(link: str, address: IPv4Address, table: int) -> bytes:
-    head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
+def _local_route(network: IPv4Network) -> bytes:
+    head = _ROUTE.pack(
+        socket.AF_INET, network.prefixlen, 0, 0, 0, _BOOT, _HOST_SCOPE, _LOCAL_ROUTE, 0
+    )
+    return head + _attribute(1, network.network_address.packed)
+
+
+def _rule(link: str, network: IPv4Network, table: int) -> bytes:
+    head = _ROUTE.pack(socket.AF_INET, network.prefixlen, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
+    destination = _attribute(1, network.network_address.packed)
     # With a priority of its own; otherwise the kernel takes it for an existing rule.
     place = _number(6, table)
-    return head + _attribute(1, address.packed) + _text(3, link) + place + _number(15, table)
+    return head + destination + _text(3, link) + place + _number(15, table)
 
 
 def _attribute(kind: int, content: bytes) -> bytes:

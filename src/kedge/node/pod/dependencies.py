@@ -1,6 +1,6 @@
 """The dependencies of a pod's life on the other rooms of the node, as small protocols."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -303,6 +303,9 @@ class PodDependencies:
     clock: Clock
     host_dns: Callable[[], DnsConfig]
     """Reads the machine's /etc/resolv.conf."""
+    cluster_dns: Callable[[], Awaitable[str | None]]
+    """Returns the address of the cluster's DNS server; empty without one, None if pods have no
+    network of their own."""
     host_hosts: Callable[[], str]
     """Reads the machine's /etc/hosts."""
     seccomp_profiles: Path

@@ -179,6 +179,8 @@ class RuntimeCache:
 
     async def _follow(self) -> None:
         events = aiter(self._runtime.watch())
+        # This method owns the task. A TaskGroup would wrap an error of the runtime, which `run`
+        # handles, in an ExceptionGroup.
         first = asyncio.ensure_future(anext(events, None))
         try:
             # Subscribe first, list second: the watch begins when its first event is awaited, so a

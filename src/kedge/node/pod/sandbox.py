@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.node.network.dns import dns_of
+from kedge.node.network.dns import dns_of, uses_cluster_dns, within_limits
 from kedge.node.pod.dependencies import PodDependencies, VolumeFailure
 from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
 from kedge.node.pod.runtime_cache import RuntimeCache
@@ -12,7 +12,7 @@ from kedge.node.pod.runtime_specs import sandbox_spec
 from kedge.node.pod.step_failures import StepFailures
 from kedge.node.pod.timeouts import unless_set
 from kedge.node.pod.waiting import POD_STEP
-from kedge.node.runtime.runtime import RuntimeFailure
+from kedge.node.runtime.runtime import DnsConfig, RuntimeFailure
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SandboxStarter:
                 attempt,
                 logs=dependencies.files.logs(pod),
                 cgroup=cgroup,
-                dns=dns_of(pod, dependencies.host_dns()),
+                dns=await self._dns(pod),
                 first_id=await dependencies.user_ids.ensure(pod),
             )
             sandbox = await dependencies.runtime.run_sandbox(spec)
@@ -68,6 +68,22 @@ class SandboxStarter:
             return
         self.cache.put_sandbox(sandbox)
         self.failures.clear(POD_STEP)
+
+    async def _dns(self, pod: Pod) -> DnsConfig:
+        """Return the pod's DNS configuration; record an event if it is not the wanted one."""
+        dependencies = self.dependencies
+        cluster = await dependencies.cluster_dns()
+        if cluster == "" and uses_cluster_dns(pod):
+            policy = pod.spec.dnsPolicy or "ClusterFirst"
+            text = (
+                f'The cluster has no DNS server for the policy "{policy}". Falling back to'
+                ' "Default" policy.'
+            )
+            self.recorder.record_pod(WARNING, "MissingClusterDNS", text)
+        config, warnings = within_limits(dns_of(pod, dependencies.host_dns(), cluster or ""))
+        for warning in warnings:
+            self.recorder.record_pod(WARNING, "DNSConfigForming", warning)
+        return config
 
     def _record_failure(self, reason: str, message: str) -> None:
         self.failures.record(POD_STEP, reason, message)

@@ -31,6 +31,8 @@ async def wait_until_set(event: asyncio.Event, clock: Clock, seconds: float) -> 
 
 
 async def _first(work: Awaitable[T], end: Awaitable[object], late: type[Exception]) -> T:
+    # This function owns both tasks and ends them before it returns. A TaskGroup would wrap an error
+    # of the work in an ExceptionGroup.
     task = asyncio.ensure_future(work)
     limit = asyncio.ensure_future(end)
     try:

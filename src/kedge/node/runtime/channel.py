@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,15 +41,16 @@ class SupervisorChannel:
         connected.setblocking(False)
         self._loop.add_reader(connected, self._readable)
 
-    async def call(self, do: str, **fields: object) -> Answer:
-        """Return the supervisor's response; the caller owns the descriptors in it."""
+    async def call(self, do: str, descriptors: Sequence[int] = (), /, **fields: object) -> Answer:
+        """Return the supervisor's response; the caller owns the descriptors in it. The given
+        descriptors must stay open until then."""
         if not self.is_open:
             raise SupervisorLost(_GONE)
         self._last += 1
         number = self._last
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[number] = answer
-        self._send(wire.packet({"id": number, "do": do, **fields}))
+        self._send(wire.packet({"id": number, "do": do, **fields}, descriptors))
         try:
             return await answer
         finally:

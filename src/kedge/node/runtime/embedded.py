@@ -109,6 +109,8 @@ class EmbeddedRuntime:
         """The number of recent deaths of the supervisor."""
         self._restarts: asyncio.Queue[str] = asyncio.Queue()
         self._specs: dict[str, SandboxConfig] = {}
+        self._kept: dict[str, Sequence[int]] = {}
+        """Descriptors that each supervisor keeps, by name."""
 
     @classmethod
     async def open(
@@ -173,6 +175,8 @@ class EmbeddedRuntime:
         listed = await connected.ask("list")
         if before not in (0, self.supervisor):
             self._restarts.put_nowait(_restart(before, self.supervisor, listed))
+            for name, descriptors in self._kept.items():
+                await connected.call("keep_sockets", descriptors, name=name)
         self._specs = {each["id"]: _spec(each) for each in listed["sandboxes"]}
         self._images.release_others({each["id"] for each in listed["containers"]})
         if self._network:
@@ -195,6 +199,18 @@ class EmbeddedRuntime:
             return await self._ask(do, **fields)
         except SupervisorLost:
             return await self._ask(do, **fields)
+
+    async def keep_sockets(self, name: str, descriptors: Sequence[int]) -> None:
+        """Have the supervisor keep sockets open while the agent restarts. They replace those of the
+        same name, and must stay open as long as this runtime."""
+        self._kept[name] = descriptors
+        await (await self._connected()).call("keep_sockets", descriptors, name=name)
+
+    async def kept_sockets(self, name: str) -> list[int]:
+        """Return the sockets that an earlier agent had the supervisor keep. The caller owns the
+        descriptors."""
+        _, descriptors = await (await self._connected()).call("kept_sockets", name=name)
+        return descriptors
 
     async def restarted(self) -> str:
         """Wait until a dead supervisor was replaced; return the message for the event."""
@@ -406,6 +422,8 @@ class _CommandStream(_StreamDescriptors):
 
     async def wait(self) -> int:
         if self._exit is None:
+            # The command owns the task: `close` kills the process and waits for its end. It must
+            # outlive a caller that is cancelled while it waits.
             self._exit = asyncio.ensure_future(self._ended())
         return await asyncio.shield(self._exit)
 

@@ -105,6 +105,62 @@ def test_a_claim_is_chosen_by_its_selector() -> None:
     ]
 
 
+def test_a_violation_names_its_limit_range() -> None:
+    (found,) = pod_violations(
+        bounds(small=[{"type": "Pod", "max": {"cpu": "1"}}]), limited("1500m", "1500m")
+    )
+    message = "maximum cpu usage per Pod is 1, but limit is 3"
+    assert str(found) == f'{message} (LimitRange "small")'
+
+
+@pytest.mark.parametrize("kind", ["Container", "Pod"])
+@pytest.mark.parametrize(
+    ("item", "requests", "limits", "fits"),
+    [
+        ({"min": "1"}, "1", "", True),
+        ({"min": "1"}, "1", "1", True),
+        ({"min": "1"}, "999m", "2", False),
+        ({"min": "1"}, "1", "999m", False),
+        ({"min": "1"}, "", "", False),
+        ({"max": "1"}, "", "1", True),
+        ({"max": "1"}, "1", "1", True),
+        ({"max": "1"}, "1001m", "1", False),
+        ({"max": "1"}, "", "1001m", False),
+        ({"max": "1"}, "", "", False),
+        ({"maxLimitRequestRatio": "2"}, "1", "2", True),
+        ({"maxLimitRequestRatio": "2"}, "1", "2001m", False),
+        ({"maxLimitRequestRatio": "2"}, "0", "1", False),
+        ({"maxLimitRequestRatio": "2"}, "1", "", False),
+        ({"min": "1", "max": "3"}, "1", "3", True),
+    ],
+)
+def test_a_pod_on_its_bounds_is_accepted_at_the_first_look(
+    kind: str, item: dict[str, str], requests: str, limits: str, fits: bool
+) -> None:
+    resources = {
+        bound: {"cpu": amount}
+        for bound, amount in (("requests", requests), ("limits", limits))
+        if amount
+    }
+    range_ = bounds(a=[{"type": kind, **{bound: {"cpu": item[bound]} for bound in item}}])
+    pod = new_pod(container={"resources": resources})
+    assert _keeps_within(range_, pod) is fits
+    assert (pod_violations(range_, pod) == []) is fits
+
+
+def test_resources_of_the_pod_itself_count_instead_of_those_of_its_containers() -> None:
+    range_ = bounds(a=[{"type": "Pod", "max": {"cpu": "2"}}])
+
+    def pod(own: str) -> Pod:
+        whole = {"resources": {"limits": {"cpu": own}}}
+        containers = [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]
+        return new_pod(spec={"containers": containers, **whole})
+
+    assert pod_violations(range_, pod("2")) == []
+    (found,) = pod_violations(range_, pod("3"))
+    assert found.message == "maximum cpu usage per Pod is 2, but limit is 3"
+
+
 _amount = st.sampled_from(["0", "1m", "500m", "1", "1001m", "2", "3"])
 _amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), _amount)
 _item = st.fixed_dictionaries(

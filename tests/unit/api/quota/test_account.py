@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
-from kedge.api.quota.account import QuotaAccount, increase
+from kedge.api.quota.account import QuotaAccount, greater, increase, listed
 from kedge.api.quota.pods import PodQuotaMeter
 from kedge.machinery.quantity import Quantity
 from kedge.testing.pods import new_pod
@@ -71,6 +71,46 @@ def test_an_object_that_leaves_the_scope_gives_back_what_it_took() -> None:
 def test_amounts_that_shrink_are_no_increase() -> None:
     one, two = Quantity.parse("1"), Quantity.parse("2")
     assert increase({"a": two, "b": one, "c": one}, {"a": one, "b": two}) == {"a": one, "c": one}
+    assert increase({"a": two}, {"a": two}) == {}
+
+
+def test_the_smallest_growth_is_an_increase() -> None:
+    least = Quantity.parse("1n")
+    assert increase({"a": least}, {}) == {"a": least}
+
+
+def test_the_greater_amount_of_each_name_is_taken() -> None:
+    one, two = Quantity.parse("1"), Quantity.parse("2")
+    assert greater({"a": one, "b": two}, {"a": two, "b": one, "c": one}) == {
+        "a": two,
+        "b": two,
+        "c": one,
+    }
+
+
+def test_amounts_of_the_same_size_keep_the_first_spelling() -> None:
+    found = greater({"a": Quantity.parse("1Gi")}, {"a": Quantity.parse("1073741824")})
+    assert str(found["a"]) == "1Gi"
+
+
+def test_amounts_are_listed_by_name_and_missing_ones_as_nothing() -> None:
+    amounts = {"pods": Quantity.parse("3"), "cpu": Quantity.parse("500m")}
+    assert listed(amounts, ["pods", "memory", "cpu"]) == "cpu=500m,memory=0,pods=3"
+
+
+def test_a_kind_is_counted_from_its_beginning_to_its_end() -> None:
+    book = account({"requests.cpu": "9", "pods": "9"})
+    assert book.has_begun(KIND)
+    assert not book.has_begun(("", "services"))
+    put(book, "a", cpu("1"))
+    assert {name: str(amount) for name, amount in book.charged(KIND, "a").items()} == {
+        "requests.cpu": "1",
+        "pods": "1",
+    }
+    assert book.charged(KIND, "b") == {}
+    book.end(KIND)
+    assert not book.has_begun(KIND)
+    assert book.used == {}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 5))))

@@ -31,6 +31,18 @@ def test_storage_counts_in_total_and_by_class() -> None:
     }
 
 
+def test_a_claim_without_a_class_counts_only_in_total() -> None:
+    assert shown(claim()) == {
+        "persistentvolumeclaims": "1",
+        "count/persistentvolumeclaims": "1",
+        "requests.storage": "1Gi",
+    }
+
+
+def test_a_claim_must_specify_nothing() -> None:
+    assert METER.missing(claim(), ["requests.storage"]) == ""
+
+
 def test_the_annotated_class_wins_even_if_it_is_empty() -> None:
     assert "iron.storageclass.storage.k8s.io/requests.storage" in shown(
         claim(storageClassName="gold", beta="iron")
@@ -42,6 +54,8 @@ def test_what_an_expansion_set_aside_counts_until_it_is_given_back() -> None:
     grown = {"allocatedResources": {"storage": "3Gi"}}
     assert shown(claim("1Gi", grown))["requests.storage"] == "3Gi"
     assert shown(claim("5Gi", grown))["requests.storage"] == "5Gi"
+    assert shown(claim("3072Mi", grown))["requests.storage"] == "3Gi"
+    assert shown(claim("3221225472", grown))["requests.storage"] == "3221225472"
 
 
 def test_storage_counts_in_whole_bytes() -> None:

@@ -65,6 +65,14 @@ def test_an_init_container_counts_if_it_needs_more_than_all_others_together() ->
     assert shown(METER.measure(new_pod(spec=spec)))["requests.cpu"] == "600m"
 
 
+def test_limits_count_without_requests() -> None:
+    pod = asking({}, {"cpu": "2"})
+    (container,) = pod.spec.containers
+    bare = replace(container, resources=replace(container.resources, requests={}))
+    usage = shown(METER.measure(replace(pod, spec=replace(pod.spec, containers=[bare]))))
+    assert usage == {"count/pods": "1", "pods": "1", "limits.cpu": "2"}
+
+
 def test_overhead_is_added_to_requests_and_to_limits_that_exist() -> None:
     pod = asking(
         {"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}, overhead={"cpu": "1", "memory": "1Gi"}
@@ -95,12 +103,50 @@ def test_what_a_container_still_holds_counts_while_it_is_resized() -> None:
     assert (usage["requests.cpu"], usage["limits.cpu"]) == ("3", "2")
 
 
-def test_an_impossible_resize_does_not_count() -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason", "counted"),
+    [
+        ("PodResizePending", "Infeasible", ("3", "2")),
+        ("PodResizePending", "Deferred", ("9", "9")),
+        ("PodResizeInProgress", "Infeasible", ("9", "9")),
+    ],
+)
+def test_only_an_impossible_resize_does_not_count(
+    kind: str, reason: str, counted: tuple[str, str]
+) -> None:
     pod = asking({"cpu": "9"}, {"cpu": "9"})
-    infeasible = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
-    wanted = replace(resized([infeasible]), spec=pod.spec)
-    usage = shown(METER.measure(wanted))
-    assert (usage["requests.cpu"], usage["limits.cpu"]) == ("3", "2")
+    condition = {"type": kind, "status": "True", "reason": reason}
+    ready = {"type": "Ready", "status": "True"}
+    usage = shown(METER.measure(replace(resized([ready, condition]), spec=pod.spec)))
+    assert (usage["requests.cpu"], usage["limits.cpu"]) == counted
+
+
+def test_a_status_counts_for_its_own_container_or_sidecar_alone() -> None:
+    def container(name: str, cpu: str, **more: str) -> dict[str, Any]:
+        return {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}} | more
+
+    document = RESOURCE.to_document(
+        new_pod(
+            spec={
+                "containers": [container("a", "1"), container("b", "1")],
+                "initContainers": [
+                    container("side", "1", restartPolicy="Always"),
+                    container("first", "1"),
+                ],
+            }
+        )
+    )
+
+    def status(name: str) -> dict[str, Any]:
+        return {"name": name, "resources": {"requests": {"cpu": "5"}}}
+
+    document["status"] = {
+        "containerStatuses": [status("a")],
+        "initContainerStatuses": [status("side"), status("first") | {"resources": None}],
+    }
+    assert shown(METER.measure(RESOURCE.from_document(document)))["requests.cpu"] == "11"
+    document["status"] = {"initContainerStatuses": [{"name": "first", **status("first")}]}
+    assert shown(METER.measure(RESOURCE.from_document(document)))["requests.cpu"] == "3"
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -119,6 +165,17 @@ def test_a_pod_that_does_not_end_in_time_stops_counting() -> None:
     end = parse_time("2030-01-01T00:01:00Z")
     assert "cpu" in measure.at(end)
     assert dict(measure.at(end + timedelta(seconds=1))) == {"count/pods": measure.usage["pods"]}
+
+
+@pytest.mark.parametrize(
+    ("at", "grace"), [("2030-01-01T00:00:30Z", None), ("9999-12-31T23:59:59Z", 30)]
+)
+def test_a_deleted_pod_without_an_end_counts_until_it_is_gone(at: str, grace: int | None) -> None:
+    pod = asking({"cpu": "1"})
+    doomed = replace(pod.metadata, deletionTimestamp=at, deletionGracePeriodSeconds=grace)
+    measure = METER.measure(replace(pod, metadata=doomed))
+    assert measure.until is None
+    assert shown(measure)["cpu"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +221,12 @@ def test_a_pod_that_speaks_as_a_whole_speaks_for_its_containers() -> None:
     assert METER.missing(pod, ["requests.cpu", "requests.memory"]) == ""
 
 
+def test_a_pod_that_says_all_or_nothing_as_a_whole_is_judged_by_its_containers() -> None:
+    assert METER.missing(asking({"cpu": "1"}), ["requests.cpu"]) == ""
+    silent = new_pod(spec={"resources": {}})
+    assert METER.missing(silent, ["requests.cpu"]) == "must specify requests.cpu for: ctr"
+
+
 def scopes(**spec: Any) -> set[str]:
     return set(METER.measure(new_pod(spec=spec)).scopes)
 
@@ -171,8 +234,15 @@ def scopes(**spec: Any) -> set[str]:
 def test_scopes_follow_from_the_spec() -> None:
     assert scopes() == {"NotTerminating", "BestEffort"}
     assert scopes(activeDeadlineSeconds=5) == {"Terminating", "BestEffort"}
+    assert scopes(activeDeadlineSeconds=0) == {"Terminating", "BestEffort"}
     assert "PriorityClass" in scopes(priorityClassName="high")
     assert set(METER.measure(asking({"cpu": "1"})).scopes) == {"NotTerminating", "NotBestEffort"}
+
+
+def test_the_quality_of_service_that_a_pod_has_got_counts() -> None:
+    pod = new_pod()
+    burstable = replace(pod, status=replace(pod.status, qosClass="Burstable"))
+    assert set(METER.measure(burstable).scopes) == {"NotTerminating", "NotBestEffort"}
 
 
 @pytest.mark.parametrize("side", ["podAffinity", "podAntiAffinity"])

@@ -54,3 +54,11 @@ def test_a_claim_to_nothing_counts_only_itself(obj: Document) -> None:
 def test_names_by_device_class_belong_to_claims() -> None:
     names = [COUNT, devices("a.b"), "gold.deviceclass.resource.k8s.io/other", "pods"]
     assert METER.names(names) == {COUNT, devices("a.b")}
+
+
+def test_a_request_without_a_count_takes_no_devices() -> None:
+    assert shown(claim({"exactly": wish("gold")}))[devices("gold")] == "0"
+
+
+def test_a_claim_must_specify_nothing() -> None:
+    assert METER.missing(claim({"exactly": wish("gold")}), [devices("gold")]) == ""

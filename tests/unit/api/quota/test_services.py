@@ -29,3 +29,13 @@ def test_a_service_takes_what_its_type_gives_it(
         "services.nodeports": node_ports,
         "services.loadbalancers": load_balancers,
     }
+
+
+def test_services_are_counted_under_their_own_names() -> None:
+    names = ["services", "count/services", "services.nodeports", "services.loadbalancers"]
+    assert ServiceQuotaMeter().names([*names, "pods", "services.other"]) == {*names}
+
+
+def test_a_service_must_specify_nothing() -> None:
+    service = RESOURCE.from_document({"metadata": {"name": "s"}})
+    assert ServiceQuotaMeter().missing(service, ["services.nodeports"]) == ""

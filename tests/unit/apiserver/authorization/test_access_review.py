@@ -3,6 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from kedge.api.rbac_v1.role import PolicyRule
 from kedge.api.rbac_v1.role_binding import RoleRef, Subject
@@ -13,7 +14,7 @@ from kedge.apiserver.authorization.rbac import Policy, RoleName
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
-from kedge.web.message import HttpRequest
+from kedge.web.message import HttpRequest, Response
 
 GROUP = "authorization.k8s.io"
 ANNA = User("anna")
@@ -40,17 +41,23 @@ def authorizer() -> Authorizer:
 
 def reviewed(server: LocalServer, plural: str, spec: Any, namespace: str = "") -> Any:
     """The answer to a review that anna posts."""
+    response = answer(server, plural, spec, namespace)
+    assert response.status == 201
+    assert isinstance(response.body, bytes)
+    return msgspec.json.decode(response.body)
+
+
+def answer(
+    server: LocalServer, plural: str, spec: Any, namespace: str = "", accept: str = "*/*"
+) -> Response:
     resource = server.app.api.catalog.find(GROUP, "v1", plural)
     assert resource is not None
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "accept": accept}
     http = HttpRequest("POST", "/", "", headers, msgspec.json.encode({"spec": spec}))
     request = Request(http, ANNA, resource, "create", namespace)
     api = copy(server.app.api)
     api.authorizer = authorizer()
-    response = HANDLERS[plural](api, request)
-    assert response.status == 201
-    assert isinstance(response.body, bytes)
-    return msgspec.json.decode(response.body)
+    return HANDLERS[plural](api, request)
 
 
 async def test_may_i(server: LocalServer) -> None:
@@ -72,6 +79,23 @@ async def test_may_they(server: LocalServer) -> None:
     assert local["metadata"]["namespace"] == "red"
 
 
+async def test_an_answer_has_the_form_that_is_asked_for(server: LocalServer) -> None:
+    spec = {"resourceAttributes": GET_PODS}
+    response = answer(server, "selfsubjectaccessreviews", spec, accept="application/yaml")
+    assert (response.status, response.content_type) == (201, "application/yaml")
+    assert isinstance(response.body, bytes)
+    assert yaml.safe_load(response.body)["status"] == {"allowed": True, "reason": BECAUSE}
+    with pytest.raises(StatusError) as refusal:
+        answer(server, "selfsubjectaccessreviews", spec, accept="text/html")
+    assert refusal.value.code == 406
+
+
+def test_a_review_is_about_a_user_with_groups_and_extras() -> None:
+    spec = {"user": "anna", "groups": ["team"], "uid": "u1", "extra": {"scope": ["a", "b"]}}
+    assert access_review.subject(spec) == User("anna", ("team",), "u1", (("scope", ("a", "b")),))
+    assert access_review.subject({}) == User("")
+
+
 async def test_what_may_i(server: LocalServer) -> None:
     answer = reviewed(server, "selfsubjectrulesreviews", {"namespace": "red"})
     rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
@@ -83,6 +107,28 @@ async def test_what_may_i(server: LocalServer) -> None:
 
 
 PATH = {"path": "/x", "verb": "get"}
+SELECTOR = "spec.resourceAttributes.fieldSelector"
+EXISTS = {"key": "a", "operator": "Exists"}
+
+
+def selecting(selector: dict[str, Any]) -> dict[str, Any]:
+    """A review about objects that a selector chooses."""
+    return {"user": "anna", "resourceAttributes": GET_PODS | {"fieldSelector": selector}}
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        EXISTS,
+        {"key": "a", "operator": "In", "values": ["b"]},
+        {"key": "a", "operator": "NotIn", "values": ["b"]},
+    ],
+)
+async def test_a_question_about_a_selection_is_answered(
+    server: LocalServer, requirement: dict[str, Any]
+) -> None:
+    spec = selecting({"requirements": [requirement]})
+    assert reviewed(server, "subjectaccessreviews", spec)["status"]["allowed"] is True
 
 
 @pytest.mark.parametrize(
@@ -119,6 +165,46 @@ PATH = {"path": "/x", "verb": "get"}
             "spec.resourceAttributes.labelSelector.requirements: Required value: when "
             "spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is "
             "required",
+        ),
+        (
+            "subjectaccessreviews",
+            selecting({"rawSelector": "a=b", "requirements": [EXISTS]}),
+            f'{SELECTOR}.rawSelector: Invalid value: "a=b": may not specified at the same time as '
+            "requirements",
+        ),
+        (
+            "subjectaccessreviews",
+            selecting({"requirements": [EXISTS, {"operator": "Exists"}]}),
+            f"{SELECTOR}.requirements[1].key: Required value: must be specified",
+        ),
+        *(
+            (
+                "subjectaccessreviews",
+                selecting({"requirements": [{"key": "a", "operator": operator}]}),
+                f"{SELECTOR}.requirements[0].values: Required value: must be specified when "
+                "`operator` is 'In' or 'NotIn'",
+            )
+            for operator in ("In", "NotIn")
+        ),
+        *(
+            (
+                "subjectaccessreviews",
+                selecting({"requirements": [{"key": "a", "operator": operator, "values": ["b"]}]}),
+                f"{SELECTOR}.requirements[0].values: Forbidden: may not be specified when "
+                "`operator` is 'Exists' or 'DoesNotExist'",
+            )
+            for operator in ("Exists", "DoesNotExist")
+        ),
+        (
+            "localsubjectaccessreviews",
+            {"user": "anna", "resourceAttributes": {"verb": "get", "resource": "pods"}},
+            'spec.resourceAttributes.namespace: Invalid value: "": must match metadata.namespace',
+        ),
+        (
+            "localsubjectaccessreviews",
+            {"user": "anna", "nonResourceAttributes": {}},
+            'spec.nonResourceAttributes: Invalid value: {"Path":"","Verb":""}: disallowed on this '
+            "kind of request",
         ),
     ],
 )

@@ -86,6 +86,22 @@ def test_paths_are_compared_decoded() -> None:
             Attributes(ANNA, "get", group="apps", plural="deployments"),
         ),
         (
+            {
+                "resourceAttributes": {
+                    "verb": "get",
+                    "group": "apps",
+                    "version": "v1",
+                    "resource": "deployments",
+                    "subresource": "scale",
+                    "namespace": "red",
+                    "name": "web",
+                }
+            },
+            Attributes(ANNA, "get", "apps", "v1", "deployments", "scale", "red", "web"),
+        ),
+        ({}, Attributes(ANNA, "")),
+        ({"nonResourceAttributes": {}}, Attributes(ANNA, "", path="")),
+        (
             {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}},
             Attributes(ANNA, "get", path="/metrics"),
         ),
@@ -108,6 +124,20 @@ def test_a_review_can_be_about_a_selection(selector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "requirement",
+    [
+        {"key": "spec.nodeName", "operator": "NotIn", "values": ["n1"]},
+        {"key": "spec.nodeName", "operator": "In", "values": ["n1", "n2"]},
+        {"key": "spec.nodeName", "operator": "In"},
+    ],
+)
+def test_only_a_single_value_selects_exactly(requirement: dict[str, Any]) -> None:
+    selector = {"requirements": [requirement]}
+    asked = {"verb": "list", "resource": "pods", "fieldSelector": selector}
+    assert of_review(ANNA, {"resourceAttributes": asked}).fields.exact("spec.nodeName") is None
+
+
+@pytest.mark.parametrize(
     ("asked", "message"),
     [
         (
@@ -123,6 +153,10 @@ def test_a_review_can_be_about_a_selection(selector: dict[str, Any]) -> None:
         (
             Attributes(ANNA, "get", path="/<script>"),
             'forbidden: User "anna" cannot get path "/&lt;script&gt;"',
+        ),
+        (
+            Attributes(User("jürgen"), "get", path="/a&b"),
+            'forbidden: User "jürgen" cannot get path "/a&amp;b"',
         ),
     ],
 )

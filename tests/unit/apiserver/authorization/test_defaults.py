@@ -4,7 +4,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from kedge.api.rbac_v1.cluster_role import ClusterRole
-from kedge.api.rbac_v1.role import PolicyRule
+from kedge.api.rbac_v1.cluster_role_binding import ClusterRoleBinding
+from kedge.api.rbac_v1.role import PolicyRule, Role
 from kedge.apiserver.authorization import defaults
 from kedge.apiserver.authorization.rbac import Policy, RoleName
 from kedge.controllers.access.cluster_role_aggregation import gathered
@@ -16,10 +17,10 @@ def role(name: str) -> ClusterRole:
     return found
 
 
-def test_there_are_as_many_as_upstream_has_and_the_readers_of_metrics() -> None:
+def test_there_are_as_many_as_upstream_has_and_two_readers() -> None:
     kinds = [type(each).__name__ for each in (*defaults.roles(), *defaults.bindings())]
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
-    assert counts == {"ClusterRole": 70, "Role": 7, "ClusterRoleBinding": 50, "RoleBinding": 7}
+    assert counts == {"ClusterRole": 71, "Role": 7, "ClusterRoleBinding": 50, "RoleBinding": 7}
 
 
 def test_a_rule_is_read_as_it_is_meant() -> None:
@@ -49,3 +50,44 @@ def test_what_the_defaults_give_is_what_upstreams_give(table: Callable[[str], An
         known.put_binding(meta.namespace, meta.name, given.roleRef, given.subjects)
     expected.fill(known)
     assert list(expected.wrong(known.decide)) == []
+
+
+def test_readers_of_metrics_are_part_of_view_edit_and_admin() -> None:
+    (name,) = (each.metadata.name for each in defaults.roles() if "metrics" in each.metadata.name)
+    parts = [f"rbac.authorization.k8s.io/aggregate-to-{sum_}" for sum_ in ("view", "edit", "admin")]
+    assert role(name).metadata.labels == dict.fromkeys(parts, "true") | {
+        "kubernetes.io/bootstrapping": "rbac-defaults"
+    }
+
+
+def test_roles_and_bindings_of_a_namespace_are_there() -> None:
+    found = [
+        (each.metadata.namespace, each.metadata.name)
+        for each in defaults.roles()
+        if isinstance(each, Role)
+    ]
+    assert ("kube-public", "system:controller:bootstrap-signer") in found
+    assert {namespace for namespace, _ in found} == {"kube-system", "kube-public"}
+    for given in defaults.bindings():
+        assert given.roleRef.apiGroup == "rbac.authorization.k8s.io"
+        if isinstance(given, ClusterRoleBinding):
+            assert given.roleRef.kind == "ClusterRole"
+        else:
+            assert given.roleRef.kind == "Role"
+            assert (given.metadata.namespace, given.roleRef.name) in found
+
+
+def test_rules_of_nodes_are_those_of_their_role() -> None:
+    assert defaults.node_rules() == role("system:node").rules
+
+
+def test_a_rule_that_goes_on_in_the_next_line_is_one() -> None:
+    verbs = {verb for each in defaults.roles() for rule in each.rules for verb in rule.verbs}
+    assert all(verb.isalpha() or verb == "*" for verb in verbs)
+    names = [
+        text
+        for each in defaults.roles()
+        for rule in each.rules
+        for text in (*rule.apiGroups, *rule.resources, *rule.resourceNames)
+    ]
+    assert not [text for text in names if " " in text or "!" in text]

@@ -7,12 +7,14 @@ import pytest
 import yaml
 
 from kedge.api.catalog import Catalog
+from kedge.api.rbac_v1.role import PolicyRule
+from kedge.api.rbac_v1.role_binding import RoleRef, Subject
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer
-from kedge.apiserver.authorization.rbac import Policy
+from kedge.apiserver.authorization.rbac import Policy, RoleName
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
 from kedge.web.message import HttpRequest
@@ -74,3 +76,49 @@ async def test_other_kinds_and_deletions_are_none_of_its_business(escalation: Es
     roles = resource_of({"kind": "Role"})
     request = Request(HttpRequest("DELETE", "/"), User("x"), roles, "delete", "red", "local")
     assert await escalation.mutate(Attempt(request, "DELETE", None)) is None
+
+
+async def test_a_name_gives_no_right_to_a_role_that_is_only_being_created() -> None:
+    policy = Policy()
+    rules = [
+        PolicyRule(
+            apiGroups=["rbac.authorization.k8s.io"],
+            resources=["roles"],
+            resourceNames=["mine"],
+            verbs=["escalate"],
+        )
+    ]
+    policy.put_role(RoleName("red", "r"), rules)
+    anna = Subject(kind="User", name="anna")
+    policy.put_binding("red", "b", RoleRef(kind="Role", name="r"), [anna])
+    escalation = Escalation(Authorizer(policy, NodeAuthorizer(Graph())))
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    meta = {"name": "mine", "namespace": "red"}
+    new = {"kind": "Role", "metadata": meta, "rules": [rule]}
+    who = {"user": "anna", "groups": []}
+    with pytest.raises(StatusError):
+        await escalation.mutate(attempt_of({"who": who, "object": new}))
+    changed = attempt_of({"who": who, "object": new, "old": {"kind": "Role", "metadata": meta}})
+    assert await escalation.mutate(changed) is changed.object
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("Role", "roles"), ("ClusterRole", "clusterroles")])
+async def test_who_may_bind_a_role_need_not_hold_it(kind: str, plural: str) -> None:
+    policy = Policy()
+    bind = PolicyRule(apiGroups=["rbac.authorization.k8s.io"], resources=[plural], verbs=["bind"])
+    policy.put_role(RoleName("red", "binder"), [bind])
+    anna = Subject(kind="User", name="anna")
+    policy.put_binding("red", "b", RoleRef(kind="Role", name="binder"), [anna])
+    escalation = Escalation(Authorizer(policy, NodeAuthorizer(Graph())))
+    binding: dict[str, Any] = {
+        "kind": "RoleBinding",
+        "metadata": {"name": "x", "namespace": "red"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "any"},
+    }
+    who = {"user": "anna", "groups": []}
+    attempt = attempt_of({"who": who, "object": binding})
+    assert await escalation.mutate(attempt) is attempt.object
+    other = "ClusterRole" if kind == "Role" else "Role"
+    refused = {**binding, "roleRef": {**binding["roleRef"], "kind": other}}
+    with pytest.raises(StatusError):
+        await escalation.mutate(attempt_of({"who": who, "object": refused}))

@@ -1,10 +1,12 @@
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from kedge.api.model import LabelSelector
 from kedge.api.rbac_v1.cluster_role import AggregationRule, ClusterRole
 from kedge.api.rbac_v1.cluster_role_binding import ClusterRoleBinding
-from kedge.api.rbac_v1.role import PolicyRule
+from kedge.api.rbac_v1.role import PolicyRule, Role
 from kedge.api.rbac_v1.role_binding import RoleRef, Subject
 from kedge.apiserver.authorization import defaults, policy
 from kedge.apiserver.authorization.defaults import AUTOUPDATE
@@ -88,6 +90,15 @@ def test_a_sum_stays_one_and_keeps_the_selectors_of_others() -> None:
     assert reconcile(wanted, plain) == plain
 
 
+def test_a_role_or_binding_keeps_what_is_right_when_only_its_labels_are_mended() -> None:
+    wanted: Any
+    local = next(each for each in defaults.roles() if isinstance(each, Role))
+    for wanted in (local, role("view"), role("system:basic-user"), binding("system:basic-user")):
+        meta = replace(wanted.metadata, labels={}, uid="u1")
+        mended = reconcile(replace(wanted, metadata=meta), wanted)
+        assert mended == replace(wanted, metadata=replace(wanted.metadata, uid="u1"))
+
+
 def test_lost_subjects_come_back_and_others_stay() -> None:
     wanted = binding("system:public-info-viewer")
     own = Subject(kind="User", name="mine")
@@ -144,3 +155,11 @@ async def test_what_was_lost_or_spoilt_is_there_again_after_a_restart(
     bound = await server.get(binding_path)
     assert bound["roleRef"]["name"] == name
     assert [subject["name"] for subject in bound["subjects"]] == ["system:authenticated"]
+
+
+async def test_defaults_are_written_by_the_server_itself(server: LocalServer) -> None:
+    api = server.app.api
+    await policy.ensure(api)
+    found = await server.get(f"{RBAC}/clusterroles/system:basic-user")
+    (entry,) = found["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("kube-apiserver", "Update")

@@ -4,8 +4,10 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kedge.api.rbac_v1.role import PolicyRule
+from kedge.apiserver.authorization import rights
 from kedge.apiserver.authorization.rights import (
     Rights,
     TooManyPermissions,
@@ -64,6 +66,38 @@ def test_compiled_rules_mean_what_they_say(
     assert Rights(given).allow(keys_of(group, resource), verb, name) == expected
 
 
+@pytest.mark.parametrize("most", [20_000, 0])
+@pytest.mark.parametrize(
+    ("group", "resource", "verb", "allowed"),
+    [
+        ("apps", "deployments", "get", {"deployments"}),
+        ("apps", "deployments/scale", "get", {"deployments/scale"}),
+        ("apps", "*/scale", "get", {"deployments/scale"}),
+        ("apps", "*/status", "get", set()),
+        ("apps", "*", "get", {"deployments", "deployments/scale"}),
+        ("*", "deployments", "get", {"deployments"}),
+        ("*", "deployments/scale", "*", {"deployments/scale"}),
+        ("batch", "*", "get", set()),
+        ("apps", "*", "list", set()),
+    ],
+)
+def test_stars_stand_for_groups_resources_and_verbs(
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    group: str,
+    resource: str,
+    verb: str,
+    allowed: set[str],
+) -> None:
+    monkeypatch.setattr(rights, "MOST_ENTRIES", most)
+    rule = PolicyRule(apiGroups=[group], resources=[resource], verbs=[verb])
+    resources = ("deployments", "deployments/scale")
+    held = Rights([rule])
+    found = {each for each in resources if held.allow(keys_of("apps", each), "get", "web")}
+    assert found == allowed
+    assert {each for each in resources if held.allow_all(keys_of("apps", each), "get")} == allowed
+
+
 @given(rules, st.sampled_from(("/a", "/a/", "/a/b", "/abc", "/")), st.sampled_from(("get", "put")))
 def test_paths_match_exactly_or_by_what_stands_before_the_star(
     given: list[PolicyRule], path: str, verb: str
@@ -77,6 +111,25 @@ def test_paths_match_exactly_or_by_what_stands_before_the_star(
         for rule in given
     )
     assert Rights(given).allow_path(path, verb) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("/logs", {"/logs"}),
+        ("/logs/*", {"/logs/", "/logs/a"}),
+        ("/logs*", {"/logs", "/logs/", "/logs/a", "/logs!"}),
+        ("/logs!*", {"/logs!"}),
+        ("*", {"/logs", "/logs/", "/logs/a", "/logs!", "/"}),
+    ],
+)
+def test_a_star_at_the_end_of_a_url_allows_every_path_that_begins_alike(
+    url: str, allowed: set[str]
+) -> None:
+    held = Rights([PolicyRule(nonResourceURLs=[url], verbs=["get"])])
+    paths = ("/", "/logs", "/logs/", "/logs/a", "/logs!")
+    assert {path for path in paths if held.allow_path(path, "get")} == allowed
+    assert not any(held.allow_path(path, "put") for path in paths)
 
 
 @given(rules)
@@ -129,11 +182,62 @@ def test_a_rule_costs_what_it_is_long_not_what_it_multiplies_to() -> None:
         for name in many * 8
     ]
     began = time.process_time()
-    rights = Rights([wide, *named])
+    held = Rights([wide, *named])
     assert time.process_time() - began < 1
-    assert rights.allow(keys_of("n5", "n7"), "n1999", "")
-    assert rights.allow(keys_of("", "pods"), "get", "n1999")
-    assert not rights.allow(keys_of("n5", "n7"), "other", "")
+    assert held.allow(keys_of("n5", "n7"), "n1999", "")
+    assert held.allow(keys_of("", "pods"), "get", "n1999")
+    assert not held.allow(keys_of("n5", "n7"), "other", "")
+
+
+@pytest.mark.parametrize(
+    ("rule", "entries"),
+    [
+        (PolicyRule(apiGroups=["", "apps"], resources=["pods"], verbs=["get", "list"]), 4),
+        (PolicyRule(apiGroups=[""], resources=["pods"], verbs=["get"], resourceNames=["a"]), 1),
+        (
+            PolicyRule(
+                apiGroups=[""], resources=["a", "b"], verbs=["get"], resourceNames=["c", "d", "e"]
+            ),
+            6,
+        ),
+        (PolicyRule(apiGroups=[""], resources=["pods"], verbs=[]), 1),
+    ],
+)
+def test_all_rules_of_a_role_together_are_taken_apart_up_to_a_number(
+    monkeypatch: pytest.MonkeyPatch, rule: PolicyRule, entries: int
+) -> None:
+    def taken_apart(most: int, rules: Iterable[PolicyRule]) -> int:
+        monkeypatch.setattr(rights, "MOST_ENTRIES", most)
+        held = Rights(rules)
+        return len(held.rules) - len(held._wide)
+
+    others = [replace(rule, resources=[f"{name}{i}" for name in rule.resources]) for i in range(3)]
+    assert taken_apart(entries - 1, [rule]) == 0
+    assert taken_apart(entries, [rule]) == 1
+    assert taken_apart(3 * entries, [rule, *others]) == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "permissions"),
+    [
+        (PolicyRule(apiGroups=["", "apps"], resources=["pods"], verbs=["get", "list"]), 4),
+        (
+            PolicyRule(
+                apiGroups=[""], resources=["a", "b"], verbs=["get"], resourceNames=["c", "d", "e"]
+            ),
+            6,
+        ),
+        (PolicyRule(nonResourceURLs=["/a", "/b", "/c"], verbs=["get", "put"]), 6),
+    ],
+)
+def test_permissions_are_counted_before_they_are_compared(
+    monkeypatch: pytest.MonkeyPatch, rule: PolicyRule, permissions: int
+) -> None:
+    monkeypatch.setattr(rights, "MOST_COMPARED", 2 * permissions)
+    assert len(uncovered([], [rule, rule])) == 2 * permissions
+    monkeypatch.setattr(rights, "MOST_COMPARED", 2 * permissions - 1)
+    with pytest.raises(TooManyPermissions):
+        uncovered([], [rule, rule])
 
 
 def test_more_permissions_than_can_be_compared_are_refused() -> None:

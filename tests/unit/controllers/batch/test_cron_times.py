@@ -33,6 +33,10 @@ def after(schedule: str, moment: str, zone: str = "UTC") -> str:
         ("0 0 29 2 *", "2026-03-01 00:00:00", "Tue 2028-02-29 00:00:00"),
         ("@weekly", "2026-03-05 10:00:00", "Sun 2026-03-08 00:00:00"),
         ("@every 90s", "2026-03-05 10:00:00.7", "Thu 2026-03-05 10:01:30"),
+        ("0 0 1 6 *", "2026-03-05 10:00:00", "Mon 2026-06-01 00:00:00"),
+        ("0 0 1 6 *", "2026-05-31 10:00:00", "Mon 2026-06-01 00:00:00"),
+        # The longest way to a next moment: 1900 and 2100 are no leap years.
+        ("0 0 29 2 *", "2099-03-01 00:00:00", "Fri 2104-02-29 00:00:00"),
         # Day of the month and weekday: either will do.
         ("0 0 13 * 5", "2026-03-05 10:00:00", "Fri 2026-03-06 00:00:00"),
         ("0 0 13 * 5", "2026-03-06 00:00:00", "Fri 2026-03-13 00:00:00"),
@@ -58,11 +62,33 @@ def test_hour_that_comes_twice_in_autumn_counts_twice() -> None:
     assert after("30 2 * * *", first[4:], "Europe/Berlin") == "Sun 2026-10-25 01:30:00"
 
 
+@pytest.mark.parametrize(
+    ("schedule", "moment", "expected"),
+    [
+        ("30 6 7 * *", "2010-11-07 02:45:00", "Sun 2010-11-07 10:00:00"),
+        ("30 6 1 11 *", "2009-11-01 02:45:00", "Sun 2009-11-01 10:00:00"),
+    ],
+    ids=["day", "month"],
+)
+def test_a_midnight_that_comes_twice_is_passed(schedule: str, moment: str, expected: str) -> None:
+    # In Newfoundland, clocks went back from one minute past midnight into the day before.
+    assert after(schedule, moment, "America/St_Johns") == expected
+
+
 def test_date_that_never_comes_is_never_due() -> None:
     schedule = parse_schedule("0 0 31 2 *")
     assert following(schedule, utc("2026-01-01"), UTC) is None
-    with pytest.raises(EmptySchedule, match="less than 1 second"):
+    with pytest.raises(EmptySchedule) as error:
         missed(schedule, utc("2026-01-01"), utc("2026-01-02"), UTC)
+    assert str(error.value) == "time difference between two schedules is less than 1 second"
+    assert next_due(schedule, utc("2026-01-01"), utc("2026-01-02"), UTC) is None
+
+
+def test_date_that_comes_only_once_is_due_but_never_missed() -> None:
+    schedule, since = parse_schedule("0 0 29 2 *"), utc("2095-03-01")
+    assert next_due(schedule, since, utc("2095-06-01"), UTC) == utc("2096-02-29")
+    with pytest.raises(EmptySchedule):
+        missed(schedule, since, utc("2096-03-01"), UTC)
 
 
 def test_nothing_is_missed_before_the_first_moment() -> None:
@@ -77,6 +103,16 @@ def test_one_moment_that_has_passed_is_due_and_not_missed() -> None:
     assert found == (utc("2026-01-01 11:00"), 0)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "now", "times"),
+    [("0 * * * *", "11:00", 2), ("0 * * * *", "12:00", 3), ("0,59 * * * *", "11:00", 2)],
+)
+def test_a_moment_is_due_from_its_very_second(schedule: str, now: str, times: int) -> None:
+    moment = utc(f"2026-01-01 {now}")
+    found = missed(parse_schedule(schedule), utc("2026-01-01 09:59:30"), moment, UTC)
+    assert found == (moment, times)
+
+
 def test_only_the_latest_of_many_missed_moments_is_due() -> None:
     schedule = parse_schedule("* * * * *")
     found = missed(schedule, utc("2026-01-01 10:00"), utc("2026-01-01 13:00:30"), UTC)
@@ -86,7 +122,7 @@ def test_only_the_latest_of_many_missed_moments_is_due() -> None:
 def test_every_is_counted_from_the_last_job() -> None:
     schedule = parse_schedule("@every 1h")
     since, now = utc("2026-01-01 10:10"), utc("2026-01-01 14:00")
-    assert missed(schedule, since, now, UTC).latest == utc("2026-01-01 13:10")
+    assert missed(schedule, since, now, UTC) == (utc("2026-01-01 13:10"), 3)
     assert next_due(schedule, since, now, UTC) == utc("2026-01-01 14:10")
 
 

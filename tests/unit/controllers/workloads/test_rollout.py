@@ -101,6 +101,7 @@ def test_new_set_grows_into_the_room_there_is(
         (2, 10, 9, 0, 0, {"age-1": 8}),
         (2, 8, 8, 2, 0, {}),
         (2, 8, 8, 2, 2, {"age-1": 6}),
+        (2, 8, 6, 2, 0, {}),
         (2, 10, 1, 0, 0, {"age-1": 8}),
         (2, 0, 0, 10, 10, {}),
     ],
@@ -160,6 +161,9 @@ def scaled(before: int, surge: int = 0) -> dict[str, str]:
         (3, 4, [1, 1, 1], [2, 1, 1]),
         (3, 2, [1, 1, 1], [1, 1, 0]),
         (6, 0, [3, 2, 1], [0, 0, 0]),
+        (6, 8, [1, 1, 4], [1, 1, 6]),
+        (6, 4, [1, 1, 4], [1, 1, 2]),
+        (6, 7, [3, 3], [4, 3]),
     ],
 )
 def test_sets_are_scaled_in_proportion(
@@ -195,6 +199,36 @@ def test_scaling_while_the_template_changes_leaves_the_new_set_to_the_rollout() 
     assert found == {"age-1": 10, "age-2": 4}
 
 
+def test_sets_that_note_no_size_leave_all_of_the_change_to_the_largest() -> None:
+    sets = DeploymentReplicaSets(replica_set(0, 2), [replica_set(1, 3)])
+    assert sizes(rollout.rescaled(deployment(10), sets)) == {"age-0": 2, "age-1": 8}
+
+
+def test_recreate_scales_the_one_set_with_pods_and_leaves_several_to_the_update() -> None:
+    made = Deployment(spec=DeploymentSpec(replicas=6, strategy=RECREATE))
+    one = DeploymentReplicaSets(replica_set(0, 0), [replica_set(1, 3)])
+    assert sizes(rollout.rescaled(made, one)) == {"age-1": 6}
+    two = DeploymentReplicaSets(replica_set(0, 1), [replica_set(1, 3)])
+    assert rollout.rescaled(made, two) == []
+
+
+@pytest.mark.parametrize(
+    ("noted", "is_scaled"),
+    [(["3", "3"], False), (["3", "2"], True), (["", "3"], False), (["", "2"], True)],
+)
+def test_a_deployment_is_scaled_if_one_set_notes_another_size(
+    noted: list[str], is_scaled: bool
+) -> None:
+    new, old = [replica_set(age, 1, 0, {DESIRED: text}) for age, text in enumerate(noted)]
+    assert rollout.is_scaled(deployment(3), DeploymentReplicaSets(new, [old])) is is_scaled
+
+
+def test_without_a_new_set_nothing_grows_or_shrinks() -> None:
+    sets = DeploymentReplicaSets(None, [replica_set(1, 9, 9)])
+    assert rollout.grown(deployment(3), sets) == []
+    assert rollout.shrunk(deployment(3), sets) == []
+
+
 def test_scaling_from_nothing_wakes_the_newest_set() -> None:
     sets = DeploymentReplicaSets(replica_set(0, 0), [replica_set(2, 0), replica_set(1, 0)])
     assert sizes(rollout.rescaled(deployment(6), sets)) == {"age-0": 6}
@@ -218,6 +252,11 @@ def test_full_new_set_that_is_broken_takes_no_old_pod() -> None:
 @pytest.mark.parametrize("noted", ["", "-1", "x", "3.0", str(2**31)])
 def test_tampered_annotation_is_no_number(noted: str) -> None:
     assert rollout.noted_number(replica_set(0, 1, 0, {DESIRED: noted}), DESIRED) is None
+
+
+def test_greatest_number_of_replicas_is_a_number() -> None:
+    noted = replica_set(0, 1, 0, {DESIRED: str(2**31 - 1)})
+    assert rollout.noted_number(noted, DESIRED) == 2**31 - 1
 
 
 counts = st.integers(0, 30)

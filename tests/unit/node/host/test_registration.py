@@ -1,16 +1,18 @@
 """The node in the eyes of the cluster, from its first report to its deletion by mistake."""
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from kedge.api.core_v1.node_types import ContainerImage
+from kedge.api.core_v1.node_types import ContainerImage, Node
 from kedge.machinery.quantity import Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
-from kedge.node.host.registration import NodeRegistration, allocatable, node_object
+from kedge.node.host.registration import NodeRegistration, allocatable, node_object, updated_node
 from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import FakeDevices
@@ -172,3 +174,15 @@ async def test_node_that_somebody_deletes_comes_back(server: LocalServer) -> Non
 def test_reservation_beyond_capacity_leaves_nothing() -> None:
     left = allocatable({"cpu": Quantity.parse("1")}, {"cpu": Quantity.parse("2")})
     assert str(left["cpu"]) == "0"
+
+
+def test_the_way_of_services_is_an_annotation_and_those_of_others_stay() -> None:
+    def described(way: str) -> Node:
+        return node_object(CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, service_proxy=way)
+
+    found = described("userspace: the kernel refuses nf_tables")
+    theirs = replace(found.metadata, annotations={**found.metadata.annotations, "a": "b"})
+    updated = updated_node(
+        replace(found, metadata=theirs), described("nftables"), datetime(2030, 1, 1, tzinfo=UTC)
+    )
+    assert updated.metadata.annotations == {"kedge.dev/service-proxy": "nftables", "a": "b"}

@@ -1,25 +1,28 @@
 """Pods on a real bridge: they reach each other, the API server and the machine; nothing is left."""
 
 import asyncio
-import ctypes
+import errno
 import os
 import socket
 import subprocess
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
 from kedge.node.network import bridge as bridges
-from kedge.node.network import masquerade
+from kedge.node.network import forwarding
 from kedge.node.network.bridge import SERVICE, Bridge
 from kedge.node.network.netlink import Netlink
+from kedge.node.network.node_table import NodeTable
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
+from kedge.node.services.datapath import ServiceDatapath
+from kedge.node.services.service_ports import EndpointTarget
+from kedge.node.services.service_rules import pinned_rules
 from kedge.testing.clock import FakeClock
-
-_NEW_NET = 0x40000000
+from kedge.testing.network import NetworkNamespace
 
 
 def can_make_links() -> bool:
@@ -37,46 +40,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Namespace:
-    """A network namespace, held by a process that does nothing."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            ["unshare", "-n", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE
-        )
-        assert self._process.stdout is not None
-        self._process.stdout.readline()
-        self.path = f"/proc/{self._process.pid}/ns/net"
-
-    def opened(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A socket inside."""
-        made: list[socket.socket] = []
-
-        def enter() -> None:
-            # A thread may be elsewhere than the rest of its process; this one then ends.
-            namespace = os.open(self.path, os.O_RDONLY)
-            assert ctypes.CDLL(None).setns(namespace, _NEW_NET) == 0
-            os.close(namespace)
-            made.append(socket.socket(family, kind, protocol))
-
-        thread = threading.Thread(target=enter)
-        thread.start()
-        thread.join()
-        return made[0]
-
-    def netlink(self) -> int:
-        return self.opened(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE).detach()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 @pytest.fixture
-def namespaces() -> Iterator[list[Namespace]]:
-    made = [Namespace(), Namespace()]
+def namespaces() -> Iterator[list[NetworkNamespace]]:
+    made = [NetworkNamespace(), NetworkNamespace()]
     yield made
     for each in made:
         each.end()
@@ -85,11 +51,32 @@ def namespaces() -> Iterator[list[Namespace]]:
 @asynccontextmanager
 async def bridge(directory: Path, server: tuple[str, int]) -> AsyncIterator[Bridge]:
     made = Bridge.find(directory)
-    await made.open(lambda: server)
+    await made.open()
+    await carry_server(made, server)
     try:
         yield made
     finally:
         await made.remove()
+
+
+async def carry_server(made: Bridge, server: tuple[str, int]) -> None:
+    """Lead the address of the service `kubernetes` to a server, by rules or by a listener."""
+    host, port = await made.open_server(server)
+    if not made.refusal:
+        datapath = ServiceDatapath()
+        there = EndpointTarget(IPv4Address(host), port)
+        datapath.put("api", pinned_rules(SERVICE, "TCP", bridges.SERVICE_PORT, there))
+        await made.table.rewrite(datapath.everything)
+
+
+@pytest.fixture
+def refusing_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel without nf_tables."""
+
+    async def refuse(table: NodeTable) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(NodeTable, "open", refuse)
 
 
 def spec(*ports: PortMapping) -> SandboxConfig:
@@ -120,14 +107,14 @@ async def saying(text: bytes, listener: socket.socket) -> AsyncIterator[int]:
         yield listener.getsockname()[1]
 
 
-def tcp(namespace: Namespace | None = None) -> socket.socket:
+def tcp(namespace: NetworkNamespace | None = None) -> socket.socket:
     if namespace is None:
         return socket.socket()
     return namespace.opened(socket.AF_INET, socket.SOCK_STREAM)
 
 
 async def test_pods_reach_each_other_the_machine_and_the_api_server(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     one, other = namespaces
     async with (
@@ -144,7 +131,7 @@ async def test_pods_reach_each_other_the_machine_and_the_api_server(
 
 
 async def test_host_port_leads_into_the_pod_until_it_is_gone(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, other = namespaces
     with tcp() as probe:
@@ -173,16 +160,16 @@ async def running(network: Bridge) -> AsyncIterator[None]:
 
 
 async def test_a_host_port_taken_while_no_agent_ran_leads_into_the_pod_once_it_is_free(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, _ = namespaces
     clock = FakeClock()
     first = Bridge.find(tmp_path)
-    await first.open(lambda: ("127.0.0.1", 1))
+    await first.open()
     address = (await first.attach("one", spec(), pod.path, pod.netlink()))[0]
     first.close()
     second = Bridge.find(tmp_path, clock)
-    await second.open(lambda: ("127.0.0.1", 1))
+    await second.open()
     try:
         async with running(second), saying(b"pod", tcp(pod)) as port:
             with tcp() as stranger:
@@ -200,8 +187,9 @@ async def test_a_host_port_taken_while_no_agent_ran_leads_into_the_pod_once_it_i
         await second.remove()
 
 
+@pytest.mark.usefixtures("refusing_kernel")
 async def test_a_program_at_the_port_of_the_api_server_keeps_no_node_from_coming_up(
-    tmp_path: Path, namespaces: list[Namespace], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, namespaces: list[NetworkNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, _ = namespaces
     clock = FakeClock()
@@ -213,7 +201,8 @@ async def test_a_program_at_the_port_of_the_api_server_keeps_no_node_from_coming
                 stranger.listen()
                 taken = stranger.getsockname()[1]
                 monkeypatch.setattr(bridges, "SERVICE_PORT", taken)
-                await network.open(lambda: ("127.0.0.1", api))
+                await network.open()
+                await carry_server(network, ("127.0.0.1", api))
                 await network.attach("one", spec(), pod.path, pod.netlink())
             await clock.advance(1)
             assert await said_by(tcp(pod), (str(SERVICE), taken)) == b"api"
@@ -221,8 +210,9 @@ async def test_a_program_at_the_port_of_the_api_server_keeps_no_node_from_coming
         await network.remove()
 
 
+@pytest.mark.usefixtures("refusing_kernel")
 async def test_programs_at_other_addresses_do_not_mind_the_api_server(
-    tmp_path: Path, namespaces: list[Namespace], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, namespaces: list[NetworkNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, _ = namespaces
     with tcp() as stranger:
@@ -236,7 +226,7 @@ async def test_programs_at_other_addresses_do_not_mind_the_api_server(
 
 
 async def test_datagrams_find_their_way_in_and_back(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, _ = namespaces
     with (
@@ -261,11 +251,11 @@ async def test_datagrams_find_their_way_in_and_back(
 
 
 async def test_next_agent_goes_on_with_the_same_network(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, other = namespaces
     first = Bridge.find(tmp_path)
-    await first.open(lambda: ("127.0.0.1", 1))
+    await first.open()
     address = await first.attach("one", spec(), pod.path, pod.netlink())
     first.close()
     async with bridge(tmp_path, ("127.0.0.1", 1)) as second, saying(b"pod", tcp(pod)) as port:
@@ -279,7 +269,7 @@ async def test_a_network_that_was_taken_meanwhile_is_left_to_the_other(tmp_path:
     assert one.network == other.network, "neither is up, so both have chosen the first that is free"
     try:
         for each in (one, other):
-            await each.open(lambda: ("127.0.0.1", 1))
+            await each.open()
         assert not one.network.overlaps(other.network)
         other.close()
         other = Bridge.find(tmp_path / "other")
@@ -298,7 +288,7 @@ async def test_two_clusters_have_networks_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_a_node_that_goes_again_leaves_alone_whoever_has_its_network_now(
-    tmp_path: Path, namespaces: list[Namespace]
+    tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     pod, _ = namespaces
     async with bridge(tmp_path / "gone", ("127.0.0.1", 1)):
@@ -320,23 +310,19 @@ async def test_packets_are_let_through_until_the_last_node_goes(
     switch = tmp_path / "ip_forward"
     switch.write_text("0\n")
 
-    async def hidden(name: str, network: object) -> str:
-        return "the test"
-
-    monkeypatch.setattr(masquerade, "_FORWARDING", switch)
-    monkeypatch.setattr(masquerade, "_BEFORE", tmp_path / "run" / "forwarding")
-    monkeypatch.setattr(masquerade, "_hide", hidden)
+    monkeypatch.setattr(forwarding, "_FORWARDING", switch)
+    monkeypatch.setattr(forwarding, "_BEFORE", tmp_path / "run" / "forwarding")
     # Other clusters that this machine may have count for nothing here.
     monkeypatch.setattr(bridges, "_BRIDGES", "kbt")
     first = Bridge.find(tmp_path / "first")
-    await first.open(lambda: ("127.0.0.1", 1))
+    await first.open()
     async with bridge(tmp_path / "second", ("127.0.0.1", 1)):
         await first.remove()
         assert switch.read_text() == "1"
     assert switch.read_text() == "0\n"
 
 
-async def test_nothing_is_left_behind(tmp_path: Path, namespaces: list[Namespace]) -> None:
+async def test_nothing_is_left_behind(tmp_path: Path, namespaces: list[NetworkNamespace]) -> None:
     before = _seen()
     pod, _ = namespaces
     async with bridge(tmp_path, ("127.0.0.1", 1)) as network:

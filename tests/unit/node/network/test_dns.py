@@ -1,4 +1,13 @@
-from kedge.node.network.dns import dns_of, hosts_file, kernel_hostname, resolv_conf
+import pytest
+
+from kedge.node.network.dns import (
+    dns_of,
+    hosts_file,
+    kernel_hostname,
+    resolv_conf,
+    uses_cluster_dns,
+    within_limits,
+)
 from kedge.node.runtime.runtime import DnsConfig
 from kedge.testing.pods import new_pod
 
@@ -38,15 +47,87 @@ def test_a_resolv_conf_is_read() -> None:
     assert resolv_conf(text) == found
 
 
+CLUSTER = "10.96.0.10"
+SEARCHES = ["default.svc.cluster.local", "svc.cluster.local", "cluster.local"]
+FROM_CLUSTER = DnsConfig(servers=[CLUSTER], searches=[*SEARCHES, "lan"], options=("ndots:5",))
+
+
+@pytest.mark.parametrize(
+    ("policy", "host_network", "found"),
+    [
+        (None, False, FROM_CLUSTER),
+        ("ClusterFirst", False, FROM_CLUSTER),
+        ("ClusterFirst", True, MACHINE),
+        ("ClusterFirstWithHostNet", False, FROM_CLUSTER),
+        ("ClusterFirstWithHostNet", True, FROM_CLUSTER),
+        ("Default", False, MACHINE),
+        ("None", False, DnsConfig()),
+        ("None", True, DnsConfig()),
+    ],
+)
+def test_each_policy(policy: str | None, host_network: bool, found: DnsConfig) -> None:
+    chosen = {} if policy is None else {"dnsPolicy": policy}
+    pod = new_pod(spec=spec(hostNetwork=host_network, **chosen))
+    assert dns_of(pod, MACHINE, CLUSTER) == found
+    assert uses_cluster_dns(pod) == (found == FROM_CLUSTER)
+
+
+def test_without_a_cluster_dns_server_pods_use_the_machines() -> None:
+    assert dns_of(new_pod(), MACHINE, "") == MACHINE
+    assert dns_of(new_pod(spec=spec(dnsPolicy="None")), MACHINE, "") == DnsConfig()
+
+
 def test_a_pods_own_dns_settings_are_added() -> None:
     own = {
-        "nameservers": ["1.1.1.1", "9.9.9.9"],
-        "searches": ["x"],
-        "options": [{"name": "ndots", "value": "3"}, {"name": "rotate"}],
+        "nameservers": ["1.1.1.1", CLUSTER],
+        "searches": ["x", "lan"],
+        "options": [
+            {"name": "ndots", "value": "3"},
+            {"name": "rotate"},
+            {"name": "y", "value": ""},
+        ],
     }
-    found = dns_of(new_pod(spec=spec(dnsConfig=own)), MACHINE)
-    assert found.servers == ["1.1.1.1", "9.9.9.9"]
-    assert found.searches == ["lan", "x"]
-    assert found.options == ["edns0", "ndots:3", "rotate"]
-    alone = dns_of(new_pod(spec=spec(dnsConfig=own, dnsPolicy="None")), MACHINE)
-    assert alone.searches == ["x"]
+    found = dns_of(new_pod(spec=spec(dnsConfig=own)), MACHINE, CLUSTER)
+    assert found.servers == [CLUSTER, "1.1.1.1"]
+    assert found.searches == [*SEARCHES, "lan", "x"]
+    assert found.options == ["ndots:3", "rotate", "y"]
+    default = dns_of(new_pod(spec=spec(dnsConfig=own, dnsPolicy="Default")), MACHINE, CLUSTER)
+    assert default.servers == ["9.9.9.9", "1.1.1.1", CLUSTER]
+    assert default.options == ["edns0", "ndots:3", "rotate", "y"]
+    alone = dns_of(new_pod(spec=spec(dnsConfig=own, dnsPolicy="None")), MACHINE, CLUSTER)
+    assert (alone.servers, alone.searches) == (["1.1.1.1", CLUSTER], ["x", "lan"])
+
+
+def test_a_configuration_within_the_limits_is_not_changed() -> None:
+    fits = DnsConfig(
+        servers=["1.1.1.1"] * 3, searches=[f"{n:063}" for n in range(32)], options=["a"]
+    )
+    assert within_limits(fits) == (fits, [])
+
+
+@pytest.mark.parametrize(
+    ("searches", "left"),
+    [
+        ([f"s{n}" for n in range(33)], [f"s{n}" for n in range(32)]),
+        (["x" * 254, "a"], ["a"]),
+        ([str(n) * 200 for n in range(12)][:11], [str(n) * 200 for n in range(10)]),
+    ],
+)
+def test_search_paths_beyond_the_limits(searches: list[str], left: list[str]) -> None:
+    found, [warning] = within_limits(DnsConfig(searches=searches))
+    assert found.searches == left
+    assert warning == (
+        "Search Line limits were exceeded, some search paths have been omitted, the applied search"
+        f" line is: {' '.join(left)}"
+    )
+
+
+def test_servers_beyond_the_limit() -> None:
+    found, [warning] = within_limits(
+        DnsConfig(servers=["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"])
+    )
+    assert found.servers == ["1.1.1.1", "2.2.2.2", "3.3.3.3"]
+    assert warning == (
+        "Nameserver limits were exceeded, some nameservers have been omitted, the applied"
+        " nameserver line is: 1.1.1.1 2.2.2.2 3.3.3.3"
+    )

@@ -30,7 +30,7 @@ async def test_a_connection_too_many_is_closed_and_the_others_go_on() -> None:
 
     behind = await asyncio.start_server(echo, "127.0.0.1", 0)
     target = behind.sockets[0].getsockname()
-    handed = forward._forwarder(lambda: target, ConnectionLimit(1))
+    handed = forward._forwarder(lambda _: target, ConnectionLimit(1))
     over: list[asyncio.Task[None]] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

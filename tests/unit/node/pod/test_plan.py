@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from kedge.node.pod.actions import (
     StopContainers,
     StopSandbox,
 )
+from kedge.node.pod.admission import PodRejection
 from kedge.node.pod.backoff import BackoffDelay
 from kedge.node.pod.plan import PlanInput, PodPlan, ProbeVerdicts, plan
 from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
+from kedge.node.pod.termination import PodTermination
 from kedge.node.pod.waiting import POD_STEP, RESIZE_STEP, StepFailure, WaitingReason
 from kedge.node.pod.worker_state import ApiObjectState, WorkerState
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
@@ -111,10 +114,32 @@ def test_the_sandbox_comes_first() -> None:
     assert plan(PlanInput(pod=pod(), now=NOW)).actions == (RunSandbox(0),)
 
 
+def test_a_rejected_pod_ends_without_any_action() -> None:
+    rejected = WorkerState(rejection=PodRejection("OutOfcpu", "too little"))
+    assert plan(PlanInput(pod=pod(), now=NOW, state=rejected)) == PodPlan(
+        termination=PodTermination(0)
+    )
+
+
 def test_a_lost_sandbox_is_replaced_by_the_next() -> None:
     of = pod()
     known = seen(record(of, "ctr", EXITED, exit_code=137), sandboxes=(sandbox(3, ready=False),))
     assert plan_for(of, observed=known).actions == (RunSandbox(4),)
+
+
+def test_a_container_that_outlives_its_sandbox_is_stopped_at_once() -> None:
+    of = pod()
+    known = seen(record(of, "ctr", RUNNING), sandboxes=(sandbox(0, ready=False),))
+    assert plan_for(of, observed=known).actions == (
+        StopContainer("ctr-0", "ctr", 0, "Pod sandbox changed", hook=False),
+        RunSandbox(1),
+    )
+
+
+def test_of_two_ready_sandboxes_the_older_one_is_stopped() -> None:
+    of = pod()
+    known = seen(record(of, "ctr", RUNNING, inside="s1"), sandboxes=(sandbox(1), sandbox(0)))
+    assert plan_for(of, observed=known).actions == (StopSandbox("s0"),)
 
 
 def test_after_a_new_sandbox_init_containers_run_again() -> None:
@@ -146,6 +171,8 @@ def test_a_sandbox_that_failed_waits() -> None:
     found = plan(PlanInput(pod=pod(), now=NOW, failures={POD_STEP: failure}))
     assert found.actions == ()
     assert found.wake == NOW + 3
+    due = replace(failure, delay=BackoffDelay(1, NOW - 1))
+    assert plan(PlanInput(pod=pod(), now=NOW, failures={POD_STEP: due})).actions == (RunSandbox(0),)
 
 
 def test_an_old_sandbox_is_kept_for_the_last_state_of_its_containers() -> None:
@@ -249,6 +276,24 @@ def test_a_failed_start_is_shown_and_waits() -> None:
     assert found.wake == NOW + 1
 
 
+def test_a_failed_start_is_retried_when_it_is_due_and_shown_until_it_succeeds() -> None:
+    failure = StepFailure("CreateContainerError", "no", NOW - 1, BackoffDelay(1, NOW - 1))
+    found = plan_for(pod(), failures={"ctr": failure})
+    assert found.actions == (start("ctr"),)
+    assert found.waiting == {"ctr": WaitingReason("CreateContainerError", "no")}
+    assert found.wake is None
+
+
+def test_the_first_of_several_retries_wakes() -> None:
+    failures = {
+        name: StepFailure("CreateContainerError", "no", NOW, BackoffDelay(seconds, NOW))
+        for name, seconds in (("a", 8), ("b", 2), ("c", 4))
+    }
+    found = plan_for(pod(spec=containers("a", "b", "c")), failures=failures)
+    assert found.actions == ()
+    assert found.wake == NOW + 2
+
+
 @pytest.mark.parametrize(
     ("age", "reason", "wake"),
     [(1, "ErrImagePull", NOW + 4), (6, "ImagePullBackOff", NOW + 4)],
@@ -298,6 +343,15 @@ def test_a_probe_has_its_own_grace() -> None:
     )
 
 
+def test_a_pod_without_grace_stops_its_containers_at_once() -> None:
+    of = pod(spec={"terminationGracePeriodSeconds": 0, **containers("ctr")})
+    found = plan_for(
+        of, record(of, "ctr", RUNNING), verdicts=ProbeVerdicts(liveness={"ctr-0": False})
+    )
+    assert isinstance(found.actions[0], StopContainer)
+    assert found.actions[0].grace == 0
+
+
 def test_a_changed_image_replaces_the_container_whatever_the_policy() -> None:
     of = pod(spec={"restartPolicy": "Never", **containers("ctr")})
     found = plan_for(of, record(of, "ctr", RUNNING, image="old"))
@@ -336,6 +390,13 @@ def test_init_containers_go_in_order(states: dict[str, RunState], expected: str)
     assert first(plan_for(of, *(record(of, n, s) for n, s in states.items()))) == expected
 
 
+def test_after_a_main_container_no_init_container_runs_again() -> None:
+    spec = init("one")
+    spec["containers"].append({"name": "other", "image": "i"})
+    of = pod(spec=spec)
+    assert first(plan_for(of, record(of, "ctr", RUNNING))) == "other"
+
+
 def test_a_failed_init_container_is_tried_again() -> None:
     of = pod(spec=init("one", "two"))
     found = plan_for(of, record(of, "one", EXITED, exit_code=1))
@@ -354,6 +415,7 @@ def test_a_failed_init_container_ends_a_pod_that_runs_once() -> None:
     [
         ({}, "side"),
         ({"side": RUNNING}, "job"),
+        ({"side": EXITED}, "side"),
         ({"side": RUNNING, "job": RUNNING}, ""),
         ({"side": RUNNING, "job": EXITED}, "ctr"),
         ({"side": EXITED, "job": RUNNING}, "side"),
@@ -380,16 +442,28 @@ def test_the_next_waits_until_a_sidecar_has_started(
     assert first(found) == expected
 
 
-def test_a_sidecar_that_is_not_well_is_replaced() -> None:
-    of = pod(spec=init("side", sidecars=("side",)))
+@pytest.mark.parametrize(
+    ("verdicts", "image", "why"),
+    [
+        (ProbeVerdicts(liveness={"side-0": False}), "i", "failed liveness probe"),
+        (ProbeVerdicts(startup={"side-0": False}), "i", "failed startup probe"),
+        (ProbeVerdicts(), "old", "definition changed"),
+    ],
+)
+def test_a_sidecar_that_is_not_well_is_replaced(
+    verdicts: ProbeVerdicts, image: str, why: str
+) -> None:
+    spec = init("side", sidecars=("side",))
+    spec["initContainers"][0]["startupProbe"] = {"exec": {"command": ["x"]}}
+    of = pod(spec=spec)
     found = plan_for(
         of,
-        record(of, "side", RUNNING),
+        record(of, "side", RUNNING, image=image),
         record(of, "ctr", RUNNING),
-        verdicts=ProbeVerdicts(liveness={"side-0": False}),
+        verdicts=verdicts,
     )
     assert found.actions == (
-        StopContainer("side-0", "side", 30, "Init container side failed liveness probe"),
+        StopContainer("side-0", "side", 30, f"Init container side {why}"),
         start("side", 1, ContainerKind.INIT),
     )
 
@@ -476,10 +550,11 @@ def test_a_rule_may_restart_all_containers_the_one_that_asks_last() -> None:
     asking = {"name": "b", "image": "i", "restartPolicy": "Never", "restartPolicyRules": rules}
     of = pod(spec={"containers": [{"name": "a", "image": "i"}, asking]})
     found = plan_for(of, record(of, "a", RUNNING), record(of, "b", EXITED, exit_code=9))
-    stop, *removals = found.actions
-    assert isinstance(stop, StopContainer)
-    assert stop.name == "a"
-    assert removals == [RemoveContainer("a-0"), RemoveContainer("b-0")]
+    assert found.actions == (
+        StopContainer("a-0", "a", 0, "RestartAllContainers", hook=False),
+        RemoveContainer("a-0"),
+        RemoveContainer("b-0"),
+    )
 
 
 # Resizes.
@@ -505,6 +580,30 @@ def test_a_resize_that_needs_a_restart_restarts() -> None:
         StopContainer("ctr-0", "ctr", 30, "Container ctr resize requires restart"),
         start("ctr", 1),
     )
+
+
+def test_one_of_two_resized_resources_may_need_a_restart() -> None:
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+
+    def asking(cpu: str, memory: str) -> Pod:
+        amounts = {"cpu": cpu, "memory": memory}
+        return pod(container={"resources": {"requests": amounts}, "resizePolicy": policy})
+
+    running = record(asking("1", "1Gi"), "ctr", RUNNING)
+    assert plan_for(asking("2", "1Gi"), running).actions == (ResizeContainers(("ctr",)),)
+    for of in (asking("2", "2Gi"), asking("1", "2Gi")):
+        assert isinstance(plan_for(of, running).actions[0], StopContainer)
+
+
+@pytest.mark.parametrize("sidecars", [(), ("first",)])
+def test_a_running_init_container_or_sidecar_is_resized(sidecars: tuple[str, ...]) -> None:
+    def asking(cpu: str) -> Pod:
+        spec = init("first", "second", sidecars=sidecars)
+        spec["initContainers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        return pod(spec=spec)
+
+    found = plan_for(asking("2"), record(asking("1"), "first", RUNNING))
+    assert found.actions[-1] == ResizeContainers(("first",))
 
 
 def test_a_failed_resize_waits() -> None:

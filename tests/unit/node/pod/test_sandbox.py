@@ -99,3 +99,32 @@ async def test_a_sandbox_is_in_the_cache_once_it_exists(bench: Bench) -> None:
     assert bench.failures.by_step == {}
     bench.starter.record_change()
     assert bench.node.events.reasons() == ["FailedCreatePodSandBox", "SandboxChanged"]
+
+
+async def test_a_pod_without_a_cluster_dns_server_says_so(bench: Bench) -> None:
+    bench.node.dns_address = ""
+    await bench.starter.start(POD, 0, "/kedge/u")
+    assert bench.node.events.told == [
+        (
+            "Warning",
+            "MissingClusterDNS",
+            'The cluster has no DNS server for the policy "ClusterFirst". Falling back to "Default"'
+            " policy.",
+        )
+    ]
+
+
+async def test_a_pod_without_a_network_of_its_own_uses_the_machines_dns(bench: Bench) -> None:
+    bench.node.dns_address = None
+    await bench.starter.start(POD, 0, "/kedge/u")
+    assert bench.node.events.told == []
+
+
+async def test_a_pod_with_too_many_nameservers_says_so(bench: Bench) -> None:
+    servers = [f"192.0.2.{each}" for each in range(1, 5)]
+    spec = {"dnsPolicy": "None", "dnsConfig": {"nameservers": servers}}
+    pod = new_pod(metadata={"uid": "u"}, spec={"containers": [{"name": "c", "image": "i"}], **spec})
+    await bench.starter.start(pod, 0, "/kedge/u")
+    assert bench.node.events.reasons() == ["DNSConfigForming"]
+    [created] = bench.node.runtime.sandbox_specs.values()
+    assert created.dns.servers == servers[:3]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Start a cluster in the background and return when it is ready.
 
-The context kedge-NAME is put into your kubeconfig and made the current one; 'kedge down' takes it
-out again. What is in the cluster outlives 'kedge down' and a restart of the machine: the next
-'kedge up' finds it as it was, on the same port. If the cluster is running, nothing happens.
+The context kedge-NAME is added to your kubeconfig and made the current one; 'kedge down' removes
+it. Objects survive 'kedge down' and a restart of the machine: the next 'kedge up' serves them
+again, on the same port. If the cluster is running, nothing changes.
 
 A small process keeps running. It restarts the server and the node agents when they die, on the same
 port: immediately, then after 1, 2, 4 ... 60 seconds. 'kedge status' shows the reason. It gives up a
@@ -40,7 +40,7 @@ EXAMPLES: Final = """\
   kedge up --name test --store memory --kubeconfig ./kubeconfig
   kedge down --name test --purge
 
-  # Three nodes, and a manifest whose image cannot be had
+  # Three nodes, and another image in place of one that cannot be pulled
   kedge up --nodes 3 --image-map 'busybox:*=host'
 
   # In the foreground, until Ctrl-C
@@ -63,7 +63,7 @@ RESTART: Final = Setting(
 )
 RESOLUTION_SECONDS: Final = 10
 """On one machine reports cost next to nothing, and users look at a cluster that they try out."""
-_OF_A_SERVER_ALONE: Final = ("scrape_seconds", "local_nodes")
+_OF_A_SERVER_ALONE: Final = ("scrape_seconds", "local_nodes", "dns")
 """Fields that `kedge up` sets itself, or for which the flag of the nodes counts too."""
 
 

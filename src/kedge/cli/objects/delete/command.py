@@ -11,8 +11,7 @@ from kedge.settings import parse
 
 DESCRIPTION: Final = """\
 Delete objects, named by type and name, by a selector, or by the files that describe them. The
-command returns when they are gone; an object can take its time, for its grace period or because
-a finalizer holds it."""
+command returns when they are gone, which may take as long as their grace periods and finalizers."""
 EXAMPLES: Final = """\
   kedge delete pod web
   kedge delete deployment/web service/web
@@ -37,31 +36,30 @@ def add_flags(parser: ArgumentParser) -> None:
         "--grace-period",
         type=parse.count,
         metavar="SECONDS",
-        help="how long the object may take to end (default: what it says itself)",
+        help="how long the object may take to end (default: its own grace period)",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="remove it from the cluster at once, even if its processes cannot be stopped",
+        help="remove the object at once, even if its processes cannot be stopped",
     )
     parser.add_argument(
         "--cascade",
         choices=("background", "foreground", "orphan"),
         default="background",
-        help="what belongs to the object goes after it, goes before it, or stays"
-        " (default: background)",
+        help="delete dependents after the object, before it, or not at all (default: background)",
     )
     parser.add_argument(
         "--wait",
         choices=("true", "false"),
         default="true",
-        help="whether to return only when it is gone (default: true)",
+        help="whether to wait until the objects are gone (default: true)",
     )
     parser.add_argument(
         "--timeout",
         type=parse.seconds,
         metavar="DURATION",
-        help="how long to wait for that, such as 10s (default: as long as it takes)",
+        help="how long to wait, such as 10s (default: without limit)",
     )
     client_flags.add_ignore_not_found(parser)
     client_flags.add_dry_run(parser)

@@ -8,10 +8,10 @@ from kedge.cli.config.settings import Settings
 from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
-Describe objects of the cluster that the kubeconfig leads to, with what happened to them lately.
-A name stands also for all names that begin with it, if nothing is called just that."""
+Describe objects of the cluster that the kubeconfig leads to, with their recent events. If no object
+has the given name, all objects whose name begins with it are described."""
 EXAMPLES: Final = """\
-  # The minima and maxima of a namespace, then all that a LimitRange says
+  # The minima and maxima of a namespace, then all columns of a LimitRange
   kedge describe limits limits
   kedge describe limits limits -o wide
 
@@ -35,7 +35,10 @@ def add_flags(parser: ArgumentParser) -> None:
         help="wide: all columns of a LimitRange, not only minimum and maximum",
     )
     parser.add_argument(
-        "--show-events", choices=("true", "false"), default="true", help="default: true"
+        "--show-events",
+        choices=("true", "false"),
+        default="true",
+        help="show events (default: true)",
     )
 
 

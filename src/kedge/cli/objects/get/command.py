@@ -9,8 +9,8 @@ from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
 Show objects of the cluster that the kubeconfig leads to, as 'kubectl get' does: as a table, or in
-full with -o yaml. Types can be given by their plural, singular or short name, with their group
-after a dot where needed, several at once with commas between them; custom ones are known too."""
+full with -o yaml. Name a type by its plural, singular or short name, with its group after a dot if
+needed, and separate several types by commas. Custom resources work too."""
 EXAMPLES: Final = """\
   # The pods of the current namespace, and of all
   kedge get pods

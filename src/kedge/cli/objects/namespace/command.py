@@ -8,9 +8,8 @@ from kedge.cli.config.settings import Settings
 from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
-Make a namespace the one that commands mean if none is named: those of kedge and of kubectl alike,
-for it is written into the current context of the kubeconfig. A namespace that does not exist yet
-is created. Without a name, print the current one."""
+Set the default namespace of the current context in the kubeconfig, for kedge and kubectl. A
+namespace that does not exist is created. Without a name, print the current namespace."""
 EXAMPLES: Final = """\
   kedge namespace myspace
   kedge create -f limit-range.json

@@ -9,8 +9,8 @@ from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
-Run a command in a container of a pod, as 'kubectl exec' does. What follows -- is the command; its
-exit code is that of kedge. If kedge is ended, so is the command."""
+Run a command in a container of a pod, as 'kubectl exec' does. Everything after -- is the command.
+kedge exits with the command's exit code. If kedge ends, the command ends too."""
 EXAMPLES: Final = """\
   # A command, and its output
   kedge exec web -- ls -l /
@@ -18,7 +18,7 @@ EXAMPLES: Final = """\
   # A shell, in one container of several
   kedge exec -it web -c proxy -- sh
 
-  # A file goes in
+  # Copy files into a container
   kedge exec -i web -- tar xf - < files.tar"""
 
 

@@ -10,17 +10,17 @@ from kedge.cli.objects import client_flags
 from kedge.machinery.durations import parse_duration
 
 DESCRIPTION: Final = """\
-Show what a container of a pod has written to its output, as 'kubectl logs' does. Of a pod with
-several containers it is the first, unless one is named."""
+Print the output of a container, as 'kubectl logs' does. If the pod has several containers and none
+is named, it is the first one."""
 EXAMPLES: Final = """\
-  # Everything so far, or the last ten lines and what comes
+  # All lines so far; the last ten lines and all new ones
   kedge logs web
   kedge logs web -f --tail 10
 
   # The last five minutes, each line with its time
   kedge logs web --since 5m --timestamps
 
-  # What the container said before it was restarted
+  # The output of the container before it was restarted
   kedge logs web --previous
 
   # One container of several, or all of them
@@ -34,7 +34,10 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="which container")
     parser.add_argument("--all-containers", action="store_true", help="all containers of the pod")
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on, until the container ends or Ctrl-C"
+        "-f",
+        "--follow",
+        action="store_true",
+        help="follow the output until the container ends or Ctrl-C",
     )
     parser.add_argument(
         "--tail", type=_lines, metavar="N", help="only the last lines; -1 for all (default: all)"
@@ -46,9 +49,9 @@ def add_flags(parser: ArgumentParser) -> None:
         help="only lines newer than this, such as 5s or 2h",
     )
     parser.add_argument(
-        "-p", "--previous", action="store_true", help="of the run before the container's last start"
+        "-p", "--previous", action="store_true", help="print the output before the last restart"
     )
-    parser.add_argument("--timestamps", action="store_true", help="show when each line was said")
+    parser.add_argument("--timestamps", action="store_true", help="show the time of each line")
     parser.add_argument(
         "--prefix",
         action="store_true",

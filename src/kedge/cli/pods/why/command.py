@@ -12,8 +12,8 @@ Explain how the scheduler decided about a pod: which filter refused which node a
 score rated the others, and the usage of each node at that moment.
 
 The scheduler keeps its last thousand decisions in memory. If it no longer has the decision, the
-command shows how it would decide now, and says so. The caller needs the right to get the path
-/kedge/scheduling/v1/decisions/NAMESPACE/POD."""
+command shows how it would decide now, and says so. The caller needs the right to get
+schedulingdecisions of the group scheduling.kedge."""
 EXAMPLES: Final = """\
   # A pod that is pending, or one that runs
   kedge why web-0

@@ -1,13 +1,15 @@
 """Print a decision of the scheduler."""
 
 from collections.abc import Iterator
-from urllib.parse import quote
 
-import msgspec
-
-from kedge.api.decision import PATH, REFUSED, NodeVerdict, SchedulingDecision
+from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
+    REFUSED,
+    RESOURCE,
+    NodeVerdict,
+    SchedulingDecision,
+)
 from kedge.cli.failure import Failure
-from kedge.cli.objects.connection import ApiSession, document_in
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.output import outputs, tabstops
 
 
@@ -18,12 +20,11 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
         raise Failure(
             f'"{word}" is not a pod: the scheduler chooses nodes for pods, not for workloads'
         )
-    path = f"{PATH}/{quote(connection.namespace, safe='')}/{quote(name, safe='')}"
-    document = document_in((await connection.client.send("GET", path)).body)
+    document = await connection.get(RESOURCE, name, connection.namespace)
     if as_json:
         print(outputs.json_text(document))
     else:
-        print("\n".join(laid_out(msgspec.convert(document, SchedulingDecision))))
+        print("\n".join(laid_out(RESOURCE.from_document(document))))
     return 0
 
 
@@ -44,7 +45,7 @@ def laid_out(decision: SchedulingDecision) -> Iterator[str]:
 
 
 def _head(decision: SchedulingDecision) -> Iterator[str]:
-    yield f"Pod:\t{decision.namespace}/{decision.pod}"
+    yield f"Pod:\t{decision.metadata.namespace}/{decision.metadata.name}"
     yield f"Scheduler:\t{decision.scheduler}"
     if decision.decidedAt:
         yield f"Decided:\t{decision.decidedAt}"

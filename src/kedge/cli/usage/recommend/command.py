@@ -9,10 +9,9 @@ from kedge.cli.config.settings import Settings
 from kedge.cli.objects import client_flags
 
 DESCRIPTION: Final = """\
-Propose requests and limits for the containers of a workload or pod from what was used: requests
-are what 95 of 100 samples of the last day did not exceed (of the last hour, while there is no
-more), limits the most that was used and some room. What is printed is a patch that kubectl applies;
-the evidence stands in its comments."""
+Propose requests and limits for the containers of a workload or pod from their measured usage. The
+request is the 95th percentile of the last day (of the last hour, if there is less data), the limit
+the maximum plus headroom. The output is a patch for kubectl, with the measurements as comments."""
 EXAMPLES: Final = """\
   # Look at it, then apply it
   kedge recommend deploy/web
@@ -34,7 +33,7 @@ def add_flags(parser: ArgumentParser) -> None:
         type=percent,
         default=20,
         metavar="PERCENT",
-        help="how far limits lie above the most that was used (default: 20)",
+        help="percentage by which limits exceed the maximum usage (default: 20)",
     )
 
 

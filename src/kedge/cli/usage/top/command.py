@@ -9,9 +9,9 @@ from kedge.cli.objects import client_flags
 from kedge.metrics.windows import WINDOWS
 
 DESCRIPTION: Final = """\
-Show what nodes, pods and containers use, over the last ten seconds, minute, hour or day. At a
+Show the usage of nodes, pods and containers in the last ten seconds, minute, hour or day. At a
 terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed once.
-CPU/REQ and the like say how much of what was requested, or of the limit, is used."""
+Columns such as CPU/REQ show the usage as a share of the request or the limit."""
 EXAMPLES: Final = """\
   # The nodes; the pods of the current namespace, and of all
   kedge top
@@ -21,7 +21,7 @@ EXAMPLES: Final = """\
   # The pods of one node
   kedge top node-1
 
-  # What each container used at most during the last day, for a script
+  # The maximum of each container during the last day, for a script
   kedge top pods --containers --window 1d --statistic max --once
   kedge top pods -o json"""
 
@@ -40,16 +40,22 @@ def add_flags(parser: ArgumentParser) -> None:
     client_flags.add_everywhere(parser)
     client_flags.add_label_selector(parser)
     parser.add_argument(
-        "--window", choices=tuple(WINDOWS), default="1m", help="how far to look back (default: 1m)"
+        "--window", choices=tuple(WINDOWS), default="1m", help="window of time (default: 1m)"
     )
     parser.add_argument(
-        "--statistic", choices=STATISTICS, default="mean", help="what to show (default: mean)"
+        "--statistic",
+        choices=STATISTICS,
+        default="mean",
+        help="statistic of the window (default: mean)",
     )
     parser.add_argument(
-        "--sort-by", choices=("cpu", "memory", "name"), default="cpu", help="default: cpu"
+        "--sort-by",
+        choices=("cpu", "memory", "name"),
+        default="cpu",
+        help="sort order (default: cpu)",
     )
-    parser.add_argument("--containers", action="store_true", help="each container by itself")
-    parser.add_argument("--once", action="store_true", help="print once, and end")
+    parser.add_argument("--containers", action="store_true", help="one line per container")
+    parser.add_argument("--once", action="store_true", help="print once and exit")
     parser.add_argument(
         "-o", "--output", choices=("wide", "json"), default="", help="more columns, or JSON"
     )

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from kedge.api.decision import (
+from kedge.api.model import ObjectMeta
+from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
     DecisionSource,
     ExpectedAmounts,
+    KeptDecision,
     NodeUsage,
     NodeVerdict,
     SchedulingDecision,
@@ -20,8 +22,7 @@ from kedge.cli.pods.why import show as reasoning
 from kedge.testing.local_server import LocalServer
 
 PLACED = SchedulingDecision(
-    namespace="shop",
-    pod="web-0",
+    metadata=ObjectMeta(namespace="shop", name="web-0"),
     scheduler="default-scheduler",
     decidedAt="2030-01-01T00:00:00Z",
     evaluatedAt="2030-01-01T00:00:00Z",
@@ -60,8 +61,7 @@ PLACED = SchedulingDecision(
 )
 
 PENDING = SchedulingDecision(
-    namespace="shop",
-    pod="web-1",
+    metadata=ObjectMeta(namespace="shop", name="web-1"),
     scheduler="default-scheduler",
     evaluatedAt="2030-01-01T00:00:00Z",
     message="0/1 nodes are available: 1 Insufficient cpu.",
@@ -115,6 +115,9 @@ node-1   refused by NodeResourcesFit: Insufficient cpu"""
 class Known(DecisionSource):
     def why(self, namespace: str, name: str) -> SchedulingDecision | None:
         return PENDING if (namespace, name) == ("default", "web-1") else None
+
+    def kept(self) -> list[KeptDecision]:
+        return []
 
 
 async def test_what_is_asked_and_printed(

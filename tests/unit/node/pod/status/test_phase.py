@@ -102,3 +102,47 @@ def test_a_sidecar_that_restarts_does_not_put_the_pod_back() -> None:
 def test_how_a_sidecar_ended_is_of_no_account() -> None:
     statuses = [status("s", ended(1)), status("a", ended(0))]
     assert phase_of("Never", *statuses, sidecars=("s",), initialized=True) == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"),
+    [
+        ([], "Pending"),
+        ([status("s", WAITING)], "Pending"),
+        ([status("s", WAITING, lastState=ended(1))], "Running"),
+        ([status("s", ended(1))], "Running"),
+        ([status("s", RUNNING, started=False)], "Pending"),
+        ([status("s", RUNNING, started=True)], "Running"),
+    ],
+    ids=["unknown", "new", "crashed", "ended", "runs", "started"],
+)
+def test_a_pod_is_pending_until_its_sidecars_have_started(
+    side: list[ContainerStatus], expected: str
+) -> None:
+    assert phase_of("Always", *side, status("a", RUNNING), sidecars=("s",)) == expected
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"),
+    [
+        (status("s", WAITING), "Pending"),
+        (status("s", WAITING, lastState=ended(1)), "Succeeded"),
+        (status("s", RUNNING), "Running"),
+    ],
+    ids=["new", "crashed", "runs"],
+)
+def test_a_pod_has_not_ended_before_its_sidecars(side: ContainerStatus, expected: str) -> None:
+    statuses = [side, status("a", ended(0))]
+    assert phase_of("Never", *statuses, sidecars=("s",), initialized=True) == expected
+
+
+def test_an_init_container_that_succeeded_before_it_waits_again_has_not_failed() -> None:
+    done = status("i", WAITING, lastState=ended(0))
+    statuses = [done, status("j", ended(0)), status("a", RUNNING)]
+    assert phase_of("Never", *statuses, init=("i", "j")) == "Running"
+
+
+def test_a_main_container_that_waits_after_success_has_not_succeeded() -> None:
+    waits = status("a", WAITING, lastState=ended(0))
+    statuses = [status("i", ended(0)), waits]
+    assert phase_of("Never", *statuses, init=("i",), terminal=True) == "Failed"
