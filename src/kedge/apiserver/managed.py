@@ -160,7 +160,7 @@ _of_new_cached = lru_cache(256)(_of_new)
 
 
 def forget_schemas() -> None:
-    """Drop cached results. Their keys are schemas, some of which may no longer be served."""
+    """Drop cached results. The schemas in their keys may no longer be served."""
     _of_new_cached.cache_clear()
     fields.forget_schemas()
 

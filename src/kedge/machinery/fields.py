@@ -411,7 +411,7 @@ _BUILT_IN = (
 
 
 def forget_schemas() -> None:
-    """Drop cached results. Their keys are schemas, some of which may no longer be served."""
+    """Drop cached results. The schemas in their keys may no longer be served."""
     _lasting.cache_clear()
 
 

@@ -122,7 +122,7 @@ def _is_known_to_fit(resource: Resource[Any], spec: dict[str, Any]) -> bool:
 
 
 def forget_schemas() -> None:
-    """Drop cached results. Their keys are schemas, some of which may no longer be served."""
+    """Drop cached results. The schemas in their keys may no longer be served."""
     _fits.cache_clear()
 
 

@@ -77,8 +77,15 @@ def test_roles_and_bindings_of_a_namespace_are_there() -> None:
             assert (given.metadata.namespace, given.roleRef.name) in found
 
 
-def test_rules_of_nodes_are_those_of_their_role() -> None:
-    assert defaults.node_rules() == role("system:node").rules
+def test_rules_of_nodes_are_those_of_their_role_and_of_proxy_and_dns() -> None:
+    upstream = list(role("system:node").rules)
+    rules = defaults.node_rules()
+    assert rules[: len(upstream)] == upstream
+    added = {(*each.apiGroups, *each.resources, *each.verbs) for each in rules[len(upstream) :]}
+    assert added == {
+        ("discovery.k8s.io", "endpointslices", "list", "watch"),
+        ("", "namespaces", "list", "watch"),
+    }
 
 
 def test_a_rule_that_goes_on_in_the_next_line_is_one() -> None:
