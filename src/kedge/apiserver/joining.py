@@ -31,8 +31,6 @@ _GRANTS: Final = {
         f"{_REQUESTS}:selfnodeclient",
         "system:nodes",
     ),
-    # The agent carries Services itself, with the rights that kube-proxy has.
-    "kedge:node-proxier": ("system:node-proxier", "system:nodes"),
 }
 """Each binding's name: its cluster role, and the group that it is given to."""
 
