@@ -234,10 +234,12 @@ def test_acting_as_others_takes_the_right_to(tenants: list[Tenant]) -> None:
 NODE_MAY_LIST = {
     "certificatesigningrequests.certificates.k8s.io",
     "csidrivers.storage.k8s.io",
+    "endpointslices.discovery.k8s.io",
+    "namespaces",
     "runtimeclasses.node.k8s.io",
     "services",
 }
-"""What any node sees all of, as in Kubernetes."""
+"""The kinds that any node may list: as in Kubernetes, and those that kube-proxy and CoreDNS list."""
 
 
 @pytest.fixture
