@@ -239,7 +239,7 @@ NODE_MAY_LIST = {
     "runtimeclasses.node.k8s.io",
     "services",
 }
-"""The kinds that any node may list: as in Kubernetes, and those that kube-proxy and CoreDNS list."""
+"""The kinds that any node may list: as in Kubernetes, and as kube-proxy and CoreDNS may."""
 
 
 @pytest.fixture

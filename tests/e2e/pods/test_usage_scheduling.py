@@ -1,5 +1,6 @@
 """Pods go where there is room by what is really used, and `kedge why` says so."""
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -113,7 +114,14 @@ def test_a_pod_that_really_works_is_avoided(
     pods.create("busy", "while :; do :; done", nodeName="node-1")
     eventually(lambda: api.exists(f"{MEASURED}/busy"), 60.0)
     requests = {"resources": {"requests": {"cpu": "10m"}}}
-    pods.create("quiet", container=requests)
-    assert pods.ready("quiet", 60.0)["spec"]["nodeName"] == "node-2"
-    told = own_cluster.kedge("why", "quiet", f"--kubeconfig={own_cluster.kubeconfig}")
-    assert "1d 95th" in told
+    names = (f"quiet-{number}" for number in itertools.count())
+
+    def with_usage() -> str:
+        """Return a pod that was placed after the scheduler had read the usage."""
+        pods.create(name := next(names), container=requests)
+        pods.ready(name, 60.0)
+        told = own_cluster.kedge("why", name, f"--kubeconfig={own_cluster.kubeconfig}")
+        return name if "1d 95th" in told else ""
+
+    quiet = eventually(with_usage, 60.0)
+    assert pods.get(quiet)["spec"]["nodeName"] == "node-2"

@@ -78,8 +78,10 @@ def entered(server: Any, attacks: Any, path: str, protocol: str = COMMANDS) -> s
     """A connection that was upgraded."""
     peer: ssl.SSLSocket = server.secure()
     peer.sendall(server.head(f"GET {path}", *UPGRADE, KEY, protocol, token=server.token))
-    status, _, body = attacks.read_head(peer)
+    status, fields, body = attacks.read_head(peer)
     if status != 101:
+        while len(body) < int(fields["content-length"]):
+            body += peer.recv(4096)
         peer.close()
         raise PermissionError(status, body.decode())
     return peer
