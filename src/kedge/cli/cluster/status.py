@@ -58,7 +58,7 @@ def show(where: "ClusterLocation", output: str | None) -> int:
 def describe(status: "ClusterStatus") -> str:
     from kedge.cli.output.printers import facts, size
 
-    pairs = [("Name", status.name), ("ClusterStatus", status.status), ("State", status.state)]
+    pairs = [("Name", status.name), ("Status", status.status), ("State", status.state)]
     if status.pid:
         pairs += [
             ("Address", status.address or "<none>"),

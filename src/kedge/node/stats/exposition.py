@@ -181,7 +181,7 @@ _OTHERS: Final = (
     ),
     MetricFamily(_STARTED, "gauge", "When it began, in seconds since the epoch"),
     MetricFamily("container_last_seen", "gauge", "When it was last measured"),
-    MetricFamily("container_memory_failures_total", "counter", "TextPage faults"),
+    MetricFamily("container_memory_failures_total", "counter", "Page faults"),
 )
 _DETAILS: Final = (
     ("container_cpu_user_seconds_total", "counter", "Time in user mode", "user", 10**9),
