@@ -181,8 +181,8 @@ class Volley:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     answer = await connection.send(*request)
-            except TimeoutError:
-                self._keep(number, request, f"no answer within {ANSWER_SECONDS} s")
+            except (TimeoutError, AssertionError) as error:
+                self._keep(number, request, str(error) or f"no answer within {ANSWER_SECONDS} s")
                 await connection.close()
                 continue
             self.statuses[answer.status] += 1
