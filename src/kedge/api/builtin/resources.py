@@ -235,7 +235,11 @@ RESOURCES: tuple[Resource[Document], ...] = (
         NETWORKING,
         "NetworkPolicy",
         "networkpolicies",
-        strategy=Strategy(default=defaults.network_policy, validate=validation.network_policy),
+        strategy=Strategy(
+            default=defaults.network_policy,
+            validate=validation.network_policy,
+            warnings=validation.network_policy_warnings,
+        ),
         presentation=Presentation(short_names=("netpol",), columns=columns.NETWORK_POLICY),
     ),
     _kind(

@@ -536,3 +536,8 @@ def api_service(obj: Document) -> Errors:
         if not 0 < value <= most:
             why = f"must be positive and less than {most}"
             yield FieldError.invalid(f"spec.{field}", value, why)
+
+
+def network_policy_warnings(_: Document) -> Iterator[str]:
+    """Warn that packets pass all the same: its author relies on the policy."""
+    yield "NetworkPolicies are stored, but this version does not enforce them: no packet is dropped"

@@ -60,3 +60,9 @@ def test_facts_that_differ_from_kind_to_kind() -> None:
     ]
     assert KINDS["IPAddress"].strategy.check_name("10.0.0.01") != []
     assert KINDS["CertificateSigningRequest"].strategy.check_name("Any:Name") == []
+
+
+def test_writers_of_network_policies_learn_that_packets_pass() -> None:
+    policies = next(each for each in RESOURCES if each.kind == "NetworkPolicy")
+    (warning,) = policies.strategy.warnings(policies.from_document({"metadata": {"name": "deny"}}))
+    assert "does not enforce" in warning
