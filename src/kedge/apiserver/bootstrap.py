@@ -33,7 +33,7 @@ PRIORITIES = {
 
 
 async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
-    """Make whatever is missing; what is there is left as it is. `dns` says whether nodes answer
+    """Create the missing objects; existing ones stay as they are. `dns` says whether nodes answer
     DNS queries."""
     for document in _objects():
         await ensure_object(api, document)
