@@ -1,7 +1,7 @@
-"""How fast the API server is: a throw-away cluster under load, TLS and token on, as a table.
+"""Measure the API server of a temporary cluster under load, with TLS and tokens; print a table.
 
 With --peer, another API server gets the same work in the same run, operation by operation, and the
-table shows the ratios: on a machine that others use too, only those mean anything.
+table shows the ratios. On a machine that runs other programs too, compare only the ratios.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""How long it takes to say whether somebody may do something.
+"""Measure the time of one authorization decision.
 
-Bindings that concern others must not matter: decisions come from an index by user and group.
+Bindings of other users must not add to it: decisions come from an index by user and group.
 """
 
 from collections.abc import Callable, Iterator

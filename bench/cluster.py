@@ -20,7 +20,7 @@ class Home:
         mine = {k: v for k, v in os.environ.items() if not k.startswith("KEDGE_")}
         self._environment = mine | {"XDG_STATE_HOME": str(directory / "states")}
         self._which = ("--name=bench", f"--state={self.state}")
-        # What is measured is the server; a node of its own would take time and memory.
+        # Without a node: benchmarks measure the server, and a node would take time and memory.
         self._up = ("up", *self._which, "--port=0", "--nodes=0", f"--kubeconfig={kubeconfig}")
 
     def up(self, store: str, *flags: str) -> None:
@@ -58,16 +58,16 @@ class Cluster:
         self.pid = pid
 
     def resident_mb(self) -> float:
-        """What the server holds in memory now."""
+        """Return the resident memory of the server in megabytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
-        raise RuntimeError("the kernel does not tell the size of a process")
+        raise RuntimeError("the kernel does not report the size of the process")
 
 
 @contextmanager
 def home() -> Iterator[Home]:
-    """A place for a cluster; whatever is in it is stopped and deleted at the end."""
+    """Yield a directory for a cluster; at the end the cluster is stopped and deleted."""
     with tempfile.TemporaryDirectory(prefix="kedge-bench-") as directory:
         place = Home(Path(directory))
         try:

@@ -1,8 +1,8 @@
-"""How soon a container knows: from the API write to the new content in the file that it reads.
+"""Measure the delay of downward API volumes: from the API write to the new content of the file.
 
-A pod on a real node watches files that tell of itself; what it sees, and when, it writes down where
-the bench can read it. Labels, annotations and limits change in turn. Half of the changes must be
-seen within the bar. Then: what resolving one variable costs.
+A pod on a real node watches files with its own labels, annotations and limits, which change in
+turn, and records when it sees a change. The median must be within the bar. Then the benchmark
+measures the cost of resolving one variable.
 
     bench/downward.py [--changes N]
 """

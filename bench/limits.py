@@ -1,9 +1,8 @@
-"""What LimitRanges cost a create: the same request in a namespace with ten of them, and with none.
+"""Measure the cost of LimitRanges: the same create in a namespace with ten of them, and with none.
 
-A server as users have it, over HTTPS, its objects in SQLite; what counts is the processor time that
-it takes for a create. The namespaces take turns. Two pods are posted: one that says its limits
-itself, and one that is given them, so that more of it is checked and stored. At most a tenth more
-is the bar.
+The server runs as for users, over HTTPS with a SQLite store. The figure is its processor time per
+create. The namespaces take turns. Two pods are posted: one has limits, the other gets them from the
+LimitRanges, so that more of it is checked and stored. The bar is a tenth more time.
 
     bench/limits.py [--pods N]
 """
@@ -24,7 +23,8 @@ from cluster import Cluster, home
 BAR = 10.0
 RANGES = 10
 TURN = 100
-"""Creates in one namespace before the other has its turn: processor time is told in hundredths."""
+"""Creates in one namespace before the other has its turn; the kernel counts processor time in
+hundredths of a second."""
 SPOKEN = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "1Gi"}}
 SILENT = {"requests": {"cpu": "100m", "memory": "64Mi"}}
 PODS = {"says all itself": SPOKEN, "is given its limits": SILENT}
@@ -55,8 +55,8 @@ def pod(name: str, resources: dict[str, Any]) -> dict[str, Any]:
         for number in range(2)
     ]
     labels = {"app": "bench", "tier": "front"}
-    # Nobody schedules it, so that nobody's work but the create's is counted.
-    spec = {"containers": containers, "schedulerName": "nobody"}
+    # No scheduler has this name, so that only the work of the create is counted.
+    spec = {"containers": containers, "schedulerName": "none"}
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
@@ -97,7 +97,7 @@ def measure(caller: Caller, name: str, pods: int) -> float:
     """How many per cent more a create takes where there are LimitRanges."""
     taken: dict[str, list[float]] = {"none": [], "ten": []}
     for turn in range(max(pods // TURN, 1)):
-        # Who goes first changes, for whoever does finds colder caches.
+        # The order changes, because the first of the two finds colder caches.
         for namespace in sorted(taken, reverse=bool(turn % 2)):
             path = f"/api/v1/namespaces/{namespace}/pods"
             before = caller.worked()

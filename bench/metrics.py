@@ -1,9 +1,9 @@
-"""What a server spends on metrics: simulated nodes report through the real door, clients read.
+"""Measure the cost of metrics for a server: simulated nodes report over the API, and clients read.
 
-For each number of nodes it starts a server of its own, registers nodes and pods, has every node
-report with a token of its own when a real node would, and measures meanwhile, over TLS: processor
-time, memory, lists, selections, how old what is read is, and how long watchers wait. Clients that
-are timed have a process of their own. Beside each figure stands its bar, for 100 nodes.
+For each number of nodes the benchmark starts a server, registers nodes and pods, and lets every
+node report with its own token when a real node would. Meanwhile it measures over TLS: processor
+time, memory, lists, selections, the age of the data and the delay of watches. Clients that are
+timed have a process of their own. The table shows the bar beside each figure, for 100 nodes.
 """
 
 import argparse
@@ -122,7 +122,7 @@ class Server:
                 *(sys.executable, "-m", "kedge", "server", f"--state={self.state}", "--port=0"),
                 *("--store=memory", f"--token-auth-file={tokens}"),
                 *([] if scheduler else ["--scheduler-usage=off"]),
-                # The nodes report what they use and nothing else: nobody is to give them up.
+                # The nodes report only usage; without leases they must not count as unreachable.
                 "--node-monitor-grace-period=24h",
             ],
             env=mine,
@@ -285,7 +285,7 @@ def reads(port: int, token: str, path: str, calls: int, pause: float) -> tuple[l
 
 
 def ages(port: int, token: str, path: str, seconds: float) -> list[float]:
-    """How old whatever is read is, again and again."""
+    """Return the age of the data in each of many reads."""
     found = []
     until = CLOCK.monotonic() + seconds
     while CLOCK.monotonic() < until:

@@ -1,11 +1,11 @@
-"""How evenly the scheduler spreads what pods really use, with and without looking at it.
+"""Measure how evenly the scheduler spreads the usage of pods, with and without measured usage.
 
 A cluster of 50 nodes fills up with 2,000 pods during twelve simulated hours; 500 more come and
-leave again. The same pods come at the same moments three times: they are placed by requests only;
-by usage, of which every node reports once a minute, as `kedge node` does by default; and by an
-oracle that knows beforehand what every pod will use in the last hour. The oracle knows neither
-which pods will leave nor which will come, and cannot move pods either: it shows about how much is
-to be had from knowing usage.
+leave again. The same pods come at the same moments three times. They are placed by requests only;
+by usage, which every node reports once a minute, as `kedge node` does by default; and by an oracle
+that knows the usage of every pod in the last hour in advance. The oracle does not know which pods
+will leave or come, and it cannot move pods: it shows about how much the knowledge of usage can
+gain.
 """
 
 import argparse
@@ -50,7 +50,7 @@ SLOWEST: Final = 0.005
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a cluster is like."""
+    """The size of a cluster and the shape of its workloads."""
 
     cores: int
     workloads: int
@@ -234,14 +234,14 @@ class Full(Exception):
 
 
 class Chooser(Protocol):
-    """Whoever says where a pod is to run."""
+    """Chooses the nodes of pods."""
 
     def place(self, guest: Guest) -> str: ...
 
     def remove(self, uid: str) -> None: ...
 
     def hear(self, name: str, guests: Sequence[Guest], moment: float) -> None:
-        """What is known of a node, and the pods that are there."""
+        """Take the report of a node, with the pods that run there."""
 
 
 def run(scenario: Scenario, guests: Sequence[Guest], chooser: Chooser) -> Outcome:
@@ -278,9 +278,9 @@ def run(scenario: Scenario, guests: Sequence[Guest], chooser: Chooser) -> Outcom
 
 
 def happenings(guests: Sequence[Guest]) -> list[tuple[float, str, int]]:
-    """When what happens, and to which guest or node.
+    """Return the events of a run: the time, the kind, and the number of the guest or node.
 
-    Reports that nobody would read before the next ones come are left out.
+    Reports that no placement reads before the next report are left out.
     """
     found: list[tuple[float, str, int]] = []
     for number, guest in enumerate(guests):
@@ -301,7 +301,7 @@ def used(scenario: Scenario, guests: Iterable[Guest], minute: int) -> float:
 
 
 class Requests:
-    """The scheduler, to which nobody says what is used."""
+    """The scheduler without measured usage."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -326,10 +326,10 @@ class Requests:
 
 
 class Past:
-    """What a pod has used, in rising order, and the first minute that is not in it yet.
+    """The usage of a pod in rising order, and the first minute that is not part of it.
 
-    That is for nodes to remember: an array, so that the scheduler's garbage collection, which is
-    part of what is timed, does not walk through it.
+    Real nodes keep this. It is an array, so that the garbage collection of the scheduler, which is
+    timed too, does not walk through it.
     """
 
     __slots__ = ("minutes", "values")
@@ -380,7 +380,7 @@ class Oracle:
         names = [f"node-{number}" for number in range(NODES)]
         self.cpu = dict.fromkeys(names, scenario.cores * 1000)
         self.memory = dict.fromkeys(names, memory)
-        """What nobody has asked for."""
+        """Bytes that no pod has requested."""
         self.load = dict.fromkeys(names, 0.0)
         self.homes: dict[str, tuple[str, PodDemand, float]] = {}
 

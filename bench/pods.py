@@ -1,8 +1,8 @@
-"""How soon pods run and are gone, and what kedge itself takes for it: a table with the bars beside.
+"""Measure the start and the deletion of pods, and kedge's own usage; print a table with bars.
 
-A cluster of its own with one node, the image `host`, the API over HTTPS as any client has it; times
-are from the sending of a request to the arrival of the event at a watcher. Processor time says more
-than the clock on a machine that is busy with other things. Needs root for all of its figures.
+The cluster has one node and the image `host`. Times run from the sending of a request over HTTPS to
+the arrival of the event at a watch. On a busy machine, processor time says more than elapsed time.
+Some figures need root.
 """
 
 import argparse

@@ -100,7 +100,7 @@ class Bench:
         return [each.result() for each in started]
 
     def weight(self) -> float:
-        """What the supervisor holds, in megabytes."""
+        """Return the memory of the supervisor in megabytes."""
         status = Path(f"/proc/{self._runtime.supervisor}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) / 1024

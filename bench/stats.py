@@ -1,10 +1,9 @@
-"""What measuring costs a node: processor time and memory, for so many containers, as a table.
+"""Measure the cost of usage metrics for a node: processor time and memory by number of containers.
 
-Rounds: control groups that are plain files and change each second, by a page or by a twentieth,
-and control groups of the kernel, with a process in each that sleeps, works on a few pages each
-second, or has a twentieth of its memory more or less each second (needs root; nothing is left
-behind). Time is not waited for, but where the kernel counts: a minute of a node's life is what
-sixty calls of the sampler cost.
+Rounds: cgroups that are plain files and change each second, by a page or by a twentieth; and
+cgroups of the kernel, with a process in each that sleeps, works on a few pages each second, or
+grows or shrinks by a twentieth each second (needs root; nothing is left behind). Time is simulated
+except where the kernel counts: a minute of a node is the cost of sixty calls of the sampler.
 """
 
 import argparse
@@ -45,7 +44,7 @@ TWENTIETH = 512 << 10
 
 
 class Clock:
-    """Moves when told."""
+    """A clock that moves only when the benchmark sets it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -161,7 +160,7 @@ def _live(stirred: int) -> NoReturn:
 
 
 class Stirred:
-    """Processes that are told to use something else each second."""
+    """Processes whose usage the benchmark changes each second."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -217,7 +216,7 @@ class Round:
 
 
 class Day(NamedTuple):
-    """What a day of use takes, in bytes."""
+    """Bytes that the windows of a day take."""
 
     resident: int
     file: int
@@ -245,7 +244,7 @@ def whole_day(count: int) -> Day:
 
 
 def memory(count: int) -> None:
-    """What containers add to a node that has none."""
+    """Print the memory that containers add to a node without any."""
     days = []
     for number in (0, count):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:

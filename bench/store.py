@@ -15,7 +15,7 @@ from typing import Any
 
 from kedge.machinery.clock import SystemClock
 from kedge.storage.memory import MemoryStore
-from kedge.storage.sqlite import SqliteStore
+from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store
 
 VALUE = os.urandom(3072)

@@ -1,9 +1,9 @@
-"""What a large Deployment takes, and what many idle ones do: a table with the bars beside.
+"""Measure a large Deployment, and the cost of many idle ones; print a table with bars.
 
-A cluster of its own whose nodes are simulated: Node objects, and a program beside the server that
-says over the API that the pods bound to them run. All else is real: the API over HTTPS, the store
-on disk, the scheduler, the controllers. Processor time is the server's alone, with all that the
-simulated nodes ask of it; it says more than the clock on a machine that is busy with other things.
+The nodes are simulated: Node objects, and a program that reports over the API that the pods bound
+to them run. Everything else is real: the API over HTTPS, the store on disk, scheduler and
+controllers. Processor time is that of the server, which includes the requests of the simulated
+nodes. On a busy machine it says more than elapsed time.
 """
 
 import argparse
@@ -69,13 +69,13 @@ def show(what: str, figure: str, bar: str = "", rest: str = "") -> None:
 
 
 def cpu_seconds(cluster: Cluster) -> float:
-    """What the server has used so far."""
+    """Return the processor seconds of the server so far."""
     fields = Path(f"/proc/{cluster.pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 class SimulatedNodes:
-    """Nodes that run whatever is bound to them, at once, and do nothing else."""
+    """Nodes that report each pod bound to them as running at once, and do nothing else."""
 
     def __init__(self, client: Client, count: int) -> None:
         self.client = client
@@ -255,7 +255,7 @@ async def many(cluster: Cluster, nodes: SimulatedNodes, count: int) -> None:
 async def idle(
     cluster: Cluster, nodes: SimulatedNodes, what: str, seconds: float, *, bar: str = ""
 ) -> None:
-    """What the server uses when nobody wants anything, the nodes being silent as well."""
+    """Print the usage of the server without requests; the nodes are silent as well."""
     nodes.beating = False
     await clock.sleep(2)
     before = cpu_seconds(cluster)

@@ -3,8 +3,8 @@
     derive_protobuf.py SOURCE OUT
 
 Numbers and types come from the published .proto files; JSON names, and which fields are pointers
-(so that their zero means something), from the Go types beside them. How a message is written is
-told in kedge/api/protobuf.py, which reads the table.
+(so that their zero means something), from the Go types beside them. kedge/api/protobuf/messages.py
+reads the table and describes its format.
 """
 
 import json
@@ -49,7 +49,7 @@ TAGGED = re.compile(
 
 
 class GoField(NamedTuple):
-    """What Go says of a field: how JSON calls it, and what becomes of its zero."""
+    """A field of a Go type: its JSON name, and how its zero value is encoded."""
 
     json: str
     pointer: bool
@@ -72,7 +72,7 @@ def main(source: str, out: str) -> None:
 
 
 def is_list(name: str, table: dict[str, dict[str, str]]) -> bool:
-    # Nobody sends lists of objects.
+    # Clients do not send lists of objects.
     return name.endswith("List") and "meta.v1.ListMeta" in table[name].get("1", "")
 
 

@@ -3,7 +3,7 @@
     derive_schemas.py SWAGGER OUT
 
 Only facts are taken over: names, types, formats, required fields, list and merge keys.
-How a type is written is told in kedge/api/builtin/schemas.py, which reads the table.
+kedge/api/builtin/schemas.py reads the table and describes its format.
 """
 
 import json
@@ -50,7 +50,7 @@ def main(swagger: str, out: str) -> None:
 
 
 def reachable(definitions: dict[str, Any]) -> set[str]:
-    """The kinds of all stable versions, lists excepted, and whatever they are made of."""
+    """The kinds of all stable versions except lists, and the types of their fields."""
     waiting = [name for name, node in definitions.items() if is_root(name, node)]
     found: set[str] = set()
     while waiting:
@@ -115,7 +115,7 @@ def written(node: dict[str, Any]) -> str:
 
 
 def marks(node: dict[str, Any]) -> Iterator[str]:
-    """What a field says beyond its type."""
+    """Yield the properties of a field besides its type."""
     if node.get("x-kubernetes-map-type"):
         yield str(node["x-kubernetes-map-type"])
     if node.get("x-kubernetes-list-type") == "set":

@@ -91,7 +91,11 @@ MORE_TESTS: Final = {
     # The windows against a brute-force reading of all values.
     "metrics/day_window": ("unit/metrics/test_series.py",),
     "metrics/hour_window": ("unit/metrics/test_series.py",),
-    "storage/sqlite": ("contract/test_store.py", "unit/storage/test_compaction.py"),
+    "storage/sqlite": (
+        "unit/storage/sqlite",
+        "contract/test_store.py",
+        "unit/storage/test_compaction.py",
+    ),
 }
 """Tests of modules and packages besides those in the file that mirrors a module."""
 EQUIVALENT: Final = Path(__file__).with_name("equivalent_mutants.yaml")

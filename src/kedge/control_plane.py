@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from socket import gethostname
@@ -24,6 +25,7 @@ from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
 from kedge.restarter.bounded_log import BoundedLogHandler
+from kedge.web.cluster_network import network_of
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import log_loop_error
 from kedge.web.watchdog import LoopPauses, watched
@@ -40,6 +42,11 @@ HEAD_START: Final = 0.1
 """Seconds in which nodes that wait for the server are let in before anything else: what they ask
 is soon answered, while the first look of all controllers takes longer."""
 
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread may keep the interpreter's lock while another one waits for it. The event loop
+gives the lock away for each TLS record, dozens of times in a turn. With the default of 5 ms,
+threads with long work stopped the loop for half a second."""
+
 
 def run(config: ServerConfig, on_ready: OnReady) -> None:
     """Run until SIGTERM or SIGINT; `on_ready` is called once everything answers."""
@@ -50,6 +57,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
     )
     # Few objects of a server form cycles, and looking for them costs more than it finds.
     gc.set_threshold(20_000, 20, 50)
+    sys.setswitchinterval(SWITCH_SECONDS)
     raise_limit()
     return_free_memory()
     uvloop.run(_run(config, on_ready))
@@ -79,7 +87,7 @@ async def _serve(
         on_ready(server)
         # Not before: a start that makes keys keeps no client waiting.
         with watched(clock, pauses):
-            offices = elections(server, components, config, clock)
+            offices = elections(server, components, config, clock, pauses)
             work = [tasks.create_task(gateway)] if gateway else []
             await _work(server, offices, config, clock, tasks, stop, work)
 
@@ -118,7 +126,7 @@ async def _gateway(
         return None
     from kedge.gateway.run import open_gateway
 
-    client = Client(LocalTransport(into(server), clock), user_agent="kedge-gateway")
+    client = Client(LocalTransport(in_process_handler(server), clock), user_agent="kedge-gateway")
     gateway = await open_gateway(
         client,
         clock,
@@ -126,6 +134,7 @@ async def _gateway(
         port=config.gateway_port,
         published=config.published_ports,
         certificate=(config.pki / "server.crt", config.pki / "server.key"),
+        network=network_of(config.nodes),
     )
 
     async def serve_until_cancelled() -> None:
@@ -144,7 +153,7 @@ async def record_restart(server: ApiServer, reason: str, clock: Clock) -> None:
     from kedge.api.core_v1.service import RESOURCE
     from kedge.client.events import WARNING, Recorder, reference_to
 
-    client = Client(LocalTransport(into(server)), user_agent="kube-apiserver")
+    client = Client(LocalTransport(in_process_handler(server)), user_agent="kube-apiserver")
     recorder = Recorder(client, clock, "kube-apiserver", gethostname())
     try:
         service = await client.get(RESOURCE, "kubernetes", "default")
@@ -165,22 +174,32 @@ def component_names(config: ServerConfig) -> list[str]:
 
 
 def elections(
-    server: ApiServer, components: ControlPlaneComponents, config: ServerConfig, clock: Clock
+    server: ApiServer,
+    components: ControlPlaneComponents,
+    config: ServerConfig,
+    clock: Clock,
+    pauses: LoopPauses,
 ) -> Sequence[tuple[Election, Duty]]:
     """Return the duties that only one of several servers does, each with its leader election.
 
     A duty is imported when this server becomes its leader, so that the first answers of the server
-    do not wait for the import.
+    do not wait for the import. It takes a tenth of a second, and is the last part of the start:
+    pauses count from then on.
     """
     identity = identity_of(config.state)
-    keeper = Client(LocalTransport(into(server), clock), user_agent=CONTROLLER_MANAGER)
-    planner = Client(LocalTransport(into(server), clock), user_agent=KUBE_SCHEDULER)
-    keeping = Election(keeper, clock, CONTROLLER_MANAGER, identity)
-    planning = Election(planner, clock, KUBE_SCHEDULER, identity)
+    keeper = Client(
+        LocalTransport(in_process_handler(server), clock), user_agent=CONTROLLER_MANAGER
+    )
+    planner = Client(LocalTransport(in_process_handler(server), clock), user_agent=KUBE_SCHEDULER)
+    keeping = Election(
+        _prompt_client(server, CONTROLLER_MANAGER), clock, CONTROLLER_MANAGER, identity
+    )
+    planning = Election(_prompt_client(server, KUBE_SCHEDULER), clock, KUBE_SCHEDULER, identity)
 
     async def keep() -> None:
         from kedge.controllers.controllers import Controllers
 
+        await _end_start(clock, pauses)
         controllers = Controllers(
             keeper,
             clock,
@@ -202,6 +221,7 @@ def elections(
     async def plan() -> None:
         from kedge.scheduler.scheduler import Scheduler
 
+        await _end_start(clock, pauses)
         scheduler = Scheduler(planner, clock, usage=config.scheduler_usage)
         components.report(KUBE_SCHEDULER, scheduler.failure)
         components.set_scheduler(scheduler)
@@ -217,13 +237,26 @@ def elections(
     return [offices[name] for name in component_names(config)]
 
 
+def _prompt_client(server: ApiServer, name: str) -> Client:
+    """Return a client whose calls do not wait for their turn among all background work: a leader
+    that renews its lease late loses it."""
+    return Client(LocalTransport(in_process_handler(server)), user_agent=name)
+
+
+async def _end_start(clock: Clock, pauses: LoopPauses) -> None:
+    """Exempt imported modules from garbage collection, and count pauses from now on."""
+    gc.freeze()
+    await clock.sleep(0)
+    pauses.start_over()
+
+
 def identity_of(state: Path) -> str:
     """Return the identity of a server in leader election; it depends on host and directory only."""
     return f"{gethostname()}_{uuid5(NAMESPACE_URL, state.resolve().as_uri())}"
 
 
-def into(server: ApiServer) -> Handler:
-    """Straight into the server that runs in this process, as its administrator."""
+def in_process_handler(server: ApiServer) -> Handler:
+    """Return a handler that calls the server of this process, as its administrator."""
 
     def handle(call: Call) -> Response | Awaitable[Response]:
         headers = {**call.headers, "authorization": f"Bearer {server.token}"}

@@ -9,7 +9,7 @@ import pytest
 
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
-from kedge.storage.sqlite import SqliteStore
+from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import (
     FutureRevision,
     RevisionCompacted,
@@ -263,7 +263,7 @@ async def test_large_values_are_read_from_history_in_pieces(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kedge.storage.feed.BACKLOG_BYTES", 1_000)
-    monkeypatch.setattr("kedge.storage.sqlite.CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("kedge.storage.sqlite.rows.CHUNK_BYTES", 1_000)
     async with aclosing(store.watch("", since=1)) as watch:
         pending = asyncio.ensure_future(anext(watch))
         await store.put("/first", b"x" * 600, expect=0)

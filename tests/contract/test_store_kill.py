@@ -15,7 +15,7 @@ from time import perf_counter
 import pytest
 
 from kedge.machinery.clock import SystemClock
-from kedge.storage.sqlite import SqliteStore
+from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import RevisionCompacted, RevisionConflict, StoreEntry, StoreEvent
 
 ROUNDS = 12

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from kedge.storage.memory import MemoryStore
-from kedge.storage.sqlite import SqliteStore
+from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import RevisionCompacted, RevisionConflict, Store, StoreEntry, StoreEvent
 from kedge.testing.clock import FakeClock
 

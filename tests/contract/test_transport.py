@@ -127,7 +127,12 @@ async def test_a_watch_that_is_refused_says_why(connect: Connect, tmp_path: Path
 
 async def test_apply_and_preconditions_reach_the_server(connect: Connect, tmp_path: Path) -> None:
     async with connected(connect, tmp_path) as client:
-        wanted = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}}
+        wanted = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "a"},
+            "data": {"k": "v"},
+        }
         made = await client.patch(
             CONFIG_MAPS, "a", wanted, "default", form=APPLY_PATCH, field_manager="me"
         )

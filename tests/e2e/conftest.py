@@ -326,7 +326,16 @@ class OwnCluster:
         self.which = (f"--name={self.name}", f"--state={self.state}")
 
     def kedge(self, *arguments: str) -> str:
-        done = subprocess.run(
+        return ok(self._run(*arguments))
+
+    def fails(self, *arguments: str) -> str:
+        """Return the error of kedge when it fails."""
+        done = self._run(*arguments)
+        assert done.returncode == 1, done.stdout
+        return done.stderr
+
+    def _run(self, *arguments: str) -> Outcome:
+        return subprocess.run(
             [sys.executable, "-m", "kedge", *arguments],
             env=private_environment(self.home),
             cwd=self.home,
@@ -335,8 +344,6 @@ class OwnCluster:
             timeout=60,
             check=False,
         )
-        assert done.returncode == 0, f"{shlex.join(done.args)}: {done.stderr}{done.stdout}"
-        return done.stdout
 
     def up(self, *flags: str) -> Cluster:
         """Without nodes, unless the flags say how many: most tests are about the API."""
@@ -435,8 +442,10 @@ class Lines:
 
     def _read(self) -> None:
         assert self.command.stdout is not None
-        for line in self.command.stdout:
-            self._lines.put(line.rstrip("\n"))
+        # The end of `with Popen` may close the pipe while this thread reads.
+        with suppress(ValueError):
+            for line in self.command.stdout:
+                self._lines.put(line.rstrip("\n"))
 
     def next(self, within: float = PATIENCE) -> str:
         try:

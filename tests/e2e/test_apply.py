@@ -258,3 +258,22 @@ spec:
         kubectl("apply --server-side --field-manager=other -f -", input=boat("kim"))
         assert crew() == ["jim", "kim"]
     api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.{group}")
+
+
+def test_an_empty_list_is_taken_from_its_owner_only_by_force(kubectl: Kubectl) -> None:
+    def policy(ingress: list[object]) -> str:
+        return json.dumps(
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "NetworkPolicy",
+                "metadata": {"name": "web"},
+                "spec": {"podSelector": {}, "ingress": ingress},
+            }
+        )
+
+    apply = "apply --server-side -f - --field-manager"
+    kubectl(f"{apply}=one", input=policy([{"ports": [{"port": 80}]}]))
+    refused = kubectl.fails(f"{apply}=two", input=policy([]))
+    assert 'conflict with "one": .spec.ingress' in refused
+    kubectl(f"{apply}=two --force-conflicts", input=policy([]))
+    assert "ingress" not in kubectl.json("get networkpolicy web -o json")["spec"]

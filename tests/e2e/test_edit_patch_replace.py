@@ -324,3 +324,42 @@ def test_debugging_adds_an_ephemeral_container(kubectl: Kubectl, api: Api) -> No
     stored = api.get(f"/api/v1/namespaces/{kubectl.namespace}/pods/web")
     (added,) = stored["spec"]["ephemeralContainers"]
     assert (added["name"], added["image"]) == ("look", "busybox")
+
+
+def test_an_object_without_a_name_replaces_nothing(
+    kubectl: Kubectl, api: Api, namespace: str
+) -> None:
+    kubectl("create configmap w --from-literal=a=1")
+    kubectl("create deployment w --image=nginx:1 --replicas=2")
+    unnamed = "the name of the object (w based on URL) was undeterminable: name must be provided"
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    scale = f"/apis/apps/v1/namespaces/{namespace}/deployments/w/scale"
+    refused = kubectl.fails("replace", "--raw", f"{maps}/w", "-f", "-", input="{}")
+    assert unnamed in refused
+    assert unnamed in kubectl.fails("replace", "--raw", scale, "-f", "-", input="{}")
+    for sort in ("merge", "strategic"):
+        patch = '{"metadata": null}' if sort == "merge" else '{"$patch": "delete"}'
+        assert unnamed in kubectl.fails("patch", "configmap/w", f"--type={sort}", "-p", patch)
+    assert api.get(f"{maps}/w")["data"] == {"a": "1"}
+    assert api.get(scale)["spec"]["replicas"] == 2
+
+
+def test_a_collection_is_deleted_in_pages(kubectl: Kubectl, api: Api, namespace: str) -> None:
+    secrets = f"/api/v1/namespaces/{namespace}/secrets"
+    for name in ("p", "q", "r"):
+        kubectl(f"create secret generic {name}")
+    page = api.delete(f"{secrets}?limit=1")
+    assert [each["metadata"]["name"] for each in page["items"]] == ["p"]
+    left = [each["metadata"]["name"] for each in api.get(secrets)["items"]]
+    assert left == ["q", "r"]
+
+
+def test_a_patch_to_a_wrong_type_is_invalid(kubectl: Kubectl, api: Api, namespace: str) -> None:
+    kubectl("create deployment w --image=nginx:1 --replicas=2")
+    patch = '{"spec": {"replicas": "many"}}'
+    for sort in ("merge", "strategic"):
+        refused = kubectl.fails("patch", "deployment/w", f"--type={sort}", "-p", patch)
+        assert refused.startswith("The request is invalid: patch: Invalid value: ")
+    assert api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/w")["spec"]["replicas"] == 2
+    refused = kubectl.fails("patch", "deployment/none", "--type=json", "-p", "[{}]")
+    assert "NotFound" in refused

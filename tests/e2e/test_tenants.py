@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from kedge.api.core_v1.pod import pod_addresses
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Api, Cluster, Kubectl, OwnCluster
 
@@ -236,10 +238,13 @@ NODE_MAY_LIST = {
     "csidrivers.storage.k8s.io",
     "endpointslices.discovery.k8s.io",
     "namespaces",
+    "networkpolicies.networking.k8s.io",
+    "nodes",
     "runtimeclasses.node.k8s.io",
     "services",
 }
-"""The kinds that any node may list: as in Kubernetes, and as kube-proxy and CoreDNS may."""
+"""The kinds that any node may list: as in Kubernetes, and as kube-proxy, CoreDNS and network
+plugins may."""
 
 
 @pytest.fixture
@@ -281,11 +286,17 @@ def test_a_stolen_node_token_reads_what_that_node_needs_and_nothing_else(robbed:
     listed = {name for name, path in listable(robbed.api) if code(thief, path) == 200}
     assert listed == NODE_MAY_LIST
     assert code(thief, "/metrics") == 403
+    shown = thief("GET", "/api/v1/pods", accept=pod_addresses.MEDIA_TYPE)
+    assert {each["metadata"]["name"] for each in shown["items"]} == {"here", "there"}
+    assert {name for each in shown["items"] for name in each["spec"]} <= {"containers"}
+    assert b"secret" not in json.dumps(shown).encode()
+    for other in ("application/json", f"{pod_addresses.MEDIA_TYPE}, application/json"):
+        assert code(thief, "/api/v1/pods", accept=other) == 403
 
 
-def code(api: Api, path: str) -> int:
+def code(api: Api, path: str, **headers: str) -> int:
     try:
-        with api.open(api.request("GET", path)) as answer:
+        with api.open(api.request("GET", path, **headers)) as answer:
             return int(answer.status)
     except Exception as refused:
         found: int | None = getattr(refused, "code", None)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,18 +25,24 @@ from kedge.testing.raw_http import RawConnection
 JSON = "application/json"
 SEED = int(os.environ.get("KEDGE_FUZZ_SEED", 1))
 COUNT = int(os.environ.get("KEDGE_FUZZ_REQUESTS", 8_000))
-AT_ONCE = 16
-ANSWER_SECONDS = 60
-"""For the slowest of all, the deletion of everything that is stored, on a busy machine."""
+AT_ONCE = 32
+ANSWER_SECONDS = 65
+"""The server itself gives up after 60 s, for instance to delete thousands of events."""
 STREAMS = max(COUNT // 30, 100)
 STORED = 1_000
 """Objects that are there to be listed."""
 NEVER_READING = 20
 """Watches of clients that do not read what they asked for."""
 MOST_MEGABYTES = 600
-LONGEST_PAUSE_SECONDS = 0.2
-"""In processor time of all the server's threads. The goal is a tenth of a second of the event loop
-alone; threads with long work take some more meanwhile."""
+"""Of resident memory: 70 of a new server, 64 of changes for watches, the objects, and bodies and
+documents of requests under way, which leave gaps. After 200,000 requests 350 were measured."""
+LONGEST_PAUSE_SECONDS = 0.1
+"""In processor time of the event loop's thread: on a busy machine a pause may last longer."""
+LONGEST_WAIT_SECONDS = 0.2
+"""In processor time of all the server's threads: those with long work take turns with the loop."""
+REPORT_EVERY = 50_000
+MADE = 8
+"""Requests that are made at a time, which a body of megabytes each may have."""
 NOT_OURS = (
     "no preferred addresses found",
     "does not contain declared merge key",
@@ -43,6 +50,17 @@ NOT_OURS = (
     "unknown patch type",
 )
 """Answers with a status of 500 that kube-apiserver gives too."""
+
+
+class LongestPauses(NamedTuple):
+    """Of the event loop, in seconds."""
+
+    own: float
+    """Processor time of its thread."""
+    process: float
+    """Processor time of all threads."""
+    passed: float
+    """By the clock."""
 
 
 class FuzzedServer:
@@ -77,8 +95,7 @@ class FuzzedServer:
         return RawConnection(self.url, self.tls, self.token)
 
     def process(self) -> int:
-        words = self._kedge("status", *self._which, "-o=yaml")
-        found: int = yaml.safe_load(words)["pid"]
+        found: int = yaml.safe_load(self._kedge("status", *self._which, "-o=yaml"))["pid"]
         return found
 
     def megabytes(self) -> int:
@@ -97,8 +114,7 @@ class FuzzedServer:
         with path.open(errors="replace") as log:
             return "".join(itertools.dropwhile(lambda line: "Traceback" not in line, log))
 
-    async def longest_pauses(self) -> tuple[float, float]:
-        """Of the event loop: in processor time, and by the clock."""
+    async def longest_pauses(self) -> "LongestPauses":
         connection = self.connection()
         answer = await connection.send("GET", "/metrics", (), b"")
         await connection.close()
@@ -108,7 +124,11 @@ class FuzzedServer:
             if "_pause_" in line and line[0] != "#"
         )
         name = "kedge_event_loop_longest_pause"
-        return float(found[f"{name}_processor_seconds"]), float(found[f"{name}_seconds"])
+        return LongestPauses(
+            float(found[f"{name}_own_seconds"]),
+            float(found[f"{name}_processor_seconds"]),
+            float(found[f"{name}_seconds"]),
+        )
 
     async def fill(self) -> None:
         """Give the tenant a role, and lists something to list."""
@@ -170,14 +190,17 @@ class Volley:
         server were late."""
         while True:
             async with self._turn:
-                made = await asyncio.to_thread(next, numbered, None)
-            if made is None:
+                made = await asyncio.to_thread(lambda: list(itertools.islice(numbered, MADE)))
+            if not made:
                 return
-            yield made
+            for each in made:
+                yield each
 
     async def _shoot(self, numbered: AsyncIterator[tuple[int, HostileRequest]]) -> None:
         connection = self._server.connection()
         async for number, request in numbered:
+            if number % REPORT_EVERY == 0:
+                await self._report(number)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     answer = await connection.send(*request)
@@ -194,9 +217,14 @@ class Volley:
                 self._keep(number, request, f"{answer.status}: {text}")
         await connection.close()
 
+    async def _report(self, number: int) -> None:
+        megabytes, longest = self._server.megabytes(), await self._server.longest_pauses()
+        print(f"request {number}: {megabytes} MB, {longest}", flush=True)
+
     def _keep(self, number: int, request: HostileRequest, what: str) -> None:
         shown = f"{request.method} {request.target} {request.headers} {request.body[:2_000]!r}"
         self.failures.append(f"request {number} of seed {SEED}: {what}\n{shown}")
+        print(self.failures[-1], flush=True)
 
 
 @asynccontextmanager
@@ -223,15 +251,15 @@ async def test_no_request_breaks_stalls_or_fills_the_server(server: FuzzedServer
     volley = Volley(server)
     async with deaf_watchers(server, NEVER_READING):
         await volley.fire(COUNT)
-    spent, passed = await server.longest_pauses()
-    print(f"seed={SEED} {dict(volley.statuses)}")
-    print(f"longest pause: {spent} s of processor time, {passed} s by the clock")
+    longest = await server.longest_pauses()
+    print(f"seed={SEED} {dict(volley.statuses)}\n{longest}")
     print(f"megabytes: {before} before, {server.megabytes()} after\n{server.culprits()}")
     assert not volley.failures, "\n".join(volley.failures[:20])
     assert not server.failures(), server.failures()[:5_000]
     assert server.process() == process
     assert server.megabytes() < MOST_MEGABYTES
-    assert spent < LONGEST_PAUSE_SECONDS, server.culprits()
+    assert longest.own < LONGEST_PAUSE_SECONDS, server.culprits()
+    assert longest.process < LONGEST_WAIT_SECONDS, server.culprits()
     assert volley.statuses[201] > COUNT / 100, "too few of the requests were good ones"
 
 
@@ -242,13 +270,14 @@ async def test_no_bytes_break_stall_or_fill_the_server(server: FuzzedServer) -> 
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
             group.create_task(_pour(server, sent))
-    spent, passed = await server.longest_pauses()
-    print(f"seed={SEED} longest pause: {spent} s of processor time, {passed} s by the clock")
+    longest = await server.longest_pauses()
+    print(f"seed={SEED} {longest}")
     print(f"megabytes: {before} before, {server.megabytes()} after")
     assert server.process() == process
     assert not server.failures(), server.failures()[:5_000]
     assert server.megabytes() < MOST_MEGABYTES
-    assert spent < LONGEST_PAUSE_SECONDS, server.culprits()
+    assert longest.own < LONGEST_PAUSE_SECONDS, server.culprits()
+    assert longest.process < LONGEST_WAIT_SECONDS, server.culprits()
 
 
 async def _pour(server: FuzzedServer, sent: Iterator[bytes]) -> None:

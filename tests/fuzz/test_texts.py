@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kedge.machinery.cel import CelCondition, CelError
+from kedge.machinery.cel import CelCondition, CelError, uses
 from kedge.machinery.durations import parse_duration, parse_time
 from kedge.machinery.jsonpath import parse_path
 from kedge.machinery.quantity import Quantity
@@ -66,4 +66,4 @@ def test_what_is_printed_of_a_quantity_reads_as_the_same_quantity(text: str) -> 
 @example("'a'.matches('(a+)+$')")
 def test_an_expression_holds_or_is_refused_with_a_cel_error(text: str) -> None:
     with contextlib.suppress(CelError):
-        CelCondition(text, ("object",)).holds({"object": DOCUMENT})
+        CelCondition(text, uses.match_conditions()).holds({"object": DOCUMENT})

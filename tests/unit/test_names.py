@@ -14,8 +14,9 @@ import kedge
 SOURCES: Final = Path(kedge.__file__).parent
 
 _API_TYPES = """
-Container CrossVersionObjectReference EndpointPort Event EventSeries HorizontalPodAutoscaler
-HorizontalPodAutoscalerSpec HorizontalPodAutoscalerStatus Node NodeMetrics Pod PodMetrics
+Container CrossVersionObjectReference Device EndpointPort Event EventSeries
+HorizontalPodAutoscaler HorizontalPodAutoscalerSpec HorizontalPodAutoscalerStatus Node NodeMetrics
+Pod PodMetrics ResourceClaim
 """
 API_TYPES: Final = frozenset(_API_TYPES.split())
 """Types of the API that several groups or versions define; OpenAPI publishes them by class name."""

@@ -9,13 +9,7 @@ UNIT = Path(__file__).parent
 SOURCE = UNIT.parents[1] / "src" / "kedge"
 
 WITHOUT = {
-    "apiserver/admission": {
-        "certificate_approval",
-        "certificate_signing",
-        "certificate_subject_restriction",
-        "refusal",
-        "signers",
-    },
+    "apiserver/admission": set[str](),
     "apiserver/verbs": set[str](),
     "dns": set[str](),
     "node": {
@@ -47,7 +41,6 @@ WITHOUT = {
         "summary",
         "teardown",
         "usage",
-        "watcher",
     },
     "supervisor": {
         "__main__",

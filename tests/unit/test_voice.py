@@ -14,6 +14,8 @@ import pytest
 import kedge
 
 SOURCES: Final = Path(kedge.__file__).parent
+CHECKOUT: Final = Path(__file__).parents[2]
+FOLDERS: Final = (SOURCES, CHECKOUT / "bench", CHECKOUT / "tools", CHECKOUT / "examples")
 
 WORDS: Final = re.compile(
     r"\b(whoever|whomever|nobody|somebody|by and by|of which|of whom|told|(?:is|are) not one"
@@ -59,8 +61,9 @@ def comments(source: str) -> Iterator[Prose]:
 
 
 def findings() -> Iterator[str]:
-    for path in sorted(SOURCES.rglob("*.py")):
-        source, name = path.read_text(), str(path.relative_to(SOURCES))
+    paths = [(folder, path) for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
+    for folder, path in paths:
+        source, name = path.read_text(), str(path.relative_to(folder))
         for prose in (*docstrings(source), *comments(source)):
             for found in prose.findings(ALLOWED.get(name, "")):
                 yield f"{name}:{prose.line}: {found!r} in {prose.text!r}"

@@ -31,6 +31,7 @@ LIMITS: Final = {
         ("URL", f"{WEB}.url_bytes", "bytes"),
         ("headers", f"{WEB}.headers", ""),
         ("body", f"{WEB}.body_bytes", "bytes"),
+        ("stored object", "kedge.apiserver.api:LARGEST_OBJECT", "bytes"),
         (
             "body of a review, a binding, a token request or delete options",
             "kedge.apiserver.body:SMALL",
@@ -59,7 +60,13 @@ LIMITS: Final = {
         ("all connections; fewer if the process may open fewer files", f"{PLACES}.total", ""),
         ("of one user, or of all service accounts of one namespace", f"{PLACES}.per_tenant", ""),
         ("not authenticated; beyond that the oldest one is closed", f"{PLACES}.strangers", ""),
-        ("of one pod to the cluster's own address", "kedge.node.network.forward:PER_SOURCE", ""),
+        ("of one pod to the server, by any address", "kedge.node.network.forward:PER_SOURCE", ""),
+        ("DNS queries of one pod per second", "kedge.dns.query_budget:PER_SECOND", ""),
+        (
+            "requests of the gateway to the Services of one namespace",
+            "kedge.gateway.gateway:PER_NAMESPACE",
+            "",
+        ),
         (
             "exec, attach and port-forward sessions of one pod",
             "kedge.node.server.sessions:PER_POD",

@@ -24,6 +24,7 @@ from kedge.api.core_v1 import (
     namespace,
     node,
     persistent_volume_claim,
+    pod_template,
     replication_controller,
     resource_quota,
     secret,
@@ -34,12 +35,19 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.discovery_v1 import endpoint_slice
 from kedge.api.events_v1 import event as events_v1_event
 from kedge.api.metrics_v1 import usage as usage_v1
+from kedge.api.metrics_v1alpha1 import aggregate
 from kedge.api.metrics_v1alpha1 import node as node_metrics
 from kedge.api.metrics_v1alpha1 import pod as pod_metrics
 from kedge.api.metrics_v1beta1 import usage as usage_v1beta1
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.rbac_v1 import cluster_role, cluster_role_binding, role, role_binding
 from kedge.api.resource import Resource
+from kedge.api.resource_v1 import (
+    device_class,
+    resource_claim,
+    resource_claim_template,
+    resource_slice,
+)
 from kedge.api.scheduling_kedge_v1alpha1 import scheduling_decision
 from kedge.api.scheduling_v1 import priority_class
 
@@ -52,6 +60,7 @@ HAND_WRITTEN: tuple[Resource[Any], ...] = (
     node.RESOURCE,
     persistent_volume_claim.RESOURCE,
     pod.RESOURCE,
+    pod_template.RESOURCE,
     replication_controller.RESOURCE,
     resource_quota.RESOURCE,
     secret.RESOURCE,
@@ -75,6 +84,10 @@ HAND_WRITTEN: tuple[Resource[Any], ...] = (
     role.RESOURCE,
     role_binding.RESOURCE,
     priority_class.RESOURCE,
+    device_class.RESOURCE,
+    resource_claim.RESOURCE,
+    resource_claim_template.RESOURCE,
+    resource_slice.RESOURCE,
     custom_resource_definition.RESOURCE,
 )
 """Kinds that kedge acts on."""
@@ -82,14 +95,14 @@ HAND_WRITTEN: tuple[Resource[Any], ...] = (
 NOT_STORED: tuple[Resource[Any], ...] = (
     node_metrics.RESOURCE,
     pod_metrics.RESOURCE,
+    *aggregate.RESOURCES,
     usage_v1.NODES,
     usage_v1.PODS,
     usage_v1beta1.NODES,
     usage_v1beta1.PODS,
     scheduling_decision.RESOURCE,
 )
-"""Kinds that another component than the store answers for: nodes report their usage, the scheduler
-remembers its decisions."""
+"""Kinds that are not stored: nodes report their usage, the scheduler remembers its decisions."""
 
 BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *NOT_STORED, *RESOURCES, *REVIEWS)
 
@@ -101,7 +114,7 @@ class Catalog:
         self, resources: Iterable[Resource[Any]] = BUILT_IN, *, upstream_only: bool = False
     ) -> None:
         self.upstream_only = upstream_only
-        """Whether kinds are served without what only kedge knows of them."""
+        """Whether kinds are served without kedge's extensions."""
         self._resources: dict[tuple[str, str, str], Resource[Any]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._stamps: dict[tuple[str, str], int] = {}
@@ -130,7 +143,7 @@ class Catalog:
             self._stamps[version] = self.changes
             self._versions[version] -= 1
             if not self._versions[version]:
-                del self._versions[version]
+                del self._versions[version], self._stamps[version]
 
     def find(self, group: str, version: str, plural: str) -> Resource[Any] | None:
         return self._resources.get((group, version, plural))

@@ -43,7 +43,8 @@ def validate(
 
 
 def validate_update(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
-    """Everything wrong with a change of metadata, beyond `validate`.
+    """Everything wrong with a change of metadata. Some of it `validate` reports, too: upstream
+    looks at labels, annotations and owners in both places.
 
     Expects that the server has already kept what a writer may leave out: uid, timestamps,
     generation, and the resourceVersion of an unconditional update.
@@ -59,6 +60,12 @@ def validate_update(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
     if _fixed(new) != _fixed(old):
         for field, now, before in zip(_FIXED, _fixed(new), _fixed(old), strict=True):
             yield from rules.unchanged(f"metadata.{field}", now, before)
+    if new.labels:
+        yield from validate_labels(new.labels, "metadata.labels")
+    if new.annotations:
+        yield from validate_annotations(new.annotations, "metadata.annotations")
+    if new.ownerReferences:
+        yield from _owners(new.ownerReferences)
 
 
 _FIXED = (
@@ -176,11 +183,15 @@ def _finalizers(finalizers: Sequence[str], check: names.Rule) -> Iterator[FieldE
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         why = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
         yield FieldError.invalid(path, finalizers, why)
-    if check is names.finalizer:
-        return
+    if check is not names.finalizer:
+        yield from standard_finalizers(finalizers)
+
+
+def standard_finalizers(finalizers: Sequence[str]) -> Iterator[FieldError]:
+    """The finalizers that are neither standard nor have a domain."""
     for i, finalizer in enumerate(finalizers):
-        if found := check(finalizer):
-            yield from rules.problems(f"{path}[{i}]", finalizer, found)
+        if found := names.core_finalizer(finalizer):
+            yield from rules.problems(f"metadata.finalizers[{i}]", finalizer, found)
 
 
 def _no_new_finalizers(new: Sequence[str], old: Iterable[str]) -> Iterator[FieldError]:

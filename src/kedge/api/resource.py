@@ -10,8 +10,10 @@ import msgspec
 
 from kedge.api import structs
 from kedge.api.identity import ResourceIdentity
+from kedge.api.metadata_checks import MetadataChecks, checks_of
 from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.presentation import Presentation
+from kedge.api.protobuf.messages import is_known, message_name
 from kedge.api.strategy import Strategy
 from kedge.machinery import extensions
 from kedge.machinery.quantity import Quantity
@@ -29,6 +31,8 @@ class ObjectSource(Enum):
     STORE = "store"
     NODE_REPORTS = "node reports"
     """Nodes report the objects; each report replaces the one before."""
+    USAGE_AGGREGATES = "usage aggregates"
+    """Sums over the pods that nodes report, made when they are read."""
     SCHEDULER = "scheduler"
     """The scheduler has the objects in memory."""
 
@@ -106,6 +110,17 @@ class Resource(ResourceIdentity, Generic[T]):
             return self
         # Which kinds have any is not asked now: it takes a while, and a server is to start.
         return replace(self, schema_source=lambda: extensions.without(self.schema))
+
+    @cached_property
+    def metadata_checks(self) -> MetadataChecks:
+        """How often errors of changed metadata are reported."""
+        return checks_of(self.group, self.kind, custom=self.custom)
+
+    @cached_property
+    def message(self) -> str:
+        """The protobuf message of the objects; empty if they have none."""
+        name = message_name(self.api_version, self.kind)
+        return name if is_known(name) and not self.custom else ""
 
     @cached_property
     def is_stored(self) -> bool:

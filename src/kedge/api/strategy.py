@@ -90,6 +90,10 @@ class Strategy(Generic[T]):
     """Whether a new object may come with a status, as a node that registers itself does."""
     counts_generation: bool = True
     """Whether metadata.generation rises when anything but metadata and status changes."""
+    first_generation: int = 1
+    """The metadata.generation of a new object, if changes raise it."""
+    desired_state: Callable[[dict[str, Any]], object] | None = None
+    """Return the part of a document whose change raises metadata.generation, if it is another."""
     allows_unconditional_update: bool = True
     """Whether a PUT may leave out the resourceVersion."""
     allows_create_on_update: bool = False

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect as types
 
 from kedge.machinery.quantity import Quantity
-from kedge.machinery.schema import Schema
+from kedge.machinery.schema import Schema, with_zero
 
 _PREFIXES = {
     "model": "io.k8s.apimachinery.pkg.apis.meta.v1",
@@ -54,6 +54,8 @@ def _of(info: types.StructType) -> Schema:
         if isinstance(field.type, types.StructType):
             # Never absent, so OpenAPI publishes that it defaults to nothing inside.
             member = msgspec.structs.replace(member, keywords={"default": {}} | member.keywords)
+        if field.encode_name in node.required:
+            member = with_zero(member)
         node.fields[field.encode_name] = member
     return node
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kedge.machinery.errors import StatusError
+from kedge.web.cluster_network import MACHINE, ClusterNetwork
 from kedge.web.exchange import ServerAddress
 
 _DEFAULT_PORT: Final = 10250
@@ -23,8 +24,9 @@ class AgentLocator(Protocol):
 class Agents:
     """Connects to nodes with the server's own certificate, and only to those of its cluster."""
 
-    def __init__(self, pki: Path) -> None:
+    def __init__(self, pki: Path, network: ClusterNetwork = MACHINE) -> None:
         self._pki = pki
+        self._network = network
         self._tls: tuple[float, ssl.SSLContext] | None = None
 
     def address(self, node: Mapping[str, Any]) -> ServerAddress:
@@ -39,7 +41,8 @@ class Agents:
         port = endpoint.get("Port") or _DEFAULT_PORT
         # The certificate of every node names its host name. That of a node beside the server was
         # issued before the node had chosen its network, and with it its address.
-        return ServerAddress(host, port, self._context(), _of_type(addresses, "Hostname") or None)
+        name = _of_type(addresses, "Hostname") or None
+        return ServerAddress(host, port, self._context(), name, self._network.maker(host))
 
     def _context(self) -> ssl.SSLContext:
         certificate = self._pki / "node-client.crt"

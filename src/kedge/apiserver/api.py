@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,9 +24,16 @@ from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
-from kedge.machinery.errors import StatusError, not_found, unknown_resource
+from kedge.machinery.errors import StatusError, not_found, too_large, unknown_resource
 from kedge.metrics.reports import UsageReports
 from kedge.storage.store import RevisionConflict, Store, StoreEntry
+from kedge.web.cluster_network import MACHINE, ClusterNetwork
+
+LARGEST_OBJECT: Final = 1536 << 10
+"""Bytes of a stored object. etcd has the same limit, so a cluster can move there. Bodies may have
+twice as much, but every later reader and controller pays for what is stored. As in kube-apiserver,
+an object that is larger only because of its managedFields loses them."""
+_MARKS: Final = 1 << 10
 
 
 class Api:
@@ -46,9 +53,10 @@ class Api:
         clock: Clock,
         random: Random,
         agents: AgentLocator | None = None,
+        network: ClusterNetwork = MACHINE,
     ) -> None:
         """`agents` connects to the agents of nodes; None if this server calls no nodes. `metrics`
-        holds what nodes have reported about themselves and their pods."""
+        holds what nodes have reported about themselves and their pods. `network` leads to pods."""
         self.store = store
         self.cache = cache
         self.catalog = catalog
@@ -60,6 +68,7 @@ class Api:
         self.random = random
         self.metrics = metrics
         self.agents = agents
+        self.network = network
         self.long_work = LongWork()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -85,15 +94,29 @@ class Api:
         async with lock:
             yield
 
-    async def put(self, resource: Resource[Any], document: dict[str, Any], *, expect: int) -> Item:
-        """Store a document of the resource's version; returns once every reader sees it."""
+    async def put(
+        self, resource: Resource[Any], document: dict[str, Any], item: Item, weight: int
+    ) -> Item:
+        """Store a document of the resource's version in place of an item; returns once every reader
+        sees it. `weight` is how many bytes the document is made of."""
         meta = document["metadata"]
         key = stored(resource).key(meta.get("namespace", ""), meta["name"])
-        return await self.put_bytes(resource, key, to_stored_bytes(resource, document), expect)
+        value = await self.long_work.run(weight, to_stored_bytes, resource, document)
+        return await self.put_bytes(resource, key, value, item)
 
-    async def put_bytes(self, resource: Resource[Any], key: str, value: bytes, expect: int) -> Item:
-        """Store an encoded object; returns once every reader sees it."""
+    async def put_bytes(
+        self, resource: Resource[Any], key: str, value: bytes, item: Item | None
+    ) -> Item:
+        """Store an encoded object, as a new one or in place of an item; returns once every reader
+        sees it. Raises 413."""
+        most = LARGEST_OBJECT
+        if item is not None:
+            # A stored object that is larger can be marked for deletion.
+            most = max(most, len(item.body) + _MARKS)
+        if len(value) > most:
+            raise too_large(LARGEST_OBJECT)
         home = stored(resource)
+        expect = 0 if item is None else item.revision
         entry = await self.store.put(key, value, expect=expect, ttl=home.strategy.ttl)
         return await self._seen(home, entry)
 
@@ -144,12 +167,15 @@ def encoded_document(resource: Resource[Any], obj: Object) -> bytes:
 def new_stored_bytes(
     resource: Resource[Any], obj: Object, owners: Sequence[ManagedFieldsEntry]
 ) -> bytes:
-    """Return a new object as the store keeps it, with these managedFields."""
+    """Return a new object as the store keeps it, with these managedFields; without them if the
+    object would be too large."""
     meta = replace(obj.metadata, managedFields=[_ordered(owner) for owner in owners] or ())
     value = encoded_document(resource, replace(obj, metadata=meta))
-    if resource.store_as is None:
-        return value
-    return to_stored_bytes(resource, msgspec.json.decode(value))
+    if resource.store_as is not None:
+        return to_stored_bytes(resource, msgspec.json.decode(value))
+    if len(value) > LARGEST_OBJECT and owners:
+        return new_stored_bytes(resource, obj, ())
+    return value
 
 
 def _ordered(owner: ManagedFieldsEntry) -> ManagedFieldsEntry:
@@ -163,7 +189,8 @@ def _in_order(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
-    """Return a document as the store keeps it: in the stored version, without resourceVersion."""
+    """Return a document as the store keeps it: in the stored version, without resourceVersion, and
+    without managedFields if it would be too large."""
     if resource.store_as is not None:
         document = resource.store_as.to_stored(document)
     metadata = {k: v for k, v in document["metadata"].items() if k != "resourceVersion"}
@@ -172,4 +199,7 @@ def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
     rest = {k: v for k, v in document.items() if k not in ("kind", "apiVersion", "metadata")}
     home = stored(resource)
     head = {"kind": home.kind, "apiVersion": home.api_version, "metadata": metadata}
-    return msgspec.json.encode(head | rest)
+    value = msgspec.json.encode(head | rest)
+    if len(value) > LARGEST_OBJECT and metadata.pop("managedFields", None):
+        value = msgspec.json.encode(head | rest)
+    return value

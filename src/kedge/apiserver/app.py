@@ -4,7 +4,8 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
-from kedge.apiserver import steps
+from kedge.apiserver import render, steps
+from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import Authenticator
@@ -19,7 +20,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery import reserve_files
 from kedge.machinery.errors import StatusError, insufficient_storage, internal
 from kedge.storage.store import DiskFull, StoreError
-from kedge.web.message import HttpRequest, Response, json_response, warning_headers
+from kedge.web.message import HttpRequest, Response, warning_headers
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,10 @@ class App:
         pages: Pages,
         telemetry: Telemetry,
         in_flight: InFlight,
+        aggregator: Aggregator | None = None,
         audit_log: AuditLog | None = None,
     ) -> None:
+        """`aggregator` forwards requests; None if this server answers all of them itself."""
         self.api = api
         self.telemetry = telemetry
         self._head_steps: Sequence[Step] = (
@@ -51,6 +54,7 @@ class App:
         )
         self._steps: Sequence[Step] = (
             *self._head_steps,
+            *(() if aggregator is None else (steps.delegate(aggregator),)),
             steps.dispatch(api, handlers(authenticator, token_requests, decisions), pages),
             steps.limit(in_flight),
         )
@@ -108,15 +112,15 @@ def failed(context: RequestContext, error: Exception) -> Response:
     """Return the response to a request that failed, and note why for the audit log."""
     shown = _status_of(context.http, error)
     context.reason, context.message = shown.reason, shown.message
-    response = failure(shown)
+    response = failure(shown, context.http)
     if context.request is not None and context.request.warnings:
         response.headers += warning_headers(context.request.warnings)
     return response
 
 
-def failure(error: StatusError) -> Response:
+def failure(error: StatusError, http: HttpRequest) -> Response:
     """Return an error as its Status document."""
-    response = json_response(error.status(), error.code)
+    response = render.status(http, error.status(), error.code)
     if error.retry_after:
         response.headers.append(("Retry-After", str(error.retry_after)))
     return response

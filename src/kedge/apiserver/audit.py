@@ -66,7 +66,7 @@ def event_of(context: RequestContext, clock: Clock) -> AuditEvent:
     impersonates = context.user is not context.authenticated
     return AuditEvent(
         uri=_uri(http),
-        verb=http.method.lower() if context.request is None else context.verb,
+        verb=context.verb or http.method.lower(),
         received=completed - timedelta(seconds=clock.monotonic() - context.started),
         completed=completed,
         code=response.status,
@@ -76,23 +76,45 @@ def event_of(context: RequestContext, clock: Clock) -> AuditEvent:
         user=context.authenticated,
         impersonated=context.user if impersonates else None,
         # Only now: a create with generateName has a name since it was stored.
-        object=None if context.request is None else _object_ref(context.request),
+        object=_object_ref(context),
         reason=context.reason,
         message="" if _is_secret(context.request) else context.message,
         annotations=_annotations(context),
     )
 
 
-def _object_ref(request: Request) -> Mapping[str, str]:
-    named = {
-        "resource": request.resource.plural,
-        "namespace": request.namespace,
-        "name": request.name,
-        "apiGroup": request.resource.group,
-        "apiVersion": request.resource.version,
-        "subresource": request.subresource,
-    }
-    return {key: value for key, value in named.items() if value}
+def _object_ref(context: RequestContext) -> Mapping[str, str] | None:
+    """Return what the request is about, also if it was refused or forwarded; None for paths that
+    name no resource."""
+    request, target = context.request, context.target
+    if request is not None:
+        resource = request.resource
+        return _named(
+            resource.plural,
+            request.namespace,
+            request.name,
+            resource.group,
+            resource.version,
+            request.subresource,
+        )
+    if target is None:
+        return None
+    return _named(
+        target.plural,
+        target.namespace,
+        target.name,
+        target.group,
+        target.version,
+        target.subresource,
+    )
+
+
+_REFERENCE: Final = ("resource", "namespace", "name", "apiGroup", "apiVersion", "subresource")
+
+
+def _named(*values: str) -> Mapping[str, str]:
+    named = zip(_REFERENCE, map(_shortened, values), strict=True)
+    return {key: value for key, value in named if value}
 
 
 def _is_secret(request: Request | None) -> bool:

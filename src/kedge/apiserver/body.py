@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kedge.api import protobuf
+from kedge.api.protobuf import decoder
 from kedge.apiserver.media import ACCEPTED, body_type
 from kedge.machinery.errors import (
     StatusError,
@@ -15,6 +15,7 @@ from kedge.machinery.errors import (
     too_large,
     unsupported_media_type,
 )
+from kedge.machinery.shape import integral
 
 MAX_DEPTH = 100
 """How deeply a body may be nested. No schema comes near, and the functions below are recursive."""
@@ -113,6 +114,26 @@ def read_yaml(data: bytes) -> Body:
     return Body(document, duplicates)
 
 
+_REAL = re.compile(rb"[0-9](?:\.|[eE])[0-9+-]")
+
+
+def whole_numbers(data: bytes, value: Any) -> Any:
+    """Return the value of a body with integers in place of numbers such as 2.0.
+
+    Go reads those as integers where it does not decode JSON into a type: after YAML, and in
+    strategic patches."""
+    return _whole(value) if _REAL.search(data) else value
+
+
+def _whole(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {name: _whole(inner) for name, inner in value.items()}
+    if kind is list:
+        return list(map(_whole, value))
+    return integral(value) if kind is float else value
+
+
 MAX_PATH = 16 << 10
 """Largest length of a field's path, in characters.
 
@@ -150,7 +171,7 @@ def _too_deep() -> StatusError:
 
 def _decoded_protobuf(data: bytes) -> dict[str, Any]:
     try:
-        document = protobuf.decode(data)
+        document = decoder.decode(data)
     except ValueError as error:
         raise bad_request(f"cannot decode protobuf body: {error}") from None
     check_depth(document)

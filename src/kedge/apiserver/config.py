@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from kedge.settings import cluster, values
+from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.published_port import INGRESS_PORTS, PublishedPort
 from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings.setting import Setting
@@ -26,13 +27,16 @@ ADMISSION_PLUGINS: Final = (
     "CertificateSigning",
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
+    "DenyServiceExternalIPs",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
 """The admission plugins that can be asked for."""
 
-UPSTREAM_ADMISSION: Final = ADMISSION_PLUGINS
+UPSTREAM_ADMISSION: Final = tuple(
+    name for name in ADMISSION_PLUGINS if name != "DenyServiceExternalIPs"
+)
 """The default plugins of a cluster: upstream's, and NodeRestriction as installers add it."""
 
 SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
@@ -55,7 +59,7 @@ class KubeletTrust(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "kubelet-certificate-authority",
             values.FILE,
-            "certificate authority of the kubelets that are asked for their usage",
+            "certificate authority of the kubelets whose usage is read",
             default="the cluster's authority",
         ),
     ] = None
@@ -100,18 +104,18 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "admission-control",
             values.LIST,
-            "the admission plugins to enforce, and no others, comma-separated",
+            "the admission plugins to enable, instead of the default ones, comma-separated",
             spellings=("-admission_control", "--admission_control"),
         ),
         Setting(
             "enable-admission-plugins",
             values.LIST,
-            "admission plugins to enforce beside those of the default",
+            "admission plugins to enable besides the default ones",
         ),
         Setting(
             "disable-admission-plugins",
             values.LIST,
-            "admission plugins of the default not to enforce",
+            "default admission plugins to disable",
         ),
     ] = ()
     upstream_only: Annotated[
@@ -160,7 +164,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "token-auth-file",
             values.FILE,
-            'CSV file of further tokens, each line: token,user,uid,"group,group"',
+            'CSV file with more tokens, one per line: token,user,uid,"group,group"',
             default="none",
         ),
     ] = None
@@ -169,7 +173,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "audit-log-path",
             values.FILE,
-            "file to which every request adds a line of JSON",
+            "file that gets a line of JSON for every request",
             default="none",
         ),
     ] = None
@@ -202,11 +206,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "node-monitor-grace-period",
             values.SECONDS,
-            "how long a node may be silent before it is unreachable; nodes renew their lease"
+            "how long a node may send nothing before it is unreachable; nodes renew their lease"
             " every 10s",
         ),
     ] = 50.0
     dns: Annotated[str, cluster.DNS] = "cluster"
+    device_access: Annotated[tuple[DeviceAccessRule, ...], cluster.DEVICE_ACCESS] = ()
     scrape_seconds: Annotated[int, METRICS_RESOLUTION] = 15
     local_nodes: Annotated[
         Mapping[str, str],
@@ -224,14 +229,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "the ports of nodes for Services of type NodePort and LoadBalancer",
         ),
     ] = NODE_PORTS
-    load_balancer_network: Annotated[
-        str,
-        Setting(
-            "load-balancer-cidr",
-            values.NETWORK,
-            "the addresses for Services of type LoadBalancer",
-        ),
-    ] = LOAD_BALANCER_NETWORK
+    load_balancer_network: Annotated[str, cluster.LOAD_BALANCERS] = LOAD_BALANCER_NETWORK
     gateway: Annotated[
         bool,
         Setting(
@@ -283,7 +281,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def node_pki(self, name: str) -> Path:
         """The directory of keys and certificates of a node that is here."""
-        return self.state / "nodes" / name / "pki"
+        return self.nodes / name / "pki"
+
+    @property
+    def nodes(self) -> Path:
+        """The directories of the nodes that are here, by name."""
+        return self.state / "nodes"
 
     @property
     def token_file(self) -> Path:

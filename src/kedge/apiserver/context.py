@@ -56,7 +56,10 @@ class RequestContext(msgspec.Struct):
         if request is None:
             return self.http.method, "", "", ""
         resource = request.resource
-        return self.verb.upper(), resource.group, resource.plural, request.subresource
+        # Other names are texts of clients, and each would be a series that is kept for ever.
+        known = resource.subresource(request.subresource) is not None
+        subresource = request.subresource if known else ""
+        return self.verb.upper(), resource.group, resource.plural, subresource
 
 
 def is_stream(response: Response) -> bool:

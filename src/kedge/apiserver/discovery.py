@@ -11,34 +11,11 @@ from itertools import groupby
 from typing import Any
 
 from kedge.api.resource import Resource, Subresource
+from kedge.apiserver.group_priorities import group_rank
 
 Resources = Iterable[Resource[Any]]
 Json = dict[str, Any]
 
-# Upstream's order of priority; groups that are not listed follow, by name.
-_GROUPS = (
-    "apiregistration.k8s.io",
-    "apps",
-    "events.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "autoscaling",
-    "batch",
-    "certificates.k8s.io",
-    "networking.k8s.io",
-    "policy",
-    "rbac.authorization.k8s.io",
-    "storage.k8s.io",
-    "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
-    "scheduling.k8s.io",
-    "coordination.k8s.io",
-    "node.k8s.io",
-    "discovery.k8s.io",
-    "resource.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-)
-_RANKS = {name: rank for rank, name in enumerate(_GROUPS)}
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _STABILITY = {"alpha": 2, "beta": 1, None: 0}
 
@@ -97,7 +74,7 @@ def _groups(resources: Resources) -> list[tuple[str, list[list[Resource[Any]]]]]
     """Resources by group and version, the preferred ones first."""
 
     def by_group(resource: Resource[Any]) -> tuple[int, str]:
-        return _RANKS.get(resource.group, len(_RANKS)), resource.group
+        return group_rank(resource.group), resource.group
 
     def by_version(resource: Resource[Any]) -> tuple[int, int, int, str]:
         return version_order(resource.version)

@@ -3,16 +3,17 @@
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kedge.api import openapi, openapi_protobuf
 from kedge.api.catalog import Catalog
 from kedge.apiserver import discovery
+from kedge.apiserver.aggregation.remote_documents import RemoteDocuments
 from kedge.apiserver.long_work import LONG, LongWork
 from kedge.apiserver.media import DISCOVERY, wants_aggregated_discovery
 from kedge.machinery.clock import Clock
@@ -29,19 +30,41 @@ class DiscoveryPage:
         self.etag = hashlib.sha256(self.body).hexdigest()[:32].upper()
 
 
+class KeptPage(NamedTuple):
+    """A page that is kept for further requests."""
+
+    page: DiscoveryPage
+    described: object
+    """The state of catalog and remote versions that the page describes."""
+    state: Callable[[], object]
+    """Returns the same of now."""
+
+    @property
+    def is_current(self) -> bool:
+        return self.described == self.state()
+
+
 class Documents:
     """The discovery and OpenAPI documents of a server."""
 
     def __init__(
-        self, catalog: Catalog, address: Callable[[], str], clock: Clock, long_work: LongWork
+        self,
+        catalog: Catalog,
+        address: Callable[[], str],
+        clock: Clock,
+        long_work: LongWork,
+        remotes: RemoteDocuments | None = None,
     ) -> None:
+        """`remotes` are the versions of extension servers; None if there can be none."""
         self._catalog = catalog
+        self._remotes = remotes or RemoteDocuments()
         self._long_work = long_work
         self._making = asyncio.Lock()
         self._clock = clock
         self._address = address
-        self._pages: dict[str, tuple[int, DiscoveryPage]] = {}
-        """The documents, each with the state of the catalog that it describes."""
+        self._pages: dict[str, KeptPage] = {}
+        self._cleaned: object = None
+        """The state of catalog and remote versions when outdated pages were last dropped."""
         self._salt = secrets.token_hex(8)
 
     def answer(self, request: HttpRequest) -> Response | Awaitable[Response] | None:
@@ -55,13 +78,13 @@ class Documents:
             case ["api"]:
                 return self._root(request, discovery.aggregated_core, self._versions)
             case ["apis"]:
-                return self._root(request, discovery.aggregated, discovery.group_list)
+                return self._root(request, self._aggregated, self._groups)
             case ["api", version]:
                 return self._legacy(
                     request, lambda all_: discovery.resource_list(all_, "", version)
                 )
             case ["apis", group]:
-                return self._legacy(request, lambda all_: discovery.group(all_, group))
+                return self._legacy(request, lambda all_: self._group(all_, group))
             case ["apis", group, version]:
                 make = discovery.resource_list
                 return self._legacy(request, lambda all_: make(all_, group, version))
@@ -74,8 +97,22 @@ class Documents:
             case _:
                 return None
 
+    @property
+    def kept(self) -> Collection[str]:
+        """The names of the pages that are kept."""
+        return self._pages.keys()
+
     def _versions(self, resources: Any) -> Any:
         return discovery.api_versions(self._address())
+
+    def _aggregated(self, resources: Any) -> Any:
+        return self._remotes.merged_aggregated(discovery.aggregated(resources))
+
+    def _groups(self, resources: Any) -> Any:
+        return self._remotes.merged_groups(discovery.group_list(resources))
+
+    def _group(self, resources: Any, name: str) -> Any:
+        return self._remotes.merged_group(name, discovery.group(resources, name))
 
     def _root(self, request: HttpRequest, aggregated: Any, legacy: Any) -> Response | None:
         path = request.path.strip("/")
@@ -89,12 +126,12 @@ class Documents:
 
     async def _openapi_v2(self, request: HttpRequest) -> Response:
         if openapi_protobuf.MEDIA_TYPE not in request.headers.get("accept", ""):
-            page = await self._long_page("v2", self._v2_document, self._catalog.changes)
+            page = await self._long_page("v2", self._v2_document, self._changes)
             return self._present(request, page)
         page = await self._long_page(
             "v2:protobuf",
             lambda all_: openapi_protobuf.encode(self._v2_document(all_)),
-            self._catalog.changes,
+            self._changes,
         )
         return self._present(request, page, openapi_protobuf.CONTENT_TYPE)
 
@@ -106,7 +143,8 @@ class Documents:
             path: f"/openapi/v3/{path}?hash={self._hash(path, group, version)}"
             for path, (group, version) in openapi.v3_paths(resources).items()
         }
-        return {"paths": {path: {"serverRelativeURL": url} for path, url in addresses.items()}}
+        own = {"paths": {path: {"serverRelativeURL": url} for path, url in addresses.items()}}
+        return self._remotes.merged_openapi_index(own)
 
     def _openapi(self, request: HttpRequest, path: str) -> Response | Awaitable[Response] | None:
         match path.split("/"):
@@ -132,7 +170,7 @@ class Documents:
             lambda all_: openapi.v3_document(
                 group, version, all_, upstream_only=self._catalog.upstream_only
             ),
-            self._catalog.stamp(group, version),
+            lambda: self._catalog.stamp(group, version),
         )
         asked = request.query.get("hash")
         caching = "public, immutable" if asked else "no-cache"
@@ -148,25 +186,42 @@ class Documents:
         stamp = self._catalog.stamp(group, version)
         return hashlib.sha256(f"{self._salt} {path} {stamp}".encode()).hexdigest()[:32].upper()
 
-    async def _long_page(self, name: str, make: Callable[[Any], Any], stamp: int) -> DiscoveryPage:
+    async def _long_page(
+        self, name: str, make: Callable[[Any], Any], state: Callable[[], object]
+    ) -> DiscoveryPage:
         """Return a page that is made in a thread, once for all clients that ask meanwhile."""
         async with self._making:
-            made = self._pages.get(name)
-            if made is None or made[0] != stamp:
-                resources = list(self._catalog)
+            kept = self._pages.get(name)
+            if kept is None or not kept.is_current:
+                described, resources = state(), list(self._catalog)
                 page = await self._long_work.run(LONG, lambda: DiscoveryPage(make(resources)))
-                made = self._pages[name] = (stamp, page)
-            return made[1]
+                kept = self._keep(name, KeptPage(page, described, state))
+            return kept.page
 
     def _page(self, name: str, make: Callable[[Any], Any]) -> DiscoveryPage | None:
-        stamp = self._catalog.changes
-        made = self._pages.get(name)
-        if made is None or made[0] != stamp:
+        kept = self._pages.get(name)
+        if kept is None or not kept.is_current:
             document = make(list(self._catalog))
             if document is None:
                 return None
-            made = self._pages[name] = (stamp, DiscoveryPage(document))
-        return made[1]
+            page = DiscoveryPage(document)
+            kept = self._keep(name, KeptPage(page, self._all_changes(), self._all_changes))
+        return kept.page
+
+    def _keep(self, name: str, kept: KeptPage) -> KeptPage:
+        """Keep a page, and drop the outdated ones: kinds come and go, and their names may never
+        be asked for again."""
+        if self._cleaned != self._all_changes():
+            self._cleaned = self._all_changes()
+            self._pages = {each: page for each, page in self._pages.items() if page.is_current}
+        self._pages[name] = kept
+        return kept
+
+    def _changes(self) -> object:
+        return self._catalog.changes
+
+    def _all_changes(self) -> object:
+        return self._catalog.changes, self._remotes.changes
 
     def _serve(
         self,

@@ -118,6 +118,7 @@ def handlers(
     """Return all handlers, with those that check or sign tokens or ask the scheduler."""
     sources = {
         ObjectSource.NODE_REPORTS: metrics.answer,
+        ObjectSource.USAGE_AGGREGATES: metrics.answer,
         ObjectSource.SCHEDULER: decisions.serve,
     }
     return Handlers(

@@ -26,7 +26,7 @@ the merged object, so that defaults have none.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -134,7 +134,8 @@ REMEMBERED_LENGTH = 8192
 
 
 def of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
-    """Return the fields that the creator of an object owns; None if there are none.
+    """Return the fields that the creator of an object owns; None if there are none. The status is
+    not among them, even if it has defaults.
 
     `encoded` is the document without names, and with empty labels and annotations, because values
     do not matter here. Pods of one template have the same encoded document then, and the cache
@@ -149,7 +150,9 @@ def of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
 
 def _of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
     try:
-        owned = fields.difference(fields.brought(schema, msgspec.json.decode(encoded)), UNOWNED)
+        document = msgspec.json.decode(encoded)
+        document.pop("status", None)
+        owned = fields.difference(fields.new_fields(schema, document), UNOWNED)
     except ValueError:
         # As in after_update: validation has the better message.
         return None
@@ -179,11 +182,13 @@ def apply(
     force: bool,
     api_version: str,
     now: str,
+    settle: Callable[[Document], Document],
     subresource: str = "",
     ignore: Fields | None = None,
 ) -> Document:
     """Return the object after server-side apply, with managedFields; `live` if nothing changes.
 
+    `settle` returns a document as it would be stored, without nulls and whatever else is left off.
     Defaults that are filled in afterwards have no owner.
 
     The order of the steps matters. The merge comes first and the removal second, because a field
@@ -214,6 +219,7 @@ def apply(
         if not force:
             _refuse_conflicts(schema, base, owners, taken, manager, api_version)
         owners = _relieved(owners, fields.union(taken, removed))
+    result = settle(result)
     if applied := fields.difference(applied, UNOWNED):
         entry = _entry(owner, applied, api_version, now)
         # An apply that changes nothing must not change the time of the entry, or every run of a
@@ -254,7 +260,7 @@ def _updated(
 def _change(schema: Schema, live: Document, new: Document, ignore: Fields) -> tuple[Fields, Fields]:
     """Return the fields that `new` sets or changes, and those that it lacks."""
     if not live:
-        return fields.without(fields.brought(schema, new), ignore), {}
+        return fields.without(fields.new_fields(schema, new), ignore), {}
     found = fields.compare(schema, live, new)
     taken = fields.union(found.added, found.modified)
     return fields.without(taken, ignore), fields.without(found.removed, ignore)

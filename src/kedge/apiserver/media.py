@@ -3,12 +3,27 @@
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-Form = Literal["json", "yaml", "table", "partial", "partial-list"]
-"""Objects as JSON or YAML, rows for kubectl, or only the metadata of objects."""
+from kedge.api.core_v1.pod import pod_addresses
+from kedge.api.protobuf.messages import MEDIA_TYPE
+
+Form = Literal[
+    "json",
+    "yaml",
+    "protobuf",
+    "table",
+    "partial",
+    "partial-list",
+    "protobuf-partial",
+    "protobuf-partial-list",
+    "addresses",
+]
+"""Objects as JSON, YAML or protobuf, rows for kubectl, only the metadata of objects, or only the
+part of pods that nodes may see of the pods of other nodes."""
 
 OFFERED = ("application/json", "application/yaml")
-"""Media types of responses."""
-ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+"""Media types of responses about custom resources."""
+ACCEPTED = (*OFFERED, MEDIA_TYPE)
+"""Media types of request bodies, and of responses about built-in kinds."""
 PATCHES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -73,6 +88,8 @@ def wants_aggregated_discovery(accept: str) -> bool:
 
 
 def _form(media: MediaType) -> ResponseForm | None:
+    if media.name == MEDIA_TYPE:
+        return _protobuf_form(media)
     if media.name not in ("application/json", "application/yaml", "*/*", "application/*"):
         return None
     match media.parameters.get("as"):
@@ -84,6 +101,21 @@ def _form(media: MediaType) -> ResponseForm | None:
             return _meta_form("partial", media)
         case "PartialObjectMetadataList":
             return _meta_form("partial-list", media)
+        case pod_addresses.AS:
+            return _addresses_form(media)
+        case _:
+            return None
+
+
+def _protobuf_form(media: MediaType) -> ResponseForm | None:
+    """Return the form of a media type of protobuf. Tables have none."""
+    match media.parameters.get("as"):
+        case None:
+            return ResponseForm("protobuf")
+        case "PartialObjectMetadata":
+            return _meta_form("protobuf-partial", media)
+        case "PartialObjectMetadataList":
+            return _meta_form("protobuf-partial-list", media)
         case _:
             return None
 
@@ -93,6 +125,18 @@ def _meta_form(form: Form, media: MediaType) -> ResponseForm | None:
     if media.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
         return ResponseForm(form, version)
     return None
+
+
+def _addresses_form(media: MediaType) -> ResponseForm | None:
+    known = {"as": pod_addresses.AS, "g": pod_addresses.GROUP, "v": "v1"}
+    is_known = media.name == "application/json" and media.parameters == known
+    return ResponseForm("addresses") if is_known else None
+
+
+def wants_addresses_only(accept: str) -> bool:
+    """Return whether no other form of pods can be the answer."""
+    forms = negotiate(accept)
+    return bool(forms) and all(each.form == "addresses" for each in forms)
 
 
 def _media_type(part: str) -> MediaType:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS
+from kedge.apiserver.aggregation.front_proxy import CLIENT_NAME
 from kedge.machinery import atomic
 from kedge.machinery.certificates import names_host, validity
 from kedge.machinery.clock import Clock, SystemClock
@@ -188,7 +189,30 @@ def _canonical(host: str) -> str:
         return host.lower()
 
 
-def _make_authority(directory: Path, now: datetime) -> None:
+def ensure_front_proxy(directory: Path, now: datetime) -> bytes:
+    """Return the authority of the front proxy, with whose certificate the server forwards requests
+    to extension servers; made or renewed as needed.
+
+    It is another authority than the cluster's: who has a certificate of the front proxy may act as
+    any user, so that no signing request may lead to one.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        _check_authority(directory)
+    except AuthorityError:
+        # Unlike the cluster's, it can be replaced: extension servers read the new one from their
+        # ConfigMap.
+        for file in ("ca.crt", "ca.key", "client.crt", "client.key"):
+            (directory / file).unlink(missing_ok=True)
+        _make_authority(directory, now, "kedge-front-proxy-ca")
+    known = directory / "client.crt"
+    if _is_empty(known) or not _is_lasting(known.read_bytes(), (), now):
+        name = _name(CLIENT_NAME)
+        _save(directory, "client", _issued(directory, name, ("clientAuth",), (), now))
+    return (directory / "ca.crt").read_bytes()
+
+
+def _make_authority(directory: Path, now: datetime, common: str = "kedge-ca") -> None:
     """Make ca.crt, and ca.key unless it is there: clients go on trusting a key they know."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -196,7 +220,7 @@ def _make_authority(directory: Path, now: datetime) -> None:
 
     kept = not _is_empty(directory / "ca.key")
     key = _authority_key(directory) if kept else ec.generate_private_key(ec.SECP256R1())
-    name = _name("kedge-ca")
+    name = _name(common)
     builder = _certificate(name, name, key.public_key(), now - _BACKDATED, now + _CA_LIFE)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (

@@ -3,7 +3,7 @@
 from datetime import datetime
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -12,13 +12,16 @@ from kedge.api.resource import Resource
 from kedge.apiserver.request import Request
 from kedge.machinery import names
 from kedge.machinery.durations import format_time
-from kedge.machinery.errors import bad_request, conflict
+from kedge.machinery.errors import StatusError, bad_request, conflict
+
+_VERSION_DIGITS: Final = 20
+"""The digits of the largest version. Python refuses to read a number of thousands of digits."""
 
 
 def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
     """Return a posted object with the fields that only the server may set."""
     meta = obj.metadata
-    if meta.resourceVersion:
+    if request.verb == "create" and is_version(meta.resourceVersion):
         raise bad_request("resourceVersion should not be set on objects to be created")
     placed = place(request, meta)
     name = placed.name
@@ -28,8 +31,9 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
         placed,
         name=name,
         uid=random_uid(random),
+        resourceVersion="",
         creationTimestamp=format_time(now),
-        generation=1 if request.resource.strategy.counts_generation else 0,
+        generation=_first_generation(request.resource, meta),
         deletionTimestamp="",
         deletionGracePeriodSeconds=None,
         selfLink="",
@@ -38,6 +42,22 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
     if request.resource.strategy.keeps_posted_status:
         return new_
     return without_status(request.resource, new_)
+
+
+def is_version(text: str) -> bool:
+    """Whether the text is the version of a stored object. Upstream lets a new object come with any
+    other text, and drops it."""
+    if not (text.isascii() and text.isdecimal()):
+        return False
+    digits = text.lstrip("0")
+    return 0 < len(digits) <= _VERSION_DIGITS and int(digits) < 2**64
+
+
+def _first_generation(resource: Resource[Any], meta: ObjectMeta) -> int:
+    """Return the generation of a new object. Upstream keeps the client's for kinds that do not
+    count it."""
+    strategy = resource.strategy
+    return strategy.first_generation if strategy.counts_generation else meta.generation
 
 
 def random_uid(random: Random) -> str:
@@ -49,20 +69,34 @@ def random_uid(random: Random) -> str:
 
 
 def place(request: Request, meta: ObjectMeta) -> ObjectMeta:
-    """Return the metadata with the URL's namespace and name; 400 if the body has others.
+    """Return the metadata with the URL's namespace; 400 if the body has another namespace, or not
+    the URL's name.
 
-    A namespace in a cluster-scoped object is dropped.
+    A namespace in a cluster-scoped object is dropped. A missing name is refused although the URL
+    has it: the body `{}` would empty an object.
     """
     if meta.namespace and request.namespace and meta.namespace != request.namespace:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if request.name and meta.name and meta.name != request.name:
+    if request.name and not meta.name:
+        raise nameless(request)
+    if request.name and meta.name != request.name:
         raise bad_request(
             f"the name of the object ({meta.name}) does not match the name on the URL "
             f"({request.name})"
         )
-    return replace(meta, namespace=request.namespace, name=meta.name or request.name)
+    if meta.namespace == request.namespace:
+        return meta
+    return replace(meta, namespace=request.namespace)
+
+
+def nameless(request: Request) -> StatusError:
+    """Return the error for an object without the name that the URL has."""
+    return bad_request(
+        f"the name of the object ({request.name} based on URL) was undeterminable: "
+        "name must be provided"
+    )
 
 
 def updated(request: Request, obj: Object, old: Object) -> Object:
@@ -70,19 +104,28 @@ def updated(request: Request, obj: Object, old: Object) -> Object:
     meta = place(request, obj.metadata)
     was = old.metadata
     if meta.uid and meta.uid != was.uid and request.verb == "update":
-        why = f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {was.uid}"
-        raise conflict(request.resource.group, request.resource.plural, was.name, why)
+        raise other_uid(request, meta.uid, was.uid)
     kept = replace(
         meta,
         uid=meta.uid or was.uid,
         creationTimestamp=was.creationTimestamp,
         generation=was.generation,
-        deletionTimestamp=was.deletionTimestamp,
-        deletionGracePeriodSeconds=was.deletionGracePeriodSeconds,
+        # A mark that the object does not have, and another grace period, are for validation to
+        # refuse.
+        deletionTimestamp=was.deletionTimestamp or meta.deletionTimestamp,
+        deletionGracePeriodSeconds=was.deletionGracePeriodSeconds
+        if meta.deletionGracePeriodSeconds is None
+        else meta.deletionGracePeriodSeconds,
         selfLink="",
         resourceVersion=was.resourceVersion,
     )
     return replace(obj, metadata=kept)
+
+
+def other_uid(request: Request, wanted: str, found: str) -> StatusError:
+    """Return the error for an update of an object that was deleted and perhaps created again."""
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    return conflict(request.resource.group, request.resource.plural, request.name, why)
 
 
 def without_status(resource: Resource[Any], obj: Object) -> Object:
@@ -119,6 +162,8 @@ def next_generation(resource: Resource[Any], new_: dict[str, Any], old: dict[str
     return generation
 
 
-def _desired(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
+def _desired(resource: Resource[Any], document: dict[str, Any]) -> object:
+    if resource.strategy.desired_state is not None:
+        return resource.strategy.desired_state(document)
     hidden = ("metadata", "status") if resource.has_status else ("metadata",)
     return {key: value for key, value in document.items() if key not in hidden}

@@ -1,7 +1,8 @@
 """Request: one operation of a user on a resource, and the options in its query."""
 
+import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -10,6 +11,9 @@ from kedge.machinery.errors import FieldError, bad_request, invalid_options
 from kedge.web.message import HttpRequest, Query
 
 FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
+_INTEGER: Final = re.compile("[+-]?[0-9]+")
+_LONGEST_INTEGER: Final = 40
+"""Characters; leading zeros are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,30 @@ def field_manager(request: Request, options: str) -> str:
     return manager
 
 
-def integer(request: Request, name: str) -> int:
-    """Return a non-negative integer from the query; 0 if it is missing."""
-    text = request.query.get(name)
-    if not text:
-        return 0
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise bad_request(f'invalid value for query parameter {name}: "{text}"')
+def integer(query: Query, name: str) -> int | None:
+    """Return an integer from the query, None if the parameter is missing. An empty value is not a
+    missing one, and of several values the first counts, as in Kubernetes."""
+    if name not in query:
+        return None
+    text = query.get(name)
+    if _INTEGER.fullmatch(text) is None:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    # The length comes first: Python does not convert thousands of digits.
+    if len(text) > _LONGEST_INTEGER or not -(2**63) <= int(text) < 2**63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return int(text)
+
+
+class ListNumbers(NamedTuple):
+    """The integers among the options of list, watch and deletecollection."""
+
+    limit: int
+    """The most objects of a page; 0 for all."""
+    timeout_seconds: int | None
+    """When a watch ends; 0 or None lets the server choose, a negative number ends it at once."""
+
+
+def list_numbers(query: Query) -> ListNumbers:
+    """Return the numbers of a list's query; each is checked, also where it has no effect."""
+    timeout_seconds = integer(query, "timeoutSeconds")
+    return ListNumbers(max(0, integer(query, "limit") or 0), timeout_seconds)

@@ -92,7 +92,7 @@ def _page(
 ) -> Response:
     ordered = sorted(found, key=_key)
     shown, meta = page(ordered, _key, options, ListMeta(), counts_rest=selection.everything)
-    return render.many(request, _items(request, shown), meta, api.clock)
+    return render.many(request, list(_items(request, shown)), meta, api.clock)
 
 
 def _key(kept: KeptDecision) -> str:
@@ -102,7 +102,7 @@ def _key(kept: KeptDecision) -> str:
 def _items(request: Request, kept: Sequence[KeptDecision]) -> Iterable[Item]:
     """Yield the objects one by one, when their piece of the response is written: all decisions
     together may name tens of thousands of nodes."""
-    choice = render.wanted(request, render.MANY)
+    choice = render.response_form(request, render.MANY)
     # Pieces end after so many bytes. The rows of a table are short whatever the number of nodes,
     # so that one piece would hold the work of hundreds of decisions.
     if choice.form == "partial-list" or (

@@ -10,15 +10,22 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import event, service
+from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
-from kedge.apiserver import bootstrap, joining, pki, tokens, whereabouts
+from kedge.apiserver import bootstrap, joining, pki, server_addresses, tokens
 from kedge.apiserver.admission import plugins
-from kedge.apiserver.admission.chain import Chain
+from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
+from kedge.apiserver.admission.device_access import DeviceAccess
+from kedge.apiserver.admission.device_claims import DeviceClaims
 from kedge.apiserver.admission.signing_requests import SigningRequests
+from kedge.apiserver.admission.unenforced_policies import UnenforcedPolicies
 from kedge.apiserver.agents import AgentLocator, Agents
+from kedge.apiserver.aggregation.aggregator import Aggregator
+from kedge.apiserver.aggregation.extension_servers import ExtensionServers
+from kedge.apiserver.aggregation.run import FrontProxyPki, aggregate
 from kedge.apiserver.allocation.address_records import AddressRecords
+from kedge.apiserver.allocation.pod_networks import PodNetworks
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
@@ -35,6 +42,7 @@ from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
+from kedge.apiserver.flow_control import ensure_flow_control
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
 from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.local_nodes import LocalNodes
@@ -48,13 +56,16 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
 from kedge.machinery.interfaces import is_reachable
 from kedge.metrics.windows import SHORTEST
+from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
-from kedge.storage.sqlite import SqliteStore
+from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store, StoreError
+from kedge.web.cluster_network import MACHINE, ClusterNetwork, network_of
 from kedge.web.server import HttpServer
 from kedge.web.watchdog import LoopPauses
 
@@ -108,7 +119,7 @@ async def serve(
 ) -> AsyncIterator[ApiServer]:
     """Serve while the context is open. `pauses` are those of the event loop; `components` are
     the controllers and the scheduler that run in the same process."""
-    hosts = whereabouts.hosts(config)
+    hosts = server_addresses.hosts(config)
     key = SigningKey(config.pki)
     key.check()
     identity = pki.ensure(config.pki, hosts)
@@ -116,20 +127,26 @@ async def serve(
         pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), clock.now())
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
+    network = network_of(config.nodes)
     try:
         api = await assemble(
             store,
             clock,
             config.admission,
             upstream_only=config.upstream_only,
-            agents=Agents(config.pki),
+            agents=Agents(config.pki, network),
+            network=network,
             usage_window=config.metrics_window,
             node_ports=config.node_ports,
+            device_access=config.device_access,
         )
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         lifecycle = ServerLifecycle(HOOKS)
+        proxy_pki = config.pki / "front-proxy"
+        extensions = ExtensionServers(Resolver(api.cache), proxy_pki, network)
+        aggregator = Aggregator(api, extensions)
         app = application(
             api,
             {**users, token: ADMIN},
@@ -138,6 +155,7 @@ async def serve(
             lifecycle,
             components=components,
             in_flight=in_flight(config),
+            aggregator=aggregator,
             audit_log=trail,
             pauses=pauses,
         )
@@ -159,17 +177,12 @@ async def serve(
             lifecycle.finish(CRDS)
             background.append(tasks.create_task(registrar.run()))
             port = await listener.listen(config.host, config.port, identity.context)
-            url = whereabouts.local(config, port)
-            others = whereabouts.advertised(config, port)
-            address = others.removeprefix("https://")
-            host = whereabouts.advertised_host(config)
-            await bootstrap.ensure(api, host, port, dns=config.dns == "cluster")
-            lifecycle.finish(SERVICES)
-            await policy.ensure(api)
-            lifecycle.finish(ROLES)
-            await joining.ensure(api, others, identity.ca_pem)
-            lifecycle.finish(CLUSTER_INFO)
+            url = server_addresses.local(config, port)
+            address = server_addresses.advertised(config, port).removeprefix("https://")
+            await ensure_objects(api, config, port, identity, lifecycle)
             background.append(tasks.create_task(settle(api, key, clock)))
+            aggregation = aggregate(api, aggregator, FrontProxyPki(proxy_pki, identity.ca_pem))
+            background.append(tasks.create_task(aggregation))
             nodes = local_nodes(api, config, port, listener, identity)
             background.append(tasks.create_task(nodes.run()))
             if config.scrape_kubelets:
@@ -183,12 +196,30 @@ async def serve(
                 lifecycle.stop()
                 await listener.close()
                 await api.caller.close()
+                extensions.close()
                 if trail is not None:
                     trail.close()
                 for task in background:
                     task.cancel()
     finally:
         await store.close()
+
+
+async def ensure_objects(
+    api: Api,
+    config: ServerConfig,
+    port: int,
+    identity: pki.ServerIdentity,
+    lifecycle: ServerLifecycle,
+) -> None:
+    """Create the objects that every cluster has, unless they exist."""
+    host = server_addresses.advertised_host(config)
+    await bootstrap.ensure(api, host, port, dns=config.dns == "cluster")
+    lifecycle.finish(SERVICES)
+    await policy.ensure(api)
+    lifecycle.finish(ROLES)
+    await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
+    lifecycle.finish(CLUSTER_INFO)
 
 
 async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
@@ -210,11 +241,12 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     while True:
         try:
             await asyncio.to_thread(key.prepare)
+            await ensure_flow_control(api)
             while True:
                 # Again and again: a cluster without its default ServiceCIDR gives out no addresses.
                 await bootstrap.ensure_range(api)
                 await clock.sleep(RANGE_SECONDS)
-        except (OSError, StoreError) as error:
+        except (OSError, StoreError, StatusError) as error:
             # The server continues without them. On a full disk the code that needs them reports
             # the error.
             log.error("signing key or address range not prepared, retrying error=%s", error)
@@ -236,9 +268,9 @@ def local_nodes(
         )
 
     async def listen(host: str) -> None:
-        await listener.listen(host, port, identity.context)
+        await listener.listen(host, port, identity.context, api.network.listening_maker(host))
 
-    has_endpoints = is_reachable(whereabouts.advertised_host(config))
+    has_endpoints = is_reachable(server_addresses.advertised_host(config))
     return LocalNodes(
         api, config.local_nodes, port, certify=certify, listen=None if has_endpoints else listen
     )
@@ -253,11 +285,13 @@ def application(
     *,
     components: ControlPlaneComponents | None = None,
     in_flight: InFlight | None = None,
+    aggregator: Aggregator | None = None,
     audit_log: AuditLog | None = None,
     pauses: LoopPauses | None = None,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
-    host and port under which clients reach the server."""
+    host and port under which clients reach the server; `aggregator` forwards to extension
+    servers."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
     checks = server_checks(api.store, api.cache, lifecycle, components)
@@ -269,12 +303,19 @@ def application(
         pages=Pages(
             api,
             openid=OpenId(key, address),
-            documents=Documents(api.catalog, address, api.clock, api.long_work),
+            documents=Documents(
+                api.catalog,
+                address,
+                api.clock,
+                api.long_work,
+                None if aggregator is None else aggregator.documents,
+            ),
             telemetry=counts,
             health=HealthChecks(checks, api.clock),
         ),
         telemetry=counts,
         in_flight=in_flight or InFlight(),
+        aggregator=aggregator,
         audit_log=audit_log,
     )
 
@@ -302,30 +343,46 @@ async def assemble(
     *,
     upstream_only: bool = False,
     agents: AgentLocator | None = None,
+    network: ClusterNetwork = MACHINE,
     usage_window: str = SHORTEST,
     node_ports: range = NODE_PORTS,
+    device_access: Sequence[DeviceAccessRule] = (),
 ) -> Api:
     """Return an Api on a store, with its watch cache filled."""
     catalog = Catalog(upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
     authorizer = Authorizer.following(cache, catalog)
-    caller = Caller(Resolver(cache))
+    caller = Caller(Resolver(cache), network)
     given = plugins.Surroundings(cache, catalog, caller, authorizer, clock)
     chosen = plugins.enabled(admission, given)
+    if device_access:
+        chosen.append(DeviceAccess(authorizer, device_access))
     # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
     random = Random(SystemRandom().getrandbits(256))
     allocator = service_allocator(store, cache, catalog, clock, random, node_ports)
+    namespaces = cache.of(namespace.RESOURCE)
+    always: list[AdmissionPlugin] = [
+        SigningRequests(clock),
+        UnenforcedPolicies(cache.of(node.RESOURCE)),
+        DeviceClaims(
+            lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
+        ),
+        Escalation(authorizer),
+        PodNetworks(cache.of(node.RESOURCE)),
+        allocator,
+    ]
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([*chosen, SigningRequests(clock), Escalation(authorizer), allocator]),
+        admission=Chain([*chosen, *always]),
         allocator=allocator,
         caller=caller,
         authorizer=authorizer,
         metrics=node_reports(cache, clock, usage_window=usage_window),
         agents=agents,
+        network=network,
         clock=clock,
         random=random,
     )

@@ -33,7 +33,7 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The error itself, if all that happened is that groups were put around it."""
+    """Return the single error inside of nested exception groups."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

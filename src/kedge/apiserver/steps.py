@@ -6,11 +6,13 @@ request. The functions here return steps; App puts them in order.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final
 
 import msgspec
 
 from kedge.apiserver import render
 from kedge.apiserver import route as routes
+from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog, event_of
 from kedge.apiserver.authentication import impersonation
@@ -61,7 +63,7 @@ def impersonate(authorizer: Authorizer) -> Step:
     """Replace the user by the one that it asks to act as; 403 unless it may."""
 
     def step(context: RequestContext) -> None:
-        wanted = impersonation.wanted(context.http.headers)
+        wanted = impersonation.impersonated_user(context.http.headers)
         if wanted is not None:
             attributes = context.attributes(context.user)
             context.user = impersonation.become(wanted, attributes, authorizer.decide)
@@ -93,11 +95,23 @@ def authorize(authorizer: Authorizer, metrics: UsageReports) -> Step:
 # Steps that need the whole request.
 
 
+def delegate(aggregator: Aggregator) -> Step:
+    """Forward the request if an extension server answers for its version."""
+
+    def step(context: RequestContext) -> None:
+        context.answer = aggregator.answer(context)
+
+    return step
+
+
 def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
-    """Call the handler of the resource and verb, or make the page that the path names."""
+    """Call the handler of the resource and verb, or make the page that the path names; unless the
+    request has an answer already."""
     catalog, handler_of = api.catalog, handlers.find
 
     def step(context: RequestContext) -> None:
+        if context.answer is not None:
+            return
         http, target, verb = context.http, context.target, context.verb
         if target is None:
             context.answer = pages.answer(http)
@@ -219,12 +233,19 @@ def indent(context: RequestContext) -> None:
         indented(context.response)
 
 
+INDENTED_BYTES: Final = 4 << 20
+"""Longer documents are sent as they are: it takes a millisecond to indent a hundred kilobytes."""
+
+
 def indented(response: Response) -> Response:
     """Return the response with its JSON indented."""
     body = response.body
-    if response.content_type == JSON and not callable(body):
-        whole = body if isinstance(body, bytes) else b"".join(body)
-        response.body = msgspec.json.format(whole, indent=2) + b"\n"
+    if response.content_type != JSON or callable(body):
+        return response
+    if not isinstance(body, bytes):
+        response.body = render.indented_pieces(body)
+    elif len(body) <= INDENTED_BYTES:
+        response.body = msgspec.json.format(body, indent=2) + b"\n"
     return response
 
 

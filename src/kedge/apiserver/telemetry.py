@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from kedge.web.watchdog import LoopPauses
 
@@ -13,6 +14,10 @@ Values = Callable[[], Iterator[tuple[str, float]]]
 
 RequestLabels = tuple[str, str, str, str]
 """Verb, group, resource and subresource of a request."""
+MOST_SERIES: Final = 10_000
+"""Combinations of labels. Custom resources come and go, and their series stay; further ones are
+counted together."""
+_OTHERS: Final = ("", "", "other", "")
 
 
 class Telemetry:
@@ -36,6 +41,9 @@ class Telemetry:
     def count(self, labels: RequestLabels, code: int, seconds: float) -> None:
         """Count one finished request."""
         key = labels, code
+        if key not in self._requests and len(self._requests) >= MOST_SERIES:
+            labels = _OTHERS
+            key = labels, code
         self._requests[key] = self._requests.get(key, 0) + 1
         verb, _, plural, _ = labels
         if verb == "WATCH":

@@ -50,6 +50,13 @@ that is as large would fill four gigabytes, by a tenant who may write a single C
 ALL_LOGS_BYTES = 64 << 20
 """How large the logs of all resources may be together. A tenant may write dozens of resources, and
 an administrator may define hundreds."""
+CHANGE_BYTES = 1 << 10
+"""Memory of a change besides its bytes: its key, labels, fields and a row of a table. Most objects
+have less than a kilobyte, so the logs would otherwise take three times the memory that is counted
+for them."""
+LABELS_KEPT = 32 << 10
+"""Labels of larger objects are decoded for each comparison: twenty thousand labels take five times
+as much memory as the object, and the logs hold many states of it."""
 HISTORY_BYTES = 4 << 20
 """How much history is read from the store before it is sent."""
 
@@ -66,6 +73,19 @@ class _Metadata(msgspec.Struct):
     metadata: msgspec.Raw
 
 
+class ItemIdentity(msgspec.Struct, frozen=True, rename="camel"):
+    """The few fields of an object's metadata that say which one it is."""
+
+    name: str = ""
+    uid: str = ""
+    deletion_timestamp: str = ""
+
+
+class _ItemWithIdentity(msgspec.Struct):
+    metadata: ItemIdentity = ItemIdentity()
+
+
+_identified = msgspec.json.Decoder(_ItemWithIdentity)
 _labels = msgspec.json.Decoder(_Labelled)
 _metadata = msgspec.json.Decoder(_Metadata)
 
@@ -73,7 +93,7 @@ _metadata = msgspec.json.Decoder(_Metadata)
 class Item:
     """One state of one object: the bytes that clients get, and what was once derived from them."""
 
-    __slots__ = ("_fields", "_labels", "body", "key", "revision", "row")
+    __slots__ = ("_fields", "_labels", "body", "key", "protobuf", "revision", "row")
 
     def __init__(self, key: str, revision: int, body: bytes) -> None:
         self.key = key
@@ -81,8 +101,15 @@ class Item:
         self.body = body
         self.row: object = None
         """A cached value of the table renderer."""
+        self.protobuf: bytes | None = None
+        """The object as protobuf, if a client has asked for it."""
         self._labels: Mapping[str, str] | None = None
         self._fields: Mapping[str, str] | None = None
+
+    def superseded(self) -> None:
+        """Drop large derived values: there is a newer state, and only watches that are behind ask
+        for this one."""
+        self.row = self.protobuf = None
 
     def derived_anew(self) -> None:
         """Forget what was derived by rules that no longer hold."""
@@ -90,14 +117,21 @@ class Item:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        if self._labels is None:
-            self._labels = _labels.decode(self.body).metadata.labels
-        return self._labels
+        if self._labels is not None:
+            return self._labels
+        found = _labels.decode(self.body).metadata.labels
+        if len(self.body) <= LABELS_KEPT:
+            self._labels = found
+        return found
 
     @property
     def metadata(self) -> msgspec.Raw:
         """The object's metadata, still encoded."""
         return _metadata.decode(self.body).metadata
+
+    @property
+    def identity(self) -> ItemIdentity:
+        return _identified.decode(self.body).metadata
 
     def document(self) -> dict[str, Any]:
         """A fresh plain document that the caller may change."""
@@ -124,7 +158,7 @@ class Change:
         self.type = type_
         self.item = item
         self.previous = previous
-        self.size = 2 * len(item.body)
+        self.size = 2 * len(item.body) + CHANGE_BYTES
         """Bytes that are kept for it: the object and the line that shows it."""
         self._line: bytes | None = None
 
@@ -333,6 +367,8 @@ class ResourceCache:
             self._items[entry.key] = item
             if previous is None:
                 insort(self._keys, entry.key)
+        if previous is not None:
+            previous.superseded()
         self._record(change)
 
     def _record(self, change: Change) -> None:

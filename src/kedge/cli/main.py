@@ -63,6 +63,11 @@ COMMANDS: Final = (
         "usage.recommend.command",
         "Propose requests and limits from the measured usage",
     ),
+    CliCommand(
+        "simulate",
+        "usage.simulate.command",
+        "Compare ways to place pods, over recorded usage",
+    ),
     CliCommand("why", "pods.why.command", "Explain why a pod is on its node, or on none"),
     CliCommand("image", "image", "Load, list and remove images"),
     CliCommand("device", "device", "Test a device plugin"),

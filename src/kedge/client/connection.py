@@ -1,6 +1,7 @@
 """HTTP/1.1 on the client's side of one connection: a request, and its response as it arrives."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
@@ -8,6 +9,7 @@ from typing import Final, cast
 import httptools
 
 from kedge.client.transport import BUFFER, Inflow, Unreachable
+from kedge.machinery.sockets import SocketMaker, connected_socket
 
 CONNECT_SECONDS: Final = 10.0
 HEAD_BYTES: Final = 256 << 10
@@ -194,15 +196,41 @@ async def open_connection(
     server_name: str | None,
     connections: set[HttpConnection] | None = None,
     buffer: int = BUFFER,
+    make: SocketMaker | None = None,
 ) -> HttpConnection:
-    """Connect to a server; raises OSError, also after CONNECT_SECONDS."""
+    """Connect to a server; raises OSError, also after CONNECT_SECONDS. `make` makes the socket for
+    an address that is not in this process's network namespace."""
     loop = asyncio.get_running_loop()
+
+    def protocol() -> HttpConnection:
+        return HttpConnection(connections, buffer=buffer)
+
+    name = (server_name or host) if tls else None
+    failure = OSError(f"{host} has no address")
     async with asyncio.timeout(CONNECT_SECONDS):
-        _, connection = await loop.create_connection(
-            lambda: HttpConnection(connections, buffer=buffer),
-            host,
-            port,
-            ssl=tls,
-            server_hostname=server_name if tls else None,
-        )
-    return connection
+        if make is not None:
+            connected = await connected_socket(make, host, port)
+            _, connection = await loop.create_connection(
+                protocol, sock=connected, ssl=tls, server_hostname=name
+            )
+            return connection
+        for address in await _addresses(loop, host, port):
+            try:
+                _, connection = await loop.create_connection(
+                    protocol, address, port, ssl=tls, server_hostname=name
+                )
+            except OSError as error:
+                failure = error
+            else:
+                return connection
+    raise failure
+
+
+async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:
+    """Look a host up.
+
+    uvloop's create_connection could do that, but does not cancel its lookup with the task. If the
+    lookup fails later, the loop logs an error that was never retrieved.
+    """
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -32,6 +32,7 @@ class _Resource(msgspec.Struct, frozen=True, rename="camel"):
 class _DiscoveredVersion(msgspec.Struct, frozen=True):
     version: str
     resources: list[_Resource] = []
+    freshness: str = ""
 
 
 class _Name(msgspec.Struct, frozen=True):
@@ -53,8 +54,11 @@ _groups = msgspec.json.Decoder(_Groups)
 class ServedResources:
     """The resources of a server; the preferred version of each group comes first."""
 
-    def __init__(self, resources: Iterable[Resource[Document]]) -> None:
+    def __init__(self, resources: Iterable[Resource[Document]], stale: Iterable[str] = ()) -> None:
         self.resources = list(resources)
+        self.stale = list(stale)
+        """API versions whose extension server does not answer, so that their resources are not
+        known."""
         self._by_kind = {(each.api_version, each.kind): each for each in self.resources}
 
     def preferred(self, *verbs: str) -> list[Resource[Document]]:
@@ -73,6 +77,7 @@ class ServedResources:
 class _Page:
     etag: str
     resources: Sequence[Resource[Document]]
+    stale: Sequence[str]
 
 
 class Discovery:
@@ -91,8 +96,11 @@ class Discovery:
     async def served(self) -> ServedResources:
         changed = [await self._refresh(root) for root in ROOTS]
         if any(changed):
-            pages = [self._pages[root].resources for root in ROOTS]
-            self._served = ServedResources(each for page in pages for each in page)
+            pages = [self._pages[root] for root in ROOTS]
+            self._served = ServedResources(
+                (each for page in pages for each in page.resources),
+                (each for page in pages for each in page.stale),
+            )
         return self._served
 
     async def _refresh(self, root: str) -> bool:
@@ -103,7 +111,8 @@ class Discovery:
             return False
         if reply.status != 200:
             raise error_of(reply.status, reply.body)
-        self._pages[root] = _Page(reply.headers.get("etag", ""), parse(reply.body))
+        etag = reply.headers.get("etag", "")
+        self._pages[root] = _Page(etag, parse(reply.body), stale_versions(reply.body))
         return True
 
 
@@ -114,6 +123,16 @@ def parse(page: bytes) -> Sequence[Resource[Document]]:
         for group in _groups.decode(page).items
         for version in group.versions
         for listed in version.resources
+    ]
+
+
+def stale_versions(page: bytes) -> Sequence[str]:
+    """The API versions whose resources are not known for now."""
+    return [
+        f"{group.metadata.name}/{version.version}"
+        for group in _groups.decode(page).items
+        for version in group.versions
+        if version.freshness == "Stale"
     ]
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from kedge.client.connection import HttpConnection, encode_request, open_connection
 from kedge.client.transport import Call, Reply, Stream, Unreachable
+from kedge.machinery.sockets import SocketMaker
 
 ANSWER_SECONDS = 70.0
 """A little longer than the time limit of API servers for a request."""
@@ -21,7 +22,8 @@ class HttpTransport:
 
     `tls` replaces that trust by the caller's context, which may have a client certificate. `dial`
     is the address to connect to instead of the host in the URL, whose certificate is still
-    expected.
+    expected. A `token` that changes is a function, which is called for each request and may raise
+    OSError. `make` makes the sockets, if they must be in another network namespace.
     """
 
     def __init__(
@@ -29,10 +31,11 @@ class HttpTransport:
         url: str,
         *,
         ca_pem: bytes = b"",
-        token: str = "",
+        token: str | Callable[[], str] = "",
         tls: ssl.SSLContext | None = None,
         server_name: str = "",
         dial: tuple[str, int] | None = None,
+        make: SocketMaker | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -47,6 +50,7 @@ class HttpTransport:
         self._tls = (tls or _context(ca_pem)) if parts.scheme == "https" else None
         self._server_name = server_name or (parts.hostname if dial else None)
         self._token = token
+        self._make = make
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
@@ -125,13 +129,18 @@ class HttpTransport:
                 tls=self._tls,
                 server_name=self._server_name,
                 connections=self._open,
+                make=self._make,
             )
         except OSError as error:
             raise Unreachable(f"cannot connect to {self._dialed}: {error}") from error
 
     def _encoded(self, call: Call) -> bytes:
         target = self._prefix + call.path + (f"?{call.query}" if call.query else "")
-        headers = [("authorization", f"Bearer {self._token}")] if self._token else []
+        try:
+            token = self._token() if callable(self._token) else self._token
+        except OSError as error:
+            raise Unreachable(f"cannot read the token for {self._authority}: {error}") from error
+        headers = [("authorization", f"Bearer {token}")] if token else []
         headers += call.headers.items()
         return encode_request(call.method, target, self._authority, headers, call.body)
 

@@ -21,6 +21,8 @@ from kedge.controllers.autoscaling.horizontal_pod_autoscaler import (
 from kedge.controllers.batch.cron_job import CronJobController
 from kedge.controllers.batch.job import JobController
 from kedge.controllers.batch.ttl_after_finished import TtlAfterFinishedController
+from kedge.controllers.devices.device_taint_eviction import DeviceTaintEvictionController
+from kedge.controllers.devices.resource_claim import ResourceClaimController
 from kedge.controllers.disruptions.disruption import DisruptionController
 from kedge.controllers.garbage_collector import GarbageCollector
 from kedge.controllers.limit_ranges import LimitRangeController
@@ -97,6 +99,10 @@ class Controllers:
                 client, clock
             ),
             "resourcequota-controller": lambda: ResourceQuotaController(client, discovery, clock),
+            "resourceclaim-controller": lambda: ResourceClaimController(client, shared, clock),
+            "device-taint-eviction-controller": lambda: DeviceTaintEvictionController(
+                client, shared, clock
+            ),
             "garbage-collector-controller": lambda: GarbageCollector(client, discovery, clock),
             "job-controller": lambda: JobController(client, shared, clock),
             "cronjob-controller": lambda: CronJobController(client, shared, clock),

@@ -113,17 +113,23 @@ class GarbageCollector:
         for place in self._monitors.keys() - wanted.keys():
             left = self._monitors.pop(place)
             left.task.cancel()
-            self.enqueue(self._leave(left.resource))
+            self._leave(left.resource)
         for place in wanted.keys() - self._monitors.keys():
             self._monitors[place] = self._monitor(wanted[place])
         self.enqueue(self._unresolved)
         self._unresolved.clear()
 
-    def _leave(self, resource: Resource[Any]) -> set[str]:
+    def _leave(self, resource: Resource[Any]) -> None:
         """Forget the objects of a resource; they are gone only if their definition is."""
         if self._definitions.get(f"{resource.plural}.{resource.group}") is None:
-            return self.graph.abolish(resource)
-        return self.graph.retain(resource, set())
+            self._tasks.create_task(self._abolish(resource))
+        else:
+            self.enqueue(self.graph.retain(resource, set()))
+
+    async def _abolish(self, resource: Resource[Any]) -> None:
+        for affected in self.graph.abolish(resource):
+            self.enqueue(affected)
+            await self._clock.give_way()
 
     def _monitor(self, resource: Resource[Any]) -> GraphMonitor:
         monitor = GraphMonitor(self, resource)
@@ -144,7 +150,9 @@ class GarbageCollector:
 
     async def reconcile(self, uid: str) -> None:
         while (node := self.graph.get(uid)) is not None:
-            match owner_graph.decide(self.graph, node):
+            action = owner_graph.decide(self.graph, node)
+            await self._clock.give_way()
+            match action:
                 case owner_graph.FindOwners(references):
                     if not await self._look(node, references):
                         return
@@ -215,7 +223,7 @@ class GarbageCollector:
             name=node.name,
             uid=node.uid,
         )
-        for each in owner_graph.misplaced(self.graph, node):
+        for each in islice(owner_graph.misplaced(self.graph, node), MOST_WARNINGS):
             owner = (
                 f"[{each.api_version}/{each.kind}, namespace: {node.namespace}, "
                 f"name: {each.name}, uid: {each.uid}]"

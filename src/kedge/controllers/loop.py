@@ -21,6 +21,10 @@ async def together(*work: Coroutine[Any, Any, None]) -> None:
             tasks.create_task(each)
 
 
+class Unfinished(Exception):
+    """Work that waits for others: it is tried again."""
+
+
 class ControllerLoop(Generic[K]):
     """The reconcile loop of one controller."""
 
@@ -38,7 +42,10 @@ class ControllerLoop(Generic[K]):
         self._clock = clock
         self._queue: WorkQueue[K] = WorkQueue(clock)
         self._told: dict[K, str] = {}
-        """The sort of the last error that was logged for a key which still fails."""
+        """The sort of the last error that was logged for a key which still fails.
+
+        It is empty if there was only one, of a sort that often passes by itself.
+        """
 
     def add(self, key: K) -> None:
         """See to this key soon."""
@@ -71,6 +78,9 @@ class ControllerLoop(Generic[K]):
         """Log an error when it is new; conflicts are a part of life."""
         if isinstance(error, StatusError) and error.reason == "Conflict":
             return
+        if may_pass(error) and key not in self._told:
+            self._told[key] = ""
+            return
         text = f"{type(error).__name__}: {error}"
         # A refusal names what was refused, and that may have another name each time.
         sort = f"{error.code} {error.reason}" if isinstance(error, StatusError) else text
@@ -78,6 +88,17 @@ class ControllerLoop(Generic[K]):
             return
         self._told[key] = sort
         # An error of the server is no defect of kedge; anything else is logged with its traceback.
-        expected = isinstance(error, StatusError | OSError)
+        expected = isinstance(error, StatusError | OSError | Unfinished)
         message = "reconcile failed controller=%s key=%s error=%r; trying again"
         log.warning(message, self.name, key, text, exc_info=None if expected else error)
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether the next attempt probably succeeds.
+
+    An object that is not found was deleted after the controller last heard of it. The next attempt
+    usually knows of the deletion.
+    """
+    return isinstance(error, Unfinished) or (
+        isinstance(error, StatusError) and error.reason == "NotFound"
+    )

@@ -58,6 +58,16 @@ CONTROLLERS: Final = (
         "keep the usage in the status of ResourceQuotas",
     ),
     ControllerName(
+        "resourceclaim-controller",
+        "resource-claim-controller",
+        "make ResourceClaims from templates, and free claims that no pod uses",
+    ),
+    ControllerName(
+        "device-taint-eviction-controller",
+        "device-taint-eviction",
+        "delete pods whose devices have a `NoExecute` taint",
+    ),
+    ControllerName(
         "garbage-collector-controller", "garbagecollector", "delete objects whose owners are gone"
     ),
     ControllerName("job-controller", "job", "run the pods of Jobs"),

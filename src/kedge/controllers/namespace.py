@@ -12,12 +12,13 @@ from kedge.client.client import Client, DeletionOptions
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Key
 from kedge.client.view import outlines
-from kedge.controllers.loop import ControllerLoop
+from kedge.controllers.loop import ControllerLoop, Unfinished
 from kedge.controllers.namespace_content import (
     ContentDeletion,
     RemainingObjects,
     conditions,
     merged,
+    undiscovered,
     unexpected,
 )
 from kedge.controllers.namespaces import Namespaces
@@ -33,7 +34,7 @@ AT_A_TIME = 8
 """Resources that are emptied together: a store that commits in groups then has groups to commit."""
 
 
-class NamespaceNotEmpty(Exception):
+class NamespaceNotEmpty(Unfinished):
     """Some of a namespace's content could not be deleted."""
 
 
@@ -105,12 +106,15 @@ class NamespaceController:
         except (StatusError, OSError) as error:
             findings.undiscovered = str(error)
             return findings
+        # Objects of these versions would be left without a namespace; the rest can go.
+        findings.undiscovered = undiscovered(served.stale)
         namespaced = [each for each in served.preferred("delete", "list") if each.namespaced]
         pods = [each for each in namespaced if (each.group, each.plural) == ("", "pods")]
         for resource in pods:
             await self._purge(resource, namespace, findings)
         # Nothing that pods may still be using goes before they do.
-        rest = iter([each for each in namespaced if each not in pods] if findings.empty else ())
+        is_free = not (findings.leftovers or findings.failures)
+        rest = iter([each for each in namespaced if each not in pods] if is_free else ())
         while some := list(islice(rest, AT_A_TIME)):
             await asyncio.gather(*(self._purge(each, namespace, findings) for each in some))
         return findings

@@ -55,6 +55,15 @@ class ContentDeletion:
         return not (self.leftovers or self.failures or self.undiscovered)
 
 
+def undiscovered(stale: Sequence[str]) -> str:
+    """The complaint about versions whose resources are not known, in upstream's words; "" if there
+    are none."""
+    if not stale:
+        return ""
+    listed = ", ".join(f"{each}: stale GroupVersion discovery: {each}" for each in stale)
+    return f"unable to retrieve the complete list of server APIs: {listed}"
+
+
 def unexpected(namespace: str, leftover: RemainingObjects) -> str:
     """The complaint about objects that stay although nothing holds them; "" if there are none."""
     if all(_held(obj) for obj in leftover.objects):

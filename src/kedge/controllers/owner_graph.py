@@ -1,10 +1,12 @@
 """The graph of owners and dependents, and the decision about an object whose owners go. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from operator import attrgetter
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kedge.api.model import OwnerReference
 from kedge.api.resource import Resource
@@ -12,6 +14,9 @@ from kedge.client.view import Outline
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+
+
+_REFERENCES_PER_STEP: Final = 1_000
 
 
 class DependentReference(NamedTuple):
@@ -44,6 +49,7 @@ class GraphNode:
         "name",
         "namespace",
         "orphaning",
+        "owner_kinds",
         "policy",
         "references",
         "resource",
@@ -58,7 +64,13 @@ class GraphNode:
         self.name = meta.name
         self.uid = meta.uid
         self.version = meta.resource_version
-        self.references = tuple(map(_reference, meta.owner_references))
+        self.references = tuple(sorted(map(_reference, meta.owner_references)))
+        """By uid."""
+        self.owner_kinds = frozenset(
+            (_group(version), kind)
+            for version, kind in {(each.api_version, each.kind) for each in self.references}
+        )
+        """Groups and kinds of the owners."""
         self.deleting = bool(meta.deletion_timestamp)
         self.foreground = self.deleting and FOREGROUND in meta.finalizers
         """Whether it goes only after its dependents."""
@@ -70,6 +82,15 @@ class GraphNode:
     def __repr__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.resource.plural}:{where}"
+
+    def references_to(self, uid: str) -> Iterator[DependentReference]:
+        """Return the references to an owner, by binary search: a tenant may write twenty thousand
+        owners into an object, and name one of them in a thousand objects."""
+        first = bisect_left(self.references, uid, key=attrgetter("uid"))
+        for at in range(first, len(self.references)):
+            if self.references[at].uid != uid:
+                return
+            yield self.references[at]
 
     @property
     def claim(self) -> OwnerLocation:
@@ -124,13 +145,13 @@ class OwnerGraph:
     def dependents(self, owner: GraphNode) -> Iterator[GraphNode]:
         """Return the dependents whose owner references match this object exactly."""
         for dependent in self._dependents.get(owner.uid, {}).values():
-            if any(matches(owner, dependent, each) for each in dependent.references):
+            if any(matches(owner, dependent, each) for each in dependent.references_to(owner.uid)):
                 yield dependent
 
     def blocking(self, owner: GraphNode) -> Iterator[GraphNode]:
         """The dependents for which the owner's foreground deletion waits."""
         for dependent in self.dependents(owner):
-            if any(each.uid == owner.uid and each.blocks for each in dependent.references):
+            if any(each.blocks for each in dependent.references_to(owner.uid)):
                 yield dependent
 
     def standing(self, dependent: GraphNode, reference: DependentReference) -> OwnerState:
@@ -138,9 +159,10 @@ class OwnerGraph:
         owner = self._nodes.get(reference.uid)
         if owner is not None and matches(owner, dependent, reference):
             return OwnerState.WAITING if owner.foreground else OwnerState.SOLID
-        if not self._absent.get(reference.uid, _NONE).isdisjoint(claims(dependent, reference)):
-            return OwnerState.ABSENT
-        return OwnerState.UNKNOWN
+        absent = self._absent.get(reference.uid)
+        if absent is None or absent.isdisjoint(claims(dependent, reference)):
+            return OwnerState.UNKNOWN
+        return OwnerState.ABSENT
 
     # Updates from informers.
 
@@ -210,20 +232,32 @@ class OwnerGraph:
                 affected |= self._drop(node)
         return affected
 
-    def abolish(self, resource: Resource[Any]) -> set[str]:
-        """Forget a resource that is no longer served: a kind goes only after its objects."""
-        affected: set[str] = set()
+    def abolish(self, resource: Resource[Any]) -> Iterator[set[str]]:
+        """Forget a resource that is no longer served: a kind goes only after its objects.
+
+        There may be millions of references, so this goes step by step, and between two steps the
+        graph may change. The references at the beginning count, also of a node that has changed
+        since: these owners are gone, and later ones may be objects of a new kind of that name.
+        """
         for node in list(self._nodes.values()):
             if node.resource is resource:
-                affected |= self._drop(node)
-            for reference in node.references:
+                yield self._drop(self._nodes[node.uid]) if node.uid in self._nodes else set()
+            elif (resource.group, resource.kind) in node.owner_kinds:
+                yield from self._without_owners(node, resource)
+            else:
+                yield set()
+
+    def _without_owners(self, node: GraphNode, resource: Resource[Any]) -> Iterator[set[str]]:
+        """Note that owners of a kind are absent."""
+        if resource.namespaced and not node.namespace:
+            return
+        for at in range(0, len(node.references), _REFERENCES_PER_STEP):
+            for reference in node.references[at : at + _REFERENCES_PER_STEP]:
                 claim = claims(node, reference)[-1 if resource.namespaced else 0]
-                if resource.namespaced and not claim.namespace:
-                    continue
                 if (claim.group, claim.kind) == (resource.group, resource.kind):
                     self.confirm_absent(claim)
-                    affected.add(node.uid)
-        return affected
+            yield set()
+        yield {node.uid}
 
     # Results of live lookups.
 
@@ -277,11 +311,16 @@ def matches(owner: GraphNode, dependent: GraphNode, reference: DependentReferenc
 
 def claims(dependent: GraphNode, reference: DependentReference) -> tuple[OwnerLocation, ...]:
     """Where an owner may be: outside all namespaces, or in the dependent's own."""
-    group = reference.api_version.rpartition("/")[0]
-    at_large = OwnerLocation(group, reference.kind, "", reference.name, reference.uid)
+    at_large = OwnerLocation(
+        _group(reference.api_version), reference.kind, "", reference.name, reference.uid
+    )
     if not dependent.namespace:
         return (at_large,)
     return at_large, at_large._replace(namespace=dependent.namespace)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
 
 
 def misplaced(graph: OwnerGraph, dependent: GraphNode) -> Iterator[DependentReference]:

@@ -14,6 +14,7 @@ from kedge.api.quota.account import QuotaAccount
 from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
 from kedge.api.quota.meters import Kind, kinds_of, meter_of
 from kedge.api.resource import Resource
+from kedge.api.resource_v1 import resource_claim
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.informer import Cache, Informer, Key
@@ -33,6 +34,7 @@ _TYPED: dict[Kind, Resource[Any]] = {
     ("", "pods"): pod.RESOURCE,
     ("", "services"): service.RESOURCE,
     ("", "persistentvolumeclaims"): persistent_volume_claim.RESOURCE,
+    ("resource.k8s.io", "resourceclaims"): resource_claim.RESOURCE,
 }
 """The kinds whose meters want more than a document."""
 

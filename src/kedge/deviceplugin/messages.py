@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 VERSION: Final = "v1beta1"
+PLUGIN_TYPE: Final = "DevicePlugin"
+"""The type of a plugin at a socket of the plugin watcher."""
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 DIRECTORY: Final = "/var/lib/kubelet/device-plugins"

@@ -23,6 +23,8 @@ class Method(Generic[Q, A]):
     name: str
     request: type[Q]
     response: type[A]
+    streams: bool = False
+    """Whether it answers again and again."""
 
     @property
     def path(self) -> str:
@@ -35,7 +37,9 @@ _WATCHED: Final = "pluginregistration.Registration"
 
 REGISTER: Final = Method("v1beta1.Registration", "Register", m.RegisterRequest, m.Empty)
 OPTIONS: Final = Method(_PLUGIN, "GetDevicePluginOptions", m.Empty, m.DevicePluginOptions)
-LIST_AND_WATCH: Final = Method(_PLUGIN, "ListAndWatch", m.Empty, m.ListAndWatchResponse)
+LIST_AND_WATCH: Final = Method(
+    _PLUGIN, "ListAndWatch", m.Empty, m.ListAndWatchResponse, streams=True
+)
 PREFER: Final = Method(
     _PLUGIN, "GetPreferredAllocation", m.PreferredAllocationRequest, m.PreferredAllocationResponse
 )
@@ -74,9 +78,10 @@ def offer(grpc: Any, server: Any, handlers: dict[Method[Any, Any], Handler]) -> 
     """Have a server of the library `grpc` answer these methods."""
     services: dict[str, dict[str, Any]] = {}
     for method, handler in handlers.items():
-        streams = method is LIST_AND_WATCH
         make = (
-            grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
+            grpc.unary_stream_rpc_method_handler
+            if method.streams
+            else grpc.unary_unary_rpc_method_handler
         )
         services.setdefault(method.service, {})[method.name] = make(
             handler,

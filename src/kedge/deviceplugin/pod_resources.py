@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from kedge.deviceplugin.messages import Empty, TopologyInfo
+from kedge.deviceplugin.messages import CDIDevice, Empty, TopologyInfo
 from kedge.deviceplugin.methods import Method
 
 
@@ -18,6 +18,26 @@ class ContainerDevices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimResource:
+    """A device that a resource claim has."""
+
+    cdi_devices: Annotated[Sequence[CDIDevice], 1] = ()
+    driver_name: Annotated[str, 2] = ""
+    pool_name: Annotated[str, 3] = ""
+    device_name: Annotated[str, 4] = ""
+    share_id: Annotated[str | None, 5] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicResource:
+    """A resource claim of a container."""
+
+    claim_name: Annotated[str, 2] = ""
+    claim_namespace: Annotated[str, 3] = ""
+    claim_resources: Annotated[Sequence[ClaimResource], 4] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerResources:
     """The devices of one container."""
 
@@ -25,6 +45,7 @@ class ContainerResources:
     devices: Annotated[Sequence[ContainerDevices], 2] = ()
     cpu_ids: Annotated[Sequence[int], 3] = ()
     """Processors that are the container's alone; kedge gives none away."""
+    dynamic_resources: Annotated[Sequence[DynamicResource], 5] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

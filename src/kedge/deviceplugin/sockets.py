@@ -27,7 +27,7 @@ def reachable(path: Path) -> tuple[str, HeldDirectory]:
         return str(path), HeldDirectory()
     try:
         descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
         return str(path), HeldDirectory()
     return f"/proc/self/fd/{descriptor}/{path.name}", HeldDirectory(descriptor)
 

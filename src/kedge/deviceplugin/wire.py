@@ -24,14 +24,14 @@ M = TypeVar("M")
 
 
 class Malformed(ValueError):
-    """Bytes that are no such message."""
+    """The bytes are not a message of this type."""
 
 
 class _WireField(NamedTuple):
     name: str
     number: int
     type: Any
-    """Of one element."""
+    """Of one element; of a map's values."""
     many: str
     """`list`, `map`, or nothing."""
 
@@ -80,7 +80,7 @@ def _field(name: str, hint: Any) -> _WireField:
     if origin in (Union, types.UnionType):
         return _WireField(name, number, arguments[0], "")
     if origin is not None and issubclass(origin, Mapping):
-        return _WireField(name, number, str, "map")
+        return _WireField(name, number, arguments[1], "map")
     if origin is not None and issubclass(origin, Sequence):
         return _WireField(name, number, arguments[0], "list")
     return _WireField(name, number, kind, "")
@@ -92,7 +92,7 @@ def _field(name: str, hint: Any) -> _WireField:
 def _written(field: _WireField, value: Any) -> Iterator[bytes]:
     if field.many == "map":
         for key in sorted(value):
-            yield bytes_field(field.number, _pair(key, value[key]))
+            yield bytes_field(field.number, _pair(key, _bytes(value[key])))
     elif field.many == "list" and field.type is int:
         if value:
             yield bytes_field(field.number, b"".join(map(encode_varint, value)))
@@ -106,8 +106,8 @@ def _written(field: _WireField, value: Any) -> Iterator[bytes]:
         yield bytes_field(field.number, _bytes(value))
 
 
-def _pair(key: str, value: str) -> bytes:
-    return bytes_field(1, key.encode()) + (bytes_field(2, value.encode()) if value else b"")
+def _pair(key: str, value: bytes) -> bytes:
+    return bytes_field(1, key.encode()) + (bytes_field(2, value) if value else b"")
 
 
 def _bytes(value: Any) -> bytes:
@@ -125,13 +125,18 @@ def _read(field: _WireField, wire: int, value: Any, found: dict[str, Any]) -> No
         raise Malformed(f"field {field.number} has wire type {wire}")
     if field.many == "map":
         pair = {number: content for number, kind, content in fields(value) if kind == BYTES}
-        found.setdefault(field.name, {})[_text(pair.get(1, b""))] = _text(pair.get(2, b""))
+        key, content = _text(pair.get(1, b"")), pair.get(2, b"")
+        found.setdefault(field.name, {})[key] = _value(field, content)
         return
-    read = _text(value) if field.type is str else decode(field.type, value)
+    read = _value(field, value)
     if field.many:
         found.setdefault(field.name, []).append(read)
     else:
         found[field.name] = read
+
+
+def _value(field: _WireField, content: bytes) -> Any:
+    return _text(content) if field.type is str else decode(field.type, content)
 
 
 def _read_numbers(field: _WireField, wire: int, value: Any, found: dict[str, Any]) -> None:

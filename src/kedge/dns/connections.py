@@ -12,6 +12,7 @@ from kedge.dns.message import (
     build_response,
     parse_query,
 )
+from kedge.dns.query_budget import QueryBudget
 from kedge.dns.resolver import ClusterResolver
 from kedge.dns.source_filter import SourceFilter
 from kedge.machinery.clock import Clock
@@ -30,8 +31,15 @@ _LENGTH: Final = 2
 class TcpConnections:
     """The open connections, with limits."""
 
-    def __init__(self, resolver: ClusterResolver, sources: SourceFilter, clock: Clock) -> None:
+    def __init__(
+        self,
+        resolver: ClusterResolver,
+        sources: SourceFilter,
+        budget: QueryBudget,
+        clock: Clock,
+    ) -> None:
         self.resolver = resolver
+        self.budget = budget
         self.clock = clock
         self._sources = sources
         self._open: set[DnsConnection] = set()
@@ -158,7 +166,7 @@ class DnsConnection(asyncio.Protocol):
         message = bytes(self._received[_LENGTH : _LENGTH + size])
         del self._received[: _LENGTH + size]
         query = parse_query(message)
-        if query is None:
+        if query is None or not self._connections.budget.admits(self.source):
             self.abort()
             return False
         self.active = self._connections.clock.monotonic()

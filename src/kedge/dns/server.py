@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from kedge.dns.connections import IDLE_SECONDS, TcpConnections
 from kedge.dns.message import DnsAnswer, DnsQuery, build_response, parse_query
+from kedge.dns.query_budget import QueryBudget
 from kedge.dns.resolver import ClusterResolver
 from kedge.dns.source_filter import SourceFilter
 from kedge.machinery.clock import Clock
+from kedge.machinery.sockets import SocketMaker
 
 PORT: Final = 53
 _LARGEST_QUERY: Final = 4096
@@ -29,20 +31,25 @@ class DnsSockets:
     """The sockets of one address. Queries wait in the kernel until they are served."""
 
     def __init__(
-        self, address: str, port: int = PORT, link: str = "", kept: Sequence[socket.socket] = ()
+        self,
+        address: str,
+        port: int = PORT,
+        link: str = "",
+        kept: Sequence[socket.socket] = (),
+        make: SocketMaker = socket.socket,
     ) -> None:
         """Bind to an address, unless sockets that were kept are bound to it. With a link, the
-        machine need not have the address: it receives only what arrives by the link. Raises
-        OSError."""
+        machine need not have the address: it receives only what arrives by the link. `make` makes
+        the sockets. Raises OSError."""
         self.address = address
         self.datagram = _kept(kept, socket.SOCK_DGRAM, (address, port)) or _bind(
-            socket.SOCK_DGRAM, (address, port), link
+            make, socket.SOCK_DGRAM, (address, port), link
         )
         self.port = int(self.datagram.getsockname()[1])
         try:
             here = address, self.port
             self.stream = _kept(kept, socket.SOCK_STREAM, here) or _bind(
-                socket.SOCK_STREAM, here, link
+                make, socket.SOCK_STREAM, here, link
             )
             self.stream.listen(_BACKLOG)
         except OSError:
@@ -62,8 +69,8 @@ def _kept(
     )
 
 
-def _bind(kind: int, address: tuple[str, int], link: str) -> socket.socket:
-    made = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+def _bind(make: SocketMaker, kind: int, address: tuple[str, int], link: str) -> socket.socket:
+    made = make(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
     try:
         if kind == socket.SOCK_STREAM:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -86,7 +93,8 @@ class DnsServer:
         self._resolver = resolver
         self._sources = sources
         self._clock = clock
-        self._connections = TcpConnections(resolver, sources, clock)
+        self._budget = QueryBudget(clock)
+        self._connections = TcpConnections(resolver, sources, self._budget, clock)
         self._sockets: list[DnsSockets] = []
         self._servers: list[asyncio.Server] = []
 
@@ -122,7 +130,7 @@ class DnsServer:
             except OSError:
                 # Nothing is left to read, or an ICMP error of an earlier answer arrived.
                 return
-            if self._sources.admits(source[0]):
+            if self._sources.admits(source[0]) and self._budget.admits(source[0]):
                 self._handle(channel, data, source)
 
     def _handle(self, channel: socket.socket, data: bytes, source: Source) -> None:

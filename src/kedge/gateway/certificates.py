@@ -17,6 +17,10 @@ log = logging.getLogger(__name__)
 
 KEPT: Final = 256
 """TLS contexts that are kept."""
+MOST_PEM_BYTES: Final = 64 << 10
+"""A chain of certificates is sent in each handshake."""
+MOST_RSA_BITS: Final = 4096
+"""Each handshake signs with the key, in the event loop: 16,384 bits take a tenth of a second."""
 
 
 class Certificates:
@@ -62,12 +66,25 @@ def _context(secret: SecretInfo) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         pem = [base64.b64decode(secret.data[name]) for name in ("tls.crt", "tls.key")]
+        _check(*pem)
         _load(context, b"\n".join(pem))
-    except (KeyError, binascii.Error, ssl.SSLError, OSError) as error:
+    except (KeyError, ValueError, binascii.Error, ssl.SSLError, OSError) as error:
         meta = secret.metadata
         log.warning("certificate unusable secret=%s/%s error=%r", meta.namespace, meta.name, error)
         return None
     return context
+
+
+def _check(certificates: bytes, key: bytes) -> None:
+    """Raise ValueError for certificates and keys that make handshakes long."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    if len(certificates) + len(key) > MOST_PEM_BYTES:
+        raise ValueError(f"more than {MOST_PEM_BYTES} bytes")
+    public = x509.load_pem_x509_certificate(certificates).public_key()
+    if isinstance(public, rsa.RSAPublicKey) and public.key_size > MOST_RSA_BITS:
+        raise ValueError(f"an RSA key of more than {MOST_RSA_BITS} bits")
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:

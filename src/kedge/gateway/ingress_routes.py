@@ -12,6 +12,7 @@ from kedge.gateway.objects import (
     IngressInfo,
     IngressRule,
 )
+from kedge.gateway.service_hosts import service_host
 
 CONTROLLER: Final = "kedge.dev/gateway"
 """The controller that IngressClasses of the gateway name."""
@@ -112,6 +113,12 @@ def tls_hosts(ingress: IngressInfo) -> Iterator[tuple[str, Key]]:
                 yield host.lower(), secret
 
 
+def is_of_another_namespace(host: str, namespace: str) -> bool:
+    """Whether a host is that of Services of another namespace: an Ingress cannot take it."""
+    named = service_host(host)
+    return named is not None and named.namespace != namespace
+
+
 def host_patterns(name: str) -> tuple[str, ...]:
     """Return the hosts of rules that match a name, the most specific one first."""
     _, dot, parent = name.partition(".")
@@ -168,8 +175,12 @@ class IngressTable:
         meta = ingress.metadata
         age = (meta.creation_timestamp, meta.namespace, meta.name)
         for rule in path_rules(ingress):
+            if is_of_another_namespace(rule.host, meta.namespace):
+                continue
             self._hosts.setdefault(rule.host, HostRoutes()).add(age, rule)
         for host, secret in tls_hosts(ingress):
+            if is_of_another_namespace(host, meta.namespace):
+                continue
             if host not in self._secrets or age < self._secrets[host][0]:
                 self._secrets[host] = age, secret
 

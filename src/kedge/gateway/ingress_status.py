@@ -56,6 +56,9 @@ class IngressStatusWriter:
                 field_manager=_MANAGER,
             )
         except StatusError as error:
+            if error.code == 404:
+                # The Ingress was deleted meanwhile.
+                return
             # The next change of any Ingress tries again.
             log.warning("status not written ingress=%s error=%s", meta.key, error.message)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from kedge.client.informer import Cache
-from kedge.gateway.endpoints import Endpoint, SliceIndex, usable
+from kedge.gateway.endpoints import Endpoint, SliceIndex
 from kedge.gateway.ingress_routes import IngressRoute, IngressTable, host_patterns
 from kedge.gateway.objects import ServiceInfo, ServicePortInfo
 from kedge.gateway.service_hosts import (
@@ -24,6 +24,8 @@ class RouteTarget(NamedTuple):
     endpoints: list[Endpoint]
     tls: bool
     """Whether they expect TLS."""
+    namespace: str = ""
+    """That of the Service."""
 
 
 class Routing:
@@ -80,10 +82,10 @@ class Routing:
         if service.spec.type == "ExternalName":
             # The name could be that of the machine itself, or of anything behind its firewall.
             raise unavailable(f'service "{meta.name}" is of type ExternalName')
-        endpoints = usable(self._slices.of(meta.namespace, meta.name), port.name)
+        endpoints = self._slices.usable(meta.namespace, meta.name, port.name)
         if not endpoints:
             raise unavailable(f'no endpoints available for service "{meta.name}"')
-        return RouteTarget(endpoints, speaks_tls(port))
+        return RouteTarget(endpoints, speaks_tls(port), meta.namespace)
 
 
 def routed_path(path: str) -> str:

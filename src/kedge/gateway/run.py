@@ -40,6 +40,7 @@ from kedge.gateway.routing import Routing
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.settings.published_port import HTTPS, PublishedPort
+from kedge.web.cluster_network import MACHINE, ClusterNetwork
 from kedge.web.connection_limits import ConnectionLimits
 from kedge.web.server import HttpServer
 
@@ -61,10 +62,18 @@ CLASSES: Final = _resource("ingressclasses")
 class RunningGateway:
     """Everything that the gateway of one cluster consists of."""
 
-    def __init__(self, client: Client, clock: Clock, certificate: Path, key: Path) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        certificate: Path,
+        key: Path,
+        network: ClusterNetwork = MACHINE,
+    ) -> None:
         """`certificate` and `key` are for hosts without a certificate of their own."""
         self._client = client
         self._clock = clock
+        self._network = network
         self._certificate, self._key = certificate, key
         self._services: Cache[ServiceInfo] = Cache()
         self._slices = SliceIndex()
@@ -82,8 +91,8 @@ class RunningGateway:
         by a free one if it is in use."""
         routing = Routing(self._services, self._slices, self._table)
         random = Random(SystemRandom().getrandbits(64))
-        http = self._server(Gateway(routing, "http", random))
-        https = self._server(Gateway(routing, "https", random))
+        http = self._server(Gateway(routing, "http", random, self._network))
+        https = self._server(Gateway(routing, "https", random, self._network))
         for at, each in enumerate(wanted):
             server, tls = (https, self._tls()) if each.target == HTTPS else (http, None)
             port = await _open(server, tls, each, or_any=any_first and not at)
@@ -188,9 +197,10 @@ async def open_gateway(
     port: int,
     published: tuple[PublishedPort, ...],
     certificate: tuple[Path, Path],
+    network: ClusterNetwork = MACHINE,
 ) -> RunningGateway:
     """Listen, and write down where; raises PortUnavailable."""
-    gateway = RunningGateway(client, clock, *certificate)
+    gateway = RunningGateway(client, clock, *certificate, network)
     wanted = listening.wanted_ports(port, published, listening.read(state))
     record = await gateway.listen(wanted, any_first=not port)
     listening.write(state, record)

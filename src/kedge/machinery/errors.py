@@ -142,7 +142,7 @@ class StatusError(Exception):
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
-    message = f"{qualified(group, plural)} {_q(name)} not found"
+    message = f"{qualified(group, plural)} {quoted(name)} not found"
     return _about(404, "NotFound", group, plural, name, message)
 
 
@@ -153,7 +153,7 @@ def unknown_resource() -> StatusError:
 
 
 def already_exists(group: str, plural: str, name: str, why: str = "") -> StatusError:
-    message = f"{qualified(group, plural)} {_q(name)} already exists"
+    message = f"{qualified(group, plural)} {quoted(name)} already exists"
     if why:
         message = f"{why}: {message}"
     return _about(409, "AlreadyExists", group, plural, name, message)
@@ -162,14 +162,14 @@ def already_exists(group: str, plural: str, name: str, why: str = "") -> StatusE
 def conflict(
     group: str, plural: str, name: str, why: str, causes: Sequence[StatusCause] = ()
 ) -> StatusError:
-    message = f"Operation cannot be fulfilled on {qualified(group, plural)} {_q(name)}: {why}"
+    message = f"Operation cannot be fulfilled on {qualified(group, plural)} {quoted(name)}: {why}"
     return _about(409, "Conflict", group, plural, name, message, causes)
 
 
 def forbidden(
     group: str, plural: str, name: str, why: str, causes: Sequence[StatusCause] = ()
 ) -> StatusError:
-    what = qualified(group, plural) + (f" {_q(name)}" if name else "")
+    what = qualified(group, plural) + (f" {quoted(name)}" if name else "")
     message = f"{what} is forbidden: {why}"
     return _about(403, "Forbidden", group, plural, name, message, causes)
 
@@ -179,7 +179,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     texts = list(dict.fromkeys(str(error) for error in errors))
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [StatusCause(error.reason, error.body, error.field) for error in errors]
-    message = f"{qualified(group, kind)} {_q(name)} is invalid: {summary}"
+    message = f"{qualified(group, kind)} {quoted(name)} is invalid: {summary}"
     return _about(422, "Invalid", group, kind, name, message, causes)
 
 
@@ -285,8 +285,52 @@ def shown(value: object) -> str:
     """A rejected value as an error message quotes it."""
     if isinstance(value, Quantity):
         return json.dumps(str(value))
+    if isinstance(value, str):
+        return quoted(value)
     plain = msgspec.to_builtins(value, enc_hook=str)
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return go_json(plain)
+
+
+def go_json(value: object, indent: int | None = None) -> str:
+    """Return JSON as Go writes it, which escapes the characters that mean something in HTML."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(value, ensure_ascii=False, separators=separators, indent=indent)
+    return text if _HTML.isdisjoint(text) else text.translate(_HTML_ESCAPES)
+
+
+_HTML_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+_HTML = frozenset("<>&\u2028\u2029")
+
+
+def quoted(text: str) -> str:
+    """Return a string in quotes as Go's `%q` writes it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if known := _ESCAPES.get(char):
+        return known
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    '"': '\\"',
+    "\\": "\\\\",
+}
 
 
 def _about(
@@ -305,7 +349,3 @@ def _about(
 
 def _with_detail(text: str, detail: str) -> str:
     return f"{text}: {detail}" if detail else text
-
-
-def _q(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)

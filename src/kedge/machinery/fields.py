@@ -76,7 +76,7 @@ def compare(schema: Schema, old: Any, new: Any) -> Comparison:
     return found
 
 
-def brought(schema: Schema, new: dict[str, Any]) -> Fields:
+def new_fields(schema: Schema, new: dict[str, Any]) -> Fields:
     """Return the fields of a new object: those that `compare` with an empty one finds."""
     result: Fields = {}
     lasting = _lasting(schema)
@@ -353,7 +353,7 @@ def _filled(schema: Schema, value: Any) -> Fields | None:
     if not _is_granular(schema, None, value):
         return None if _is_void(value) else _LEAF
     if type(value) is dict:
-        return brought(schema, value) or None
+        return new_fields(schema, value) or None
     child = schema.items or ANY
     return {
         element: _tree(child, items[0], True, True) if len(items) == 1 else _LEAF

@@ -1,5 +1,6 @@
 """One document merged into another by their schema, as server-side apply does it."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,15 +11,11 @@ from kedge.machinery.schema import ANY, Schema
 
 
 def merge(schema: Schema, live: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """The live document with every field that the config sets. Neither is changed."""
+    """The live document with every field that the config sets, also to null or to nothing: another
+    manager's value that a null clears is a conflict like any other. Neither is changed."""
     result = dict(live)
     for name, value in config.items():
-        child = schema.field(name) or ANY
-        merged = _merged(child, result.get(name), value)
-        if merged is None and not child.nullable:
-            result.pop(name, None)
-        else:
-            result[name] = merged
+        result[name] = _merged(schema.field(name) or ANY, result.get(name), value)
     return result
 
 
@@ -134,9 +131,29 @@ def _scalar_fault(kind: str, value: Any) -> str:
         case "boolean":
             return f"expected boolean, got &{{{printed(value)}}}"
         case "string" | "bytes":
-            return f"expected string, got &value.valueUnstructured{{Value:{printed(value)}}}"
+            return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
         case _:
             return f"expected any scalar, got &{{{printed(value)}}}"
+
+
+def _go_syntax(value: Any) -> str:
+    """A value as Go's %#v prints it."""
+    match value:
+        case dict():
+            members = ", ".join(f"{_quoted(key)}:{_go_syntax(value[key])}" for key in sorted(value))
+            return f"map[string]interface {{}}{{{members}}}"
+        case list():
+            return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
+        case str():
+            return _quoted(value)
+        case None:
+            return "interface {}(nil)"
+        case _:
+            return printed(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _go_type(value: Any) -> str:

@@ -412,8 +412,10 @@ def path_segment(value: str) -> list[str]:
 
 
 def path_segment_prefix(value: str) -> list[str]:
-    """The beginning of such a name."""
-    return [f"may not contain '{char}'" for char in "/%" if char in value]
+    """The beginning of such a name. Kubernetes allows the NUL character, which no key of a store
+    can hold here."""
+    forbidden = [f"may not contain '{char}'" for char in "/%" if char in value]
+    return [*forbidden, "may not contain the NUL character"] if "\0" in value else forbidden
 
 
 def ip_address(value: str) -> list[str]:

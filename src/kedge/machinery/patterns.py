@@ -5,6 +5,7 @@ takes 13 s for 28 characters, so the author of a pattern could block the server.
 """
 
 import time
+from itertools import islice
 from typing import Any, Final
 
 from kedge.machinery.short_cache import short_cache
@@ -37,16 +38,30 @@ _GO_WORDS: Final = {
 class Pattern:
     """A compiled expression."""
 
-    __slots__ = ("_search", "cost")
+    __slots__ = ("_finditer", "_search", "cost")
 
     def __init__(self, compiled: Any) -> None:
         self._search = compiled.search
+        self._finditer = compiled.finditer
         self.cost: int = compiled.programsize
         """How many steps a match takes at worst, for each byte of the text."""
 
     def search(self, text: str) -> bool:
         """Return whether the expression matches anywhere in the text."""
         return self.timed_search(text)[0]
+
+    def find_all(self, text: str, limit: int = -1) -> list[str]:
+        """Return the parts of the text that match, at most `limit` of them if it is not negative.
+
+        OverflowError if it might take long.
+        """
+        if len(text) * self.cost > MAX_STEPS:
+            raise OverflowError(f"the text is too long to be matched: {len(text)} characters")
+        try:
+            found = self._finditer(text)
+            return [each[0] for each in (found if limit < 0 else islice(found, limit))]
+        except UnicodeEncodeError:
+            return []
 
     def timed_search(self, text: str) -> tuple[bool, int]:
         """Return whether the expression matches, and how many microseconds that took.

@@ -37,7 +37,12 @@ def varint_field(number: int, value: int) -> bytes:
 
 def bytes_field(number: int, content: bytes) -> bytes:
     """Return a field of type string, bytes or message."""
-    return encode_varint(number << 3 | BYTES) + encode_varint(len(content)) + content
+    return bytes_head(number, len(content)) + content
+
+
+def bytes_head(number: int, length: int) -> bytes:
+    """Return what precedes the content of a field of type string, bytes or message."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(length)
 
 
 def double_field(number: int, value: float) -> bytes:

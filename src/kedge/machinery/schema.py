@@ -81,3 +81,15 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
 
 
 ANY = Schema(type="any")
+
+_ZEROS = {"string": "", "integer": 0, "number": 0, "boolean": False}
+
+
+def with_zero(field: Schema) -> Schema:
+    """Return the schema of a required field of a built-in type. Upstream publishes that such a
+    scalar defaults to its zero value, and server-side apply uses that as the key of list items
+    without one."""
+    zero = _ZEROS.get(field.type)
+    if zero is None or "default" in field.keywords:
+        return field
+    return msgspec.structs.replace(field, keywords={"default": zero} | field.keywords)

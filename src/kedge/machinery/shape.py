@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,6 +28,7 @@ class TypeMismatch(Exception):
         super().__init__()
         self.field = spell(path)
         self.value = value
+        self._schema = schema
         self._type = _go_type(schema)
         self._why = why
         self._owner = ""
@@ -44,6 +46,35 @@ class TypeMismatch(Exception):
         place = ".".join([self._owner or self.field.rpartition(".")[2], *self._names])
         what = _json_type(self.value)
         return f"json: cannot unmarshal {what} into Go struct field {place} of type {self._type}"
+
+    @property
+    def restored(self) -> str:
+        """Return the error of Go if it restores the value from a parsed document, as it does
+        after a strategic merge patch."""
+        if self._why or self._schema.type in _OWN_READERS:
+            return str(self)
+        given, wanted = _go_kind(self.value), self._schema.type
+        match wanted:
+            case "object":
+                return f"cannot restore struct from: {given}"
+            case "map":
+                return f"cannot restore map from {given}"
+            case "list" | "bytes":
+                return f"cannot restore slice from {given}"
+        # Go converts integers to strings and numbers to each other, though not here.
+        convertible = (given, wanted) in _CONVERTIBLE
+        return (
+            f"cannot convert {given} to {self._type}" if convertible else _unrecognized(self._type)
+        )
+
+
+def _unrecognized(type_: str) -> str:
+    return f"unrecognized type: {type_}"
+
+
+_CONVERTIBLE = {("int64", "string"), ("float64", "integer"), ("int64", "integer")}
+_OWN_READERS = ("quantity", "time", "micro-time", "int-or-string", "any")
+"""Types that parse their values themselves, wherever they come from."""
 
 
 class UnknownFields(list[str]):
@@ -131,6 +162,8 @@ def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth:
     elements: list[Any] = value
     items = schema.items
     assert items is not None
+    if None in elements and not items.nullable:
+        elements = [zero_of(items) if each is None else each for each in elements]
     if items.type == "string":
         for i, element in enumerate(elements):
             if type(element) is not str:
@@ -151,15 +184,32 @@ def _fit_map(
     assert items is not None
     if items.type == "string" and {*map(type, value.values())} == {str}:
         return value
-    if items.type == "quantity" and None in value.values():
-        # Upstream reads an amount of null as none of it, not as no amount.
-        value = {name: 0 if element is None else element for name, element in value.items()}
+    if None in value.values() and not items.nullable:
+        zero = zero_of(items)
+        value = {name: zero if element is None else element for name, element in value.items()}
     fitter, left = _FITTERS[items.type], depth - 1
     return {
-        name: fitter(items, element, (path, name), unknown, left)
-        for name, element in value.items()
-        if element is not None or items.nullable
+        name: fitter(items, element, (path, name), unknown, left) for name, element in value.items()
     }
+
+
+_ZEROS: dict[str, Any] = {
+    "object": {},
+    "list": [],
+    "map": {},
+    "string": "",
+    "bytes": "",
+    "integer": 0,
+    "number": 0,
+    "boolean": False,
+    "quantity": 0,
+    "int-or-string": 0,
+}
+
+
+def zero_of(schema: Schema) -> Any:
+    """Return what Go reads a null as in a list or map, where it cannot mean "not set"."""
+    return _ZEROS.get(schema.type)
 
 
 def _fit_any(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> Any:
@@ -185,13 +235,15 @@ def _fit_string(schema: Schema, value: Any, path: Path, *_: Any) -> str:
 
 
 def _fit_integer(schema: Schema, value: Any, path: Path, *_: Any) -> int:
-    number = value
-    if type(value) is float and value.is_integer() and abs(value) < 2**53:
-        number = int(value)
     bound = 2**31 if schema.format == "int32" else 2**63
-    if type(number) is int and -bound <= number < bound:
-        return number
+    if type(value) is int and -bound <= value < bound:
+        return value
     raise TypeMismatch(path, value, schema)
+
+
+def integral(number: float) -> int | float:
+    """Return 2 for 2.0: how Go writes that number as JSON."""
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _fit_number(schema: Schema, value: Any, path: Path, *_: Any) -> int | float:
@@ -223,17 +275,53 @@ def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int |
 
 def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
-        raise TypeMismatch(path, value, schema)
-    if not value:
-        return value
+        why = f"json: cannot unmarshal {_json_type(value)} into Go value of type string"
+        raise TypeMismatch(path, value, schema, why)
     try:
         moment = durations.parse_time(value)
     except ValueError:
-        why = f'parsing time {json.dumps(value)} as "2006-01-02T15:04:05Z07:00": cannot parse'
+        layout = _TIME_LAYOUTS[schema.type]
+        why = f'parsing time {json.dumps(value)} as "{layout}": {_time_fault(value, layout)}'
         raise TypeMismatch(path, value, schema, why) from None
     return (durations.format_micro_time if schema.type == "micro-time" else durations.format_time)(
         moment
     )
+
+
+_TIME_LAYOUTS = {
+    "time": "2006-01-02T15:04:05Z07:00",
+    "micro-time": "2006-01-02T15:04:05.000000Z07:00",
+}
+_TIME_PARTS = (
+    ("2006", r"\d{4}"),
+    ("-", "-"),
+    ("01", r"\d{2}"),
+    ("-", "-"),
+    ("02", r"\d{2}"),
+    ("T", "T"),
+    ("15", r"\d{2}"),
+    (":", ":"),
+    ("04", r"\d{2}"),
+    (":", ":"),
+    ("05", r"\d{2}(?:[.,]\d+)?"),
+)
+
+
+def _time_fault(value: str, layout: str) -> str:
+    """Where the text stops to follow the layout, as Go says it."""
+    rest = value
+    for part, pattern in _TIME_PARTS:
+        found = re.match(pattern, rest)
+        if found is None:
+            return f"cannot parse {json.dumps(rest)} as {json.dumps(part)}"
+        rest = rest[found.end() :]
+    zone = re.match(r"Z|[+-]\d{2}:\d{2}", rest)
+    if zone is None:
+        fraction = ".000000" if ".000000" in layout and "." not in value else ""
+        return f"cannot parse {json.dumps(rest)} as {json.dumps(fraction or 'Z07:00')}"
+    if rest[zone.end() :]:
+        return f"extra text: {json.dumps(rest[zone.end() :])}"
+    return ": day out of range"
 
 
 def _fit_bytes(schema: Schema, value: Any, path: Path, *_: Any) -> str:
@@ -279,6 +367,22 @@ def _json_type(value: object) -> str:
             return "object"
         case _:
             return "null"
+
+
+def _go_kind(value: object) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int():
+            return "int64"
+        case float():
+            return "float64"
+        case list():
+            return "slice"
+        case _:
+            return "map"
 
 
 def _go_type(schema: Schema) -> str:

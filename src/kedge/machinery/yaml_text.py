@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 
+from kedge.machinery.shape import integral
 from kedge.machinery.short_cache import short_cache
 
 MAX_DEPTH: Final = 100
@@ -341,7 +342,8 @@ def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
         raise YamlError(f"unsupported value: {digits[:40]}")
-    return number
+    # As JSON, which YAML is converted to, 2.0 is the integer 2.
+    return integral(number)
 
 
 def _check_length(digits: str) -> None:

@@ -19,6 +19,8 @@ At = TypeVar("At", str, tuple[str, str])
 
 NOTIFIED_AT_ONCE: Final = 8
 """Listeners that are called before the event loop serves other tasks."""
+AT_ONCE: Final = 128
+"""Objects whose JSON is made before the event loop serves other tasks."""
 KEPT_READY: Final = 21.0
 """Seconds for which the JSON of all objects is kept up to date after a list of all of them. Clients
 that list every twenty seconds do not wait for it; for rarer ones it would cost too much."""
@@ -60,7 +62,8 @@ Writer = Callable[[Sequence[UsageObject]], tuple[list[bytes], list[bytes]]]
 class Collection:
     """The objects of one kind. After changes, call `settle`."""
 
-    def __init__(self, versions: Versions, clock: Clock) -> None:
+    def __init__(self, versions: Versions, clock: Clock, *, at_once: int = AT_ONCE) -> None:
+        self.at_once = at_once
         self.versions = versions
         self._clock = clock
         self.entries: dict[str, UsageObject] = {}

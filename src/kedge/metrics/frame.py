@@ -2,22 +2,24 @@
 
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from math import ceil
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kedge.metrics import detail_windows
 from kedge.metrics.series import Series
 from kedge.metrics.series_memory import UNKNOWN
-from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
+from kedge.metrics.windows import CORE, RESOURCES, STATISTICS, WINDOWS
 
-WIDTH: Final = len(WINDOWS) * len(STATISTICS) * len(RESOURCES)
+WIDTH: Final = len(WINDOWS) * len(STATISTICS) * len(CORE)
 """Numbers in a row: for each window, for each statistic, cpu and then memory."""
 MOST: Final = 1 << 61
 """Numbers of a frame are below this."""
 ROW: Final = Struct(f"={WIDTH}q")
 _FLOATS: Final = Struct(f"={WIDTH}f")
 _PAIR: Final = Struct("=2q")
-_PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
+_PER_WINDOW: Final = len(STATISTICS) * len(CORE)
 _LIKELY: Final = 1 << 20
 """Cores below which no further check is needed."""
 
@@ -60,17 +62,26 @@ class Frame(NamedTuple):
     pods: Sequence[FramePod]
     values: "array[float] | array[int]"
     """All rows: as measured, in cores and bytes ("f"), or as sent, in whole numbers ("q")."""
+    details: Sequence[bytes] = ()
+    """The details of each row, as `kedge.metrics.detail_windows` has them; empty if the node has
+    measured none."""
 
     def row(self, number: int) -> tuple[float, ...]:
-        """The numbers of one row, in cores and bytes, in the order of `index`."""
+        """The numbers of one row for all resources, in the order of `index`; cpu in cores, the
+        others in bytes or as the table of details says; UNKNOWN for those that are missing."""
         if self.values.typecode == "f":
-            return _FLOATS.unpack_from(self.values, number * _FLOATS.size)
-        amounts = iter(self.amounts(number))
-        return tuple(
-            each
-            for cpu, memory in zip(amounts, amounts, strict=True)
-            for each in (_cores(cpu), _bytes(memory))
-        )
+            core = _FLOATS.unpack_from(self.values, number * _FLOATS.size)
+        else:
+            amounts = self.amounts(number)
+            core = tuple(
+                _bytes(each) if at & 1 else _cores(each) for at, each in enumerate(amounts)
+            )
+        details = detail_windows.numbers(self.detail_row(number))
+        return (*core, *chain.from_iterable(details))
+
+    def detail_row(self, number: int) -> bytes:
+        """The details of one row; empty if there are none."""
+        return self.details[number] if self.details else b""
 
     def amounts(self, number: int) -> tuple[int, ...]:
         """The whole numbers of one row: billionths of a core, kibibytes."""
@@ -82,9 +93,11 @@ class Frame(NamedTuple):
 
 
 def index(window: str, statistic: str, resource: str) -> int:
-    """The position of a number in a row."""
+    """The position of a number in a row: cpu and memory by turns, then each detail by itself."""
     at = list(WINDOWS).index(window) * len(STATISTICS) + STATISTICS.index(statistic)
-    return at * len(RESOURCES) + RESOURCES.index(resource)
+    if resource in CORE:
+        return at * len(CORE) + CORE.index(resource)
+    return WIDTH + (RESOURCES.index(resource) - len(CORE)) * len(detail_windows.SPREAD) + at
 
 
 def row_of(cpu: Series, memory: Series) -> "array[float]":

@@ -15,11 +15,15 @@ are little-endian, without gaps:
     containers  name u32, measured since u32; those of the first pod, then those of the next
     rows        24 i64 each: machine, systems, totals of pods that have not exactly one container,
                 containers
+    details     one row for each of these rows, in the same order, all of them compressed by zlib:
+                known u32, filled u32, then 9 u16 for each bit of `filled`; nothing at all if the
+                node has measured no details
 
 A row has, for each window, for each statistic, billionths of a core and then kibibytes, rounded up;
 -1 stands for a missing number. Times are whole seconds since the epoch. A pod whose end tick is
 before that of the frame has ended: its row has its last windows. The response is a FrameReply in
-JSON, or 429 with Retry-After.
+JSON, or 429 with Retry-After. `detail_windows` describes the rows of details. Version 1, without
+details, is read too.
 
 Everything between the resolution and the rows is the same from one frame to the next as long as no
 pod or container starts or ends. The reader compares these bytes and then decodes only the rows.
@@ -27,6 +31,7 @@ pod or container starts or ends. The reader compares these bytes and then decode
 
 import struct
 import sys
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -36,6 +41,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kedge.metrics.detail_windows import CODES, NO_ROW, size_of
 from kedge.metrics.frame import (
     ROW,
     WIDTH,
@@ -57,7 +63,11 @@ _LONGEST: Final = 253
 _POSSIBLE: Final = bytes([*range(0x20), 0xFF])
 """The highest byte of all numbers from 0 to 2**61, and of those around -1."""
 _MAGIC: Final = b"KMET"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_WITHOUT_DETAILS: Final = 1
+"""The version of frames of earlier releases."""
+_DETAIL_BITS: Final = 32
+_DETAIL_BYTES: Final = 2 * CODES
 _HEADER: Final = struct.Struct("<4sHH10I")
 _NAMED: Final = struct.Struct("<2I")
 _POD: Final = struct.Struct("<6I")
@@ -116,7 +126,7 @@ def encode(frame: Frame) -> bytes:
     )
     return b"".join(
         [header, _swapped(lengths).tobytes(), texts, *systems, *pods, *containers, *_sent(frame)]
-    )
+    ) + _sent_details(frame)
 
 
 def decode(body: bytes) -> Frame:
@@ -149,13 +159,15 @@ class FrameReader:
             last = self._last
             if last is None or not body.startswith(self._known, _TIME.size):
                 last = self._begin(body)
-            values = _rows(body, _TIME.size + len(self._known), self._rows)
+            at = _TIME.size + len(self._known)
+            values = _rows(body[at : at + self._rows * ROW.size], self._rows)
+            details = _details(body, at + self._rows * ROW.size, self._rows)
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise MalformedFrame(_CAUSES[type(error)]) from error
         if self._latest > end_tick:
             raise MalformedFrame("a pod has other times than its node")
-        node, uid, _, _, since, systems, pods, _ = last
-        return Frame(node, uid, end_tick, resolution, since, systems, pods, values)
+        node, uid, _, _, since, systems, pods, *_ = last
+        return Frame(node, uid, end_tick, resolution, since, systems, pods, values, details)
 
     def _begin(self, body: bytes) -> Frame:
         """Decode everything but the rows."""
@@ -171,11 +183,24 @@ class FrameReader:
 def _sent(frame: Frame) -> Iterator[bytes]:
     """The rows, in the order of the format."""
     values = _swapped(in_whole_numbers(frame).values).tobytes()
+    for row in _order(frame):
+        yield values[row * ROW.size : (row + 1) * ROW.size]
+
+
+def _order(frame: Frame) -> list[int]:
+    """The numbers of the rows in the order of the format."""
     rows = [0, *(each.row for each in frame.systems)]
     rows += [pod.row for pod in frame.pods if len(pod.containers) != 1]
     rows += [each.row for pod in frame.pods for each in pod.containers]
-    for row in rows:
-        yield values[row * ROW.size : (row + 1) * ROW.size]
+    return rows
+
+
+def _sent_details(frame: Frame) -> bytes:
+    if not frame.details:
+        return b""
+    rows = [frame.details[row] or NO_ROW for row in _order(frame)]
+    # The lowest level: most of the bytes are those of zeros and of equal codes.
+    return zlib.compress(b"".join(rows), 1)
 
 
 class _NameTable:
@@ -196,7 +221,7 @@ class _NameTable:
 def _times(body: bytes) -> tuple[int, int]:
     """End tick and resolution."""
     magic, version, width, end_tick, resolution = _TIME.unpack_from(body)
-    if magic != _MAGIC or version != _VERSION or width != WIDTH:
+    if magic != _MAGIC or version not in (_WITHOUT_DETAILS, _VERSION) or width != WIDTH:
         raise MalformedFrame("not a frame of a version that is known here")
     if not end_tick or not resolution:
         raise MalformedFrame("the frame has no time")
@@ -281,14 +306,36 @@ def _pods(
         yield FramePod(place, names[name], names[uid], since, end_tick, row, inside)
 
 
-def _rows(body: bytes, at: int, count: int) -> "array[int]":
-    if len(body) - at != count * ROW.size:
+def _rows(body: bytes, count: int) -> "array[int]":
+    if len(body) != count * ROW.size:
         raise MalformedFrame(f"there should be {count} rows")
-    highest = body[at + 7 :: 8]
-    values = _swapped(array("q", body[at:]))
+    highest = body[7::8]
+    values = _swapped(array("q", body))
     if highest.translate(None, _POSSIBLE) or (0xFF in highest and min(values) < -1):
         raise MalformedFrame("a row has an impossible number")
     return values
+
+
+def _details(body: bytes, at: int, count: int) -> Sequence[bytes]:
+    """The details of all rows; none if the frame has none."""
+    if at == len(body):
+        return ()
+    most = count * (len(NO_ROW) + _DETAIL_BITS * _DETAIL_BYTES)
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(body[at:], most)
+    except zlib.error as error:
+        raise MalformedFrame("the details are not compressed as they should be") from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise MalformedFrame("the details are longer than their rows, or cut off")
+    found, view, place = [], memoryview(text), 0
+    for _ in range(count):
+        size = size_of(view[place:])
+        found.append(text[place : place + size])
+        place += size
+    if place != len(text):
+        raise MalformedFrame(f"there should be details of {count} rows")
+    return found
 
 
 def _check_once(frame: Frame) -> None:

@@ -49,7 +49,7 @@ class HourWindow:
     def load(self) -> None:
         """Compute everything that is not in the memory."""
         self._drop_torn()
-        means = self._sorted_means()
+        means = self.sorted_means()
         self.ticks = len(means)
         self._top = array("f", means)
         self._total = self._sum()
@@ -122,14 +122,15 @@ class HourWindow:
             covered += self._shorts[COVERED + begin :].tolist()
         return means, covered
 
-    def _sorted_means(self) -> list[float]:
+    def sorted_means(self) -> list[float]:
+        """The means of all ticks with data."""
         return sorted(mean for mean in listed(self._floats[MEANS:MAXIMA]) if mean >= 0)
 
     def _trim(self) -> None:
         """Keep enough of the largest means, and not too many."""
         needed = self.ticks - rank(self.ticks) + 1
         if len(self._top) < min(needed, self.ticks):
-            self._top = array("f", self._sorted_means()[-_SPARE * needed :])
+            self._top = array("f", self.sorted_means()[-_SPARE * needed :])
         elif len(self._top) > _SPARE * _SPARE * needed:
             self._top = self._top[-_SPARE * needed :]
 

@@ -1,5 +1,6 @@
 """UsageReports: accepts the frames of nodes and keeps the newest usage of every node and pod."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
@@ -8,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, not_found
+from kedge.metrics.aggregates import Aggregates, PodGroups
 from kedge.metrics.collection import Collection, Versions
 from kedge.metrics.frame import Frame, FramePod, in_whole_numbers
 from kedge.metrics.frame_codec import PREFIX, FrameReader, FrameReply
@@ -69,7 +71,12 @@ class UsageReports:
     """
 
     def __init__(
-        self, identities: ObjectIdentities, clock: Clock, *, usage_window: str = SHORTEST
+        self,
+        identities: ObjectIdentities,
+        groups: PodGroups,
+        clock: Clock,
+        *,
+        usage_window: str = SHORTEST,
     ) -> None:
         self._identities = identities
         self._clock = clock
@@ -77,6 +84,7 @@ class UsageReports:
         self.versions = versions
         self.pods = Collection(versions, clock)
         self.nodes = Collection(versions, clock)
+        self.aggregates = Aggregates(self.pods, groups, clock)
         self.counts: dict[str, int] = {"taken": 0, "foreign-pods": 0}
         """Frames by outcome, and pods that were left out because they are not the node's."""
         self.usage_window = usage_window
@@ -191,6 +199,8 @@ class UsageReports:
 
     def _is_hurried(self, name: str) -> bool:
         """Whether a watch waits for news of this node or of its pods."""
+        if self.aggregates.hurries_nodes:
+            return True
         nodes, pods = self.nodes.listeners.values(), self.pods.listeners.values()
         if not nodes and not pods:
             return False
@@ -240,10 +250,12 @@ class UsageReports:
         self.pods.settle()
 
     async def run(self) -> None:
-        """Remove the reports of silent nodes from lists, until cancelled."""
-        while True:
-            await self._clock.sleep(_SWEEP_SECONDS)
-            self.sweep()
+        """Remove the reports of silent nodes from lists, and serve aggregates, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.aggregates.run())
+            while True:
+                await self._clock.sleep(_SWEEP_SECONDS)
+                self.sweep()
 
     def sweep(self) -> None:
         now = self._clock.monotonic()

@@ -10,11 +10,13 @@ memory that the caller owns; nothing else is lost with the process.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from operator import mul
 
 from kedge.metrics import series_memory
 from kedge.metrics.day_window import DayWindow
 from kedge.metrics.hour_window import HourWindow
+from kedge.metrics.percentiles import Percentile
 from kedge.metrics.scale import ABSENT, LogScale
 from kedge.metrics.series_memory import (
     BLOCK_TICKS,
@@ -101,6 +103,17 @@ class Series:
             return self._hour.statistics()
         assert seconds == DAY
         return self._day.statistics(self._tick, self._hour)
+
+    def percentiles(self, name: str, wanted: Sequence[Percentile]) -> list[float]:
+        """Percentiles of the same values as the 95th of the window; empty without data."""
+        seconds = WINDOWS[name]
+        if seconds <= MINUTE:
+            values = self._values(self._tick, seconds // TICK_SECONDS)
+        elif seconds == HOUR:
+            values = self._hour.sorted_means()
+        else:
+            return self._day.percentiles(self._tick, self._hour, wanted)
+        return [each.of(values) for each in wanted] if values else []
 
     def _advance(self, tick: int) -> list[float]:
         """The values of a tick, sorted; ticks that were left out before it have no data."""

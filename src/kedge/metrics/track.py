@@ -1,9 +1,12 @@
 """Track: the usage of one container, pod or daemon, from its counters to its windows."""
 
 from array import array
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kedge.metrics.detail_windows import NONE_KNOWN
 from kedge.metrics.frame import row_of
+from kedge.metrics.percentiles import Percentile
 from kedge.metrics.series_memory import UNKNOWN
 from kedge.metrics.window_file import SLOTS, TrackSlot
 from kedge.metrics.windows import MINUTE, TICK_SECONDS, tick_of
@@ -56,6 +59,7 @@ class Track:
         "_latest",
         "_memory",
         "_place",
+        "details",
         "reads",
         "run",
         "since",
@@ -74,6 +78,8 @@ class Track:
         self._first, self._first_at = state.first, state.first_at
         self._aside, self._aside_seconds = state.aside, state.aside_seconds
         self._cpu, self._memory = slot.series(state.tick or tick)
+        self.details = slot.details()
+        """The windows of everything else."""
         self.reads = False
         """Whether the last reading is in the columns and was made by this process."""
         self._latest: LastReading | None = None
@@ -137,11 +143,12 @@ class Track:
         self._memory.skip(second)
         self._mark(second)
 
-    def close(self, tick: int) -> None:
-        """End a tick, and an earlier one that was left open."""
+    def close(self, tick: int, details: Sequence[float] = NONE_KNOWN) -> None:
+        """End a tick, and an earlier one that was left open; `details` are its values of these."""
         if self.second != tick * TICK_SECONDS:
             self.settle(tick * TICK_SECONDS)
         self._close(tick)
+        self.details.put(tick, details)
 
     def _close(self, tick: int) -> None:
         if self.second != tick * TICK_SECONDS:
@@ -161,6 +168,7 @@ class Track:
             self._cpu.skip(passed)
             self._memory.skip(passed)
         self._cpu, self._memory = self.slot.series(tick_of(second) - 1)
+        self.details.move(tick_of(second) - 1)
         self._mark(second - 1)
         self.since = min(self.since, second)
         self._begin_tick()
@@ -168,6 +176,12 @@ class Track:
     def row(self) -> "array[float]":
         """The numbers of all windows, in the order of a frame."""
         return row_of(self._cpu, self._memory)
+
+    def percentiles(self, window: str, wanted: Sequence[Percentile]) -> dict[str, list[float]]:
+        """Percentiles of cpu and memory in one window; without those that have no data."""
+        series = {"cpu": self._cpu, "memory": self._memory}
+        found = {name: each.percentiles(window, wanted) for name, each in series.items()}
+        return {name: each for name, each in found.items() if each}
 
     @property
     def _counter(self) -> int:

@@ -81,9 +81,11 @@ class UsageObject:
         """Keep only its own rows, so that a pod that has ended does not hold the whole frame."""
         frame, inside = self.frame, self.containers or ()
         values = array("q")
+        details = []
         for row in (self.row, *(each.row for each in inside)):
             values.extend(frame.amounts(row))
-        self.frame = frame._replace(systems=(), pods=(), values=values)
+            details.append(frame.detail_row(row))
+        self.frame = frame._replace(systems=(), pods=(), values=values, details=details)
         self.row = 0
         self.containers = tuple(each._replace(row=1 + n) for n, each in enumerate(inside))
 
@@ -107,7 +109,7 @@ class UsageObject:
     def body(self) -> bytes:
         """The object in metrics/v1alpha1."""
         kind = "Node" if self.containers is None else "Pod"
-        return encoding.BEGINNINGS[kind] + self.metadata() + self.rest()
+        return encoding.beginning(kind) + self.metadata() + self.rest()
 
     def usage(self, window: str) -> bytes:
         """The object as an element of a list of metrics.k8s.io."""

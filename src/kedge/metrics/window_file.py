@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.metrics import series_memory
+from kedge.metrics import detail_windows, series_memory
+from kedge.metrics.detail_windows import DetailWindows
 from kedge.metrics.scale import CPU, MEMORY
 from kedge.metrics.series import Series
 from kedge.metrics.windows import MINUTE
@@ -27,9 +28,9 @@ from kedge.metrics.windows import MINUTE
 log = logging.getLogger(__name__)
 
 _MAGIC: Final = b"KEDGSTAT"
-_LAYOUT: Final = 2
+_LAYOUT: Final = 3
 _HEADER: Final = 1 << 16
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 21
 """Bytes; both are multiples of any page's size."""
 _IDENTITY: Final = struct.Struct("<8sIII36sQ")
 """Magic, layout, size of a slot, size of a piece, boot, last tick."""
@@ -43,7 +44,8 @@ _STATE: Final = struct.Struct("<qqqqddd")
 _END: Final = 1 << 32
 """Larger times are damage: frames have 32 bits for a time."""
 _HEAD: Final = 256
-SLOT_BYTES: Final = _HEAD + 2 * series_memory.SIZE
+_DETAILS_AT: Final = _HEAD + 2 * series_memory.SIZE
+SLOT_BYTES: Final = _DETAILS_AT + detail_windows.SIZE
 """Bytes of one thing, apart from its columns."""
 _CELLS: Final = 2 * 4 * MINUTE + 3 * 8
 """Bytes of one thing in all columns."""
@@ -147,8 +149,13 @@ class TrackSlot:
         cpu, memory = self._parts()
         return Series(*cpu, CPU, tick), Series(*memory, MEMORY, tick)
 
+    def details(self) -> DetailWindows:
+        """The windows of its details."""
+        return DetailWindows(self.memory[_DETAILS_AT:])
+
     def clear(self) -> None:
         """Remove all data."""
+        detail_windows.clear(self.memory[_DETAILS_AT:].cast("H"))
         for part in self._parts():
             series_memory.clear(*part)
         self.save(TrackState())

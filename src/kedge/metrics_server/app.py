@@ -57,10 +57,10 @@ class MetricsApp:
                     labels = (verb.upper(), target.group, target.plural, "")
                 response = await self._resource(http, target, verb)
         except StatusError as error:
-            response = failure(error)
+            response = failure(error, http)
         except Exception:
             log.exception("request failed method=%s path=%s", http.method, http.path)
-            response = failure(internal("the server has a defect; its log has the details"))
+            response = failure(internal("the server has a defect; its log has the details"), http)
         seconds = self._api.clock.monotonic() - begun
         self._telemetry.count(labels, response.status, seconds)
         return indented(response) if is_read_by_people(http) else response
@@ -76,7 +76,8 @@ class MetricsApp:
             http, user, resource, verb, target.namespace, target.name, target.subresource
         )
         route.check(resource, target, verb)
-        return serve.answer(self._api, request)
+        answer = serve.answer(self._api, request)
+        return answer if isinstance(answer, Response) else await answer
 
     async def _page(self, http: HttpRequest) -> Response:
         segments = http.path.strip("/").split("/")

@@ -15,8 +15,8 @@ from kedge.apiserver.metrics.cluster import CachedCluster
 from kedge.apiserver.metrics.kubelets import KubeletCredentials, Kubelets
 from kedge.apiserver.metrics.scrape import outcomes
 from kedge.apiserver.server import assemble
+from kedge.apiserver.server_addresses import url
 from kedge.apiserver.telemetry import Telemetry
-from kedge.apiserver.whereabouts import url
 from kedge.client.client import Client
 from kedge.client.informer import Informer
 from kedge.client.transport import Unreachable

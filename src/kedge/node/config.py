@@ -10,6 +10,8 @@ import msgspec
 
 from kedge.machinery.quantity import Quantity
 from kedge.settings import cluster, values
+from kedge.settings.device_access import DeviceAccessRule
+from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK
 from kedge.settings.setting import Setting
 
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
@@ -77,7 +79,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0
     labels: Annotated[
         Mapping[str, str],
-        Setting("node-labels", values.LABELS, "labels that nodes give themselves"),
+        Setting("node-labels", values.LABELS, "labels of the nodes"),
     ] = {}
     exposed_labels: Annotated[
         tuple[str, ...],
@@ -102,7 +104,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "hide",
             values.PATHS,
-            "what containers of the image host must not see of the machine, besides kedge's own"
+            "paths of the machine to hide in the image host, besides kedge's own"
             " directories and kubeconfigs; may be repeated, the variable holds one path",
         ),
     ] = ()
@@ -112,7 +114,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "host-image-show",
             values.PATHS,
-            "show containers of the image host this path, although it is among the credentials and"
+            "show this path in the image host, although it is among the credentials and"
             " home directories that 'kedge image list host' lists; may be repeated, the"
             " variable holds one path",
         ),
@@ -144,7 +146,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         Setting(
             "reserved",
             values.AMOUNTS,
-            "what is kept from pods, such as cpu=100m,memory=256Mi",
+            "resources that pods cannot use, such as cpu=100m,memory=256Mi",
             default="nothing",
         ),
     ] = {}
@@ -167,8 +169,35 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 60
     dns: Annotated[str, cluster.DNS] = "cluster"
+    device_access: Annotated[tuple[DeviceAccessRule, ...], cluster.DEVICE_ACCESS] = ()
+    load_balancer_network: Annotated[str, cluster.LOAD_BALANCERS] = LOAD_BALANCER_NETWORK
+    machine_address: Annotated[
+        str,
+        Setting(
+            "machine-address",
+            values.ADDRESS,
+            "address at which nodes of other machines reach this machine, for packets of pods",
+            default="--node-address if other machines can reach it, else the one that the server"
+            " advertises",
+        ),
+    ] = ""
+    node_network: Annotated[
+        str,
+        Setting(
+            "node-network",
+            values.NODE_NETWORK,
+            "how pods of other machines are reached: by routes, which takes machines of one network"
+            " segment, or through VXLAN tunnels; auto for routes where possible",
+        ),
+    ] = "auto"
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""
+
+    @property
+    def underlay_address(self) -> str:
+        """The address of the machine for packets of pods; empty or a loopback address if nodes of
+        other machines cannot reach it."""
+        return self.machine_address or self.address
 
     @property
     def pods(self) -> Path:
@@ -206,5 +235,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The cgroup of all pods, below the root of each hierarchy. It contains a hash, because two
         users of one machine may have clusters of the same name, and each agent removes cgroups of
         pods that it does not know."""
-        suffix = hashlib.sha256(os.fsencode(self.state)).hexdigest()[:10]
-        return f"/kedge/{self.cluster}-{self.name}-{suffix}"
+        return self._cgroup_of(self.name, self.state)
+
+    def sibling_cgroups(self) -> list[str]:
+        """Return the cgroups that other nodes of the cluster have or would have on this machine,
+        one for each directory beside the node's own."""
+        beside = sorted(self.state.parent.iterdir())
+        return [self._cgroup_of(each.name, each) for each in beside if each != self.state]
+
+    def _cgroup_of(self, name: str, state: Path) -> str:
+        suffix = hashlib.sha256(os.fsencode(state)).hexdigest()[:10]
+        return f"/kedge/{self.cluster}-{name}-{suffix}"

@@ -95,7 +95,7 @@ class ManagedProgram:
             self.pidfd = os.pidfd_open(self.pid)
         except OSError:
             return
-        if born(self.pid) != birth:
+        if start_time(self.pid) != birth:
             os.close(self.pidfd)
             self.pidfd = -1
 
@@ -413,7 +413,7 @@ def kill(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def born(pid: int) -> str:
+def start_time(pid: int) -> str:
     """Return the start time of a process, in ticks since boot; empty if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

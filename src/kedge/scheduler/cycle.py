@@ -131,6 +131,7 @@ def decide(
 ) -> Decision:
     """Where a pod is to run."""
     count = len(snapshot.nodes)
+    snapshot.devices.forget_proposals()
     if not count:
         return FitError(0)
     if excess := excess_of(demand, snapshot):

@@ -1,6 +1,8 @@
 """Scheduling loop: takes pods from the queue, decides, and starts the writes that follow."""
 
+import json
 import logging
+import uuid
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
@@ -8,10 +10,19 @@ from typing import Final
 from kedge.api.core_v1.event import MESSAGE_LIMIT
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
+from kedge.api.resource_v1.claim_conditions import (
+    BindingState,
+    binding_failure,
+    binding_state,
+    has_binding_conditions,
+)
+from kedge.api.resource_v1.pod_claims import NOT_CREATED, ClaimMissing, is_reserved
+from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Cache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.scheduler.claim_writes import ClaimReservation, ClaimWriteFailed, ClaimWrites
 from kedge.scheduler.cycle import (
     EXCESS,
     CycleState,
@@ -24,6 +35,9 @@ from kedge.scheduler.cycle import (
 )
 from kedge.scheduler.decisions import DecisionLog, record
 from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.devices.allocation import allocation_of
+from kedge.scheduler.filters.dynamic_resources import unavailable_on
+from kedge.scheduler.filters.filters import DYNAMIC_RESOURCES
 from kedge.scheduler.pod_writes import PodWrites
 from kedge.scheduler.preemption import PreemptionCandidate, PreemptionImpossible, search_victims
 from kedge.scheduler.queue import QueuedPod, SchedulingQueue
@@ -35,6 +49,13 @@ log = logging.getLogger(__name__)
 
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
+BIND: Final = 'Bind plugin "DefaultBinder"'
+PRE_BIND: Final = 'PreBind plugin "DynamicResources"'
+BINDING_TIMEOUT: Final = 600.0
+"""Seconds for which a pod waits for the binding conditions of its devices."""
+BINDING_POLL_SECONDS: Final = 1.0
+SELECTOR_SECONDS: Final = 1.0
+"""Seconds for which one attempt evaluates the selectors of a pod's claims; other pods wait."""
 FEW_COMPARISONS: Final = 5_000
 """Up to so many label comparisons, a resting pod is checked whenever a node changes."""
 
@@ -49,6 +70,7 @@ class SchedulingLoop:
         pods: PodReceiver,
         budgets: Cache[PodDisruptionBudget],
         deeds: PodWrites,
+        claims: ClaimWrites,
         recorder: Recorder,
         decisions: DecisionLog,
         clock: Clock,
@@ -61,6 +83,7 @@ class SchedulingLoop:
         self._pods = pods
         self._budgets = budgets
         self._writes = deeds
+        self._claims = claims
         self._recorder = recorder
         self._decisions = decisions
         self._clock = clock
@@ -82,6 +105,7 @@ class SchedulingLoop:
         """Return the filters that reject the pod on some of the nodes, whatever pods leave them."""
         if excess_of(demand, self._snapshot):
             return frozenset((EXCESS,))
+        self._snapshot.devices.forget_proposals()
         if self._snapshot.comparisons(demand) > FEW_COMPARISONS:
             # The check takes as long as a decision, and such decisions wait until no other pod
             # waits.
@@ -103,30 +127,119 @@ class SchedulingLoop:
         return frozenset(found)
 
     async def _schedule(self, entry: QueuedPod) -> None:
+        is_evaluated = await self._evaluate_selectors(entry)
         demand = entry.demand
+        if demand.uid not in self._queue:
+            return
         decision = decide(demand, self._snapshot, self._turn, scores=self._scores)
         self._decisions.add(record(demand, decision, self._snapshot, self._clock.now()))
         if isinstance(decision, Placement):
+            reservations = self._reserve(demand, decision.node)
             self._snapshot.nominate(demand, "")
             self._snapshot.place(demand, decision.node)
-            self._writes.begin(demand.uid, partial(self._bind, entry, decision.node))
+            bind = partial(self._bind, entry, decision.node, reservations)
+            self._writes.begin(demand.uid, bind)
+        elif not is_evaluated:
+            # The next attempt continues with the results of this one.
+            self._queue.retry(entry)
+            self._tell(demand, UNSCHEDULABLE, decision.message, None)
         else:
             await self._make_room(entry, decision)
 
+    async def _evaluate_selectors(self, entry: QueuedPod) -> bool:
+        """Evaluate the selectors of a pod's claims; return whether the time was enough."""
+        ends = self._clock.monotonic() + SELECTOR_SECONDS
+        for _ in self._snapshot.devices.evaluate_selectors(entry.demand.pod):
+            await self._clock.give_way()
+            if self._clock.monotonic() >= ends:
+                return False
+        return True
+
     # A node was found.
 
-    async def _bind(self, entry: QueuedPod, node: str) -> None:
+    def _reserve(self, demand: PodDemand, node: str) -> list[ClaimReservation]:
+        """Take the devices that were proposed for a pod; return the claims to write."""
+        if not demand.pod.spec.resourceClaims:
+            return []
+        devices = self._snapshot.devices
+        claims, proposal = devices.claims_of(demand.pod), devices.proposal(demand.uid, node)
+        choices = iter(proposal.choices if proposal is not None else ())
+        reservations: list[ClaimReservation] = []
+        for claim in claims:
+            if claim.status.allocation is None:
+                allocation = allocation_of(claim, next(choices), node, _share_id)
+                reservations.append(ClaimReservation(claim, allocation))
+            elif not is_reserved(claim, demand.pod):
+                reservations.append(ClaimReservation(claim, None))
+        for each in reservations:
+            if each.allocation is not None:
+                devices.reserve(each.claim, each.allocation)
+        return reservations
+
+    async def _bind(
+        self, entry: QueuedPod, node: str, reservations: Sequence[ClaimReservation]
+    ) -> None:
+        """Write the claims of a pod, wait for their devices, and bind the pod."""
+        pod = entry.demand.pod
+        try:
+            written = await self._claims.reserve(pod, reservations)
+        except ClaimWriteFailed as error:
+            self._queue.stir((DYNAMIC_RESOURCES,))
+            self._take_back(entry, error, PRE_BIND)
+            return
+        # The cache may not have the written claims yet.
+        claims = (*written, *self._current_claims(pod))
+        if any(has_binding_conditions(claim) for claim in claims):
+            message = f"waiting for binding conditions for device on node {node}"
+            self._recorder.record(pod, NORMAL, "BindingConditionsPending", message)
+            self._writes.wait(self._bind_when_ready(entry, node))
+        else:
+            await self._bind_now(entry, node)
+
+    async def _bind_when_ready(self, entry: QueuedPod, node: str) -> None:
+        deadline = self._clock.monotonic() + BINDING_TIMEOUT
+        uid = entry.demand.uid
+        while uid in self._queue:
+            claims = self._current_claims(entry.demand.pod)
+            if failed := _failed_binding(claims):
+                self._give_up(entry, failed, claims)
+                return
+            waiting = [each for each in claims if not _is_ready(each)]
+            if not waiting:
+                self._writes.begin(uid, partial(self._bind_now, entry, node))
+                return
+            if self._clock.monotonic() >= deadline:
+                self._snapshot.devices.overdue.update(each.metadata.uid for each in waiting)
+                why = f"device binding timeout: claim={waiting[0].metadata.name}"
+                self._give_up(entry, why, claims)
+                return
+            await self._clock.sleep(BINDING_POLL_SECONDS)
+
+    def _give_up(self, entry: QueuedPod, why: str, claims: Sequence[ResourceClaim]) -> None:
+        """Take a pod back whose devices are not usable, so that any of its users can free them."""
+        pod = entry.demand.pod
+        self._take_back(entry, ClaimWriteFailed(why), PRE_BIND)
+        self._writes.begin(entry.demand.uid, partial(self._claims.unreserve, pod, claims))
+
+    def _current_claims(self, pod: Pod) -> list[ResourceClaim]:
+        try:
+            return self._snapshot.devices.claims_of(pod)
+        except ClaimMissing:
+            return []
+
+    async def _bind_now(self, entry: QueuedPod, node: str) -> None:
         pod = entry.demand.pod
         try:
             await self._writes.bind(pod, node)
         except (StatusError, OSError) as error:
-            self._take_back(entry, error)
+            self._take_back(entry, error, BIND)
+            await self._claims.unreserve(pod, self._current_claims(pod))
         else:
             where = f"{pod.metadata.namespace}/{pod.metadata.name}"
             message = f"Successfully assigned {where} to {node}"
             self._recorder.record(pod, NORMAL, "Scheduled", message)
 
-    def _take_back(self, entry: QueuedPod, error: StatusError | OSError) -> None:
+    def _take_back(self, entry: QueuedPod, error: Exception, plugin: str) -> None:
         """The pod is not where it was thought to be, unless it has been seen there since."""
         uid = entry.demand.uid
         if uid not in self._queue:
@@ -139,13 +252,16 @@ class SchedulingLoop:
             self._queue.remove(uid)
             return
         self._queue.retry(entry)
-        message = f'running Bind plugin "DefaultBinder": {error}'
-        self._tell(entry.demand, SCHEDULER_ERROR, message, "")
+        self._tell(entry.demand, SCHEDULER_ERROR, f"running {plugin}: {error}", "")
 
     # None was found.
 
     async def _make_room(self, entry: QueuedPod, unfit: FitError) -> None:
         demand, message = entry.demand, unfit.message
+        if entry.attempts == 1 and unfit.everywhere.endswith(NOT_CREATED):
+            # The claim is made from its template within moments; upstream tells nothing either.
+            self._queue.rest(entry, unfit.blamed)
+            return
         nominated: str | None = ""
         if unfit.nodes:
             found = await self._preempt(demand, unfit)
@@ -158,7 +274,21 @@ class SchedulingLoop:
         if nominated is not None:
             self._nominate(demand, nominated)
         self._queue.rest(entry, unfit.blamed)
+        if DYNAMIC_RESOURCES in unfit.blamed:
+            self._free_claim(demand, unfit)
         self._tell(demand, UNSCHEDULABLE, message, nominated)
+
+    def _free_claim(self, demand: PodDemand, unfit: FitError) -> None:
+        """Deallocate a claim that is allocated for nodes on which the pod cannot be."""
+        devices, claims = self._snapshot.devices, self._current_claims(demand.pod)
+        find = unavailable_on(claims, devices)
+        refused_nodes = [name for name, by in unfit.refused_by.items() if by == DYNAMIC_RESOURCES]
+        for name in refused_nodes:
+            node = self._snapshot.nodes.get(name)
+            for claim in find(node) if node is not None else ():
+                if all(each.uid == demand.uid for each in claim.status.reservedFor):
+                    self._writes.begin(demand.uid, partial(self._claims.deallocate, claim))
+                    return
 
     async def _preempt(
         self, demand: PodDemand, unfit: FitError
@@ -216,6 +346,24 @@ class SchedulingLoop:
     def _newest(self, demand: PodDemand) -> Pod:
         pod = self._pods.get(demand.key)
         return pod if pod is not None and pod.metadata.uid == demand.uid else demand.pod
+
+
+def _failed_binding(claims: Sequence[ResourceClaim]) -> str:
+    for claim in claims:
+        if (found := binding_failure(claim)) is not None:
+            return (
+                f"device binding failed: claim={claim.metadata.name}, reason={found.reason}, "
+                f"message={json.dumps(found.message)}"
+            )
+    return ""
+
+
+def _is_ready(claim: ResourceClaim) -> bool:
+    return claim.status.allocation is not None and binding_state(claim) is BindingState.READY
+
+
+def _share_id() -> str:
+    return str(uuid.uuid4())
 
 
 def shortened(message: str) -> str:

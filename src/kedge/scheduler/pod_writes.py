@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
@@ -36,6 +36,10 @@ class PodWrites:
     def begin(self, uid: str, write: PodWrite) -> None:
         """Start a write to a pod after all earlier writes to it have ended."""
         self._last[uid] = self._tasks.create_task(self._do(uid, write, self._last.get(uid)))
+
+    def wait(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Run something that may take long and writes nothing: it needs no place."""
+        self._tasks.create_task(waiting)
 
     async def _do(self, uid: str, write: PodWrite, before: asyncio.Task[None] | None) -> None:
         if before is not None:

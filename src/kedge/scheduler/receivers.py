@@ -199,7 +199,9 @@ def _looks_different(pod: Pod, old: Pod) -> bool:
 
 
 def _asks_differently(pod: Pod, old: Pod) -> bool:
-    return pod.spec != old.spec or pod.metadata.labels != old.metadata.labels
+    if pod.spec != old.spec or pod.metadata.labels != old.metadata.labels:
+        return True
+    return pod.status.resourceClaimStatuses != old.status.resourceClaimStatuses
 
 
 def _character(state: NodeState) -> tuple[object, ...]:

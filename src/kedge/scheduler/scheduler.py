@@ -13,6 +13,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.resource import Resource
+from kedge.api.resource_v1 import device_class, resource_claim, resource_slice
 from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import SchedulingDecision
 from kedge.client.client import Client
 from kedge.client.events import Recorder
@@ -20,6 +21,7 @@ from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects, sketches
 from kedge.machinery.clock import Clock
 from kedge.metrics.selection import HURRY_NODES
+from kedge.scheduler.claim_writes import ClaimWrites
 from kedge.scheduler.cycle import CycleState, decide
 from kedge.scheduler.decisions import (
     DecidedPod,
@@ -30,7 +32,11 @@ from kedge.scheduler.decisions import (
     with_nodes,
 )
 from kedge.scheduler.demand import PodDemand
-from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, VOLUME_BINDING
+from kedge.scheduler.filters.filters import (
+    DYNAMIC_RESOURCES,
+    INTER_POD_AFFINITY,
+    VOLUME_BINDING,
+)
 from kedge.scheduler.loop import SchedulingLoop
 from kedge.scheduler.pod_writes import PodWrites
 from kedge.scheduler.queue import SchedulingQueue
@@ -87,6 +93,7 @@ class Scheduler:
                 self._pods,
                 self._budgets,
                 PodWrites(self._client, self._clock, tasks),
+                ClaimWrites(self._client, self._snapshot.devices, self._clock),
                 self._recorder,
                 self._decisions,
                 self._clock,
@@ -111,6 +118,10 @@ class Scheduler:
         namespaces.listen(lambda _: self._queue.stir((INTER_POD_AFFINITY,)))
         for cache in (storage.claims, storage.volumes, storage.classes):
             cache.listen(lambda _: self._queue.stir((VOLUME_BINDING,)))
+        devices = self._snapshot.devices
+        devices.claims.listen(self._stir_devices)
+        devices.classes.listen(self._stir_devices)
+        devices.slices.listen(self._stir_devices)
         claims, volumes = persistent_volume_claim.RESOURCE, _built_in("persistentvolumes")
         nodes = NodeReceiver(self._snapshot, self._queue)
         client, clock = self._client, self._clock
@@ -121,10 +132,16 @@ class Scheduler:
             Informer(
                 client, sketches(_built_in("storageclasses"), StorageClass), storage.classes, clock
             ),
+            Informer(client, objects(device_class.RESOURCE), devices.classes, clock),
+            Informer(client, objects(resource_slice.RESOURCE), devices.slices, clock),
+            Informer(client, objects(resource_claim.RESOURCE), devices.claims, clock),
             Informer(client, objects(pod_disruption_budget.RESOURCE), self._budgets, clock),
             Informer(client, objects(node.RESOURCE), nodes, clock),
             Informer(client, objects(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
         )
+
+    def _stir_devices(self, _: Key) -> None:
+        self._queue.stir((DYNAMIC_RESOURCES,))
 
     def _measured(self, rounds: PodUsageReader) -> Informer[NodeReport]:
         receiver = NodeReportReceiver(self._snapshot, rounds)

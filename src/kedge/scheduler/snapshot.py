@@ -11,6 +11,7 @@ from kedge.api.core_v1.node_types import Node
 from kedge.client.informer import Cache
 from kedge.machinery.selectors import LabelRequirements
 from kedge.scheduler.demand import AffinityTerm, PodDemand
+from kedge.scheduler.devices.device_state import DeviceState
 from kedge.scheduler.load import CpuAndMemory
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.storage import Storage
@@ -55,6 +56,7 @@ class Snapshot:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeState] = {}
         self.storage = Storage()
+        self.devices = DeviceState()
         self.usage = ClusterUsage()
         self.namespaces: Cache[PartialNamespace] = Cache()
         self.anti_affinity: dict[AffinityTerm, dict[str, int]] = {}

@@ -25,8 +25,20 @@ STATE: Final = Setting(
     "directory of the cluster",
     default="NAME under $XDG_STATE_HOME/kedge, for root under /var/lib/kedge",
 )
+LOAD_BALANCERS: Final = Setting(
+    "load-balancer-cidr",
+    values.NETWORK,
+    "the addresses for Services of type LoadBalancer; nodes lead packets to them to the pods",
+)
 DNS: Final = Setting(
     "dns",
     values.DNS_MODE,
     "whether nodes answer DNS queries of pods; none to deploy another DNS server, such as CoreDNS",
+)
+DEVICE_ACCESS: Final = Setting(
+    "device-access",
+    values.DEVICE_ACCESS,
+    "variables of containers with devices that name objects which the pod needs permission to use,"
+    " such as 'FPGA_BITSTREAM_ID_*=bitstreams.fpga.intel.com'; may be repeated, the variable holds"
+    " one rule",
 )

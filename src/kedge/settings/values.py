@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from kedge.metrics.windows import WINDOWS
 from kedge.settings import parse
+from kedge.settings.device_access import DeviceAccessRule, parse_device_access
 from kedge.settings.published_port import PublishedPort, parse_published_port
 from kedge.settings.setting import ValueType
 
@@ -13,6 +14,7 @@ USAGE_WINDOWS: Final = tuple(WINDOWS)
 STORES: Final = ("sqlite", "memory")
 RESTART_POLICIES: Final = ("always", "never")
 DNS_MODES: Final = ("cluster", "none")
+NODE_NETWORKS: Final = ("auto", "routes", "vxlan")
 
 T = TypeVar("T")
 
@@ -87,6 +89,9 @@ IMAGE_RULES: Final[ValueType[tuple[str, ...]]] = ValueType(
 DEVICES: Final[ValueType[Mapping[str, int]]] = ValueType(
     parse.device_count, "NAME=N", _pairs, merge=_union, split=_pieces
 )
+DEVICE_ACCESS: Final[ValueType[tuple[DeviceAccessRule, ...]]] = ValueType(
+    parse_device_access, "VARIABLE=RESOURCE.GROUP", merge=tuple
+)
 PUBLISHED_PORTS: Final[ValueType[tuple[PublishedPort, ...]]] = ValueType(
     parse_published_port, "[ADDRESS:]PORT:80|443", merge=tuple
 )
@@ -98,4 +103,5 @@ RESTART_POLICY: Final = _choice(
     RESTART_POLICIES, f"not a policy: choose {' or '.join(RESTART_POLICIES)}"
 )
 DNS_MODE: Final = _choice(DNS_MODES, f"not a mode: choose {' or '.join(DNS_MODES)}")
+NODE_NETWORK: Final = _choice(NODE_NETWORKS, f"none of {', '.join(NODE_NETWORKS)}")
 USAGE_WINDOW: Final = _choice(USAGE_WINDOWS, f"none of {', '.join(USAGE_WINDOWS)}")

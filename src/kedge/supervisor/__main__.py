@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Final, NoReturn
 
-from kedge.supervisor import level
+from kedge.supervisor import level, network
 from kedge.supervisor.kernel import descriptors, libc
 from kedge.supervisor.launch import launch
 from kedge.supervisor.launch.launcher import EntryPoint, start_launcher
@@ -68,11 +68,12 @@ def _detach(directory: str) -> None:
 
 def _supervise(directory: str, listening: int) -> NoReturn:
     found, rootless = level.probe()
-    outer = level.enter() if rootless else -1
-    ignore_signals()
-    launcher = start_launcher(ENTRY_POINTS)
-    loop = EventLoop()
-    supervisor = Supervisor(directory, loop, launcher, found, outer)
+    with network.exclusive(directory) if rootless else contextlib.nullcontext():
+        outer = level.enter(network.shared_namespaces(directory)) if rootless else -1
+        ignore_signals()
+        launcher = start_launcher(ENTRY_POINTS)
+        loop = EventLoop()
+        supervisor = Supervisor(directory, loop, launcher, found, outer)
     loop.signal(signal.SIGTERM, lambda: supervisor.end_everything(loop.stop))
     os.write(listening, b"1")
     os.close(listening)

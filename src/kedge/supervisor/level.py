@@ -1,15 +1,21 @@
 """The isolation level of this machine, determined by trying: full, userns or plain."""
 
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Callable
 from typing import Final
 
 from kedge.supervisor.kernel import cgroups, libc
+from kedge.supervisor.network import SharedNamespaces
 
 FULL: Final = "full"
 USERNS: Final = "userns"
 PLAIN: Final = "plain"
 
+_SIOCSIFFLAGS: Final = 0x8914
+_IFF_UP: Final = 1
 ALL: Final = (
     libc.NEW_MOUNT | libc.NEW_PID | libc.NEW_IPC | libc.NEW_UTS | libc.NEW_NET | libc.NEW_CGROUP
 )
@@ -25,21 +31,36 @@ def probe() -> tuple[str, bool]:
     return PLAIN, False
 
 
-def enter() -> int:
-    """Continue as root of a new user namespace and as the first process of a new pid namespace;
-    returns a descriptor of the machine's /proc.
+def enter(shared: SharedNamespaces | None) -> int:
+    """Continue as root of a user namespace with a network namespace, and as the first process of a
+    new pid namespace; returns a descriptor of the machine's /proc. User and network namespace are
+    new, or those that the supervisors of the cluster share.
 
     A process in a user namespace cannot return to namespaces that the machine owns, so the
     supervisor needs mount and pid namespaces of its own. The kernel kills all its containers when
     it ends, because it is the first process of their pid namespace.
     """
     outer = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _map_root(libc.NEW_MOUNT | libc.NEW_PID)
+    if shared is None:
+        _map_root(libc.NEW_MOUNT | libc.NEW_PID | libc.NEW_NET)
+        raise_loopback()
+    else:
+        libc.setns(shared.user, libc.NEW_USER)
+        libc.setns(shared.network, libc.NEW_NET)
+        libc.unshare(libc.NEW_MOUNT | libc.NEW_PID)
+        for descriptor in shared:
+            os.close(descriptor)
     if os.fork():
         os._exit(0)
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     libc.mount("proc", "/proc", "proc")
     return outer
+
+
+def raise_loopback() -> None:
+    """Bring up the loopback device of a new network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
 
 
 def _map_root(namespaces: int) -> None:

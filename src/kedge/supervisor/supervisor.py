@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from kedge.supervisor import level as levels
+from kedge.supervisor import network
 from kedge.supervisor.container.exec_requests import ExecRequests
 from kedge.supervisor.container.requests import ContainerRequests
 from kedge.supervisor.host import RuntimeHost
@@ -64,6 +65,7 @@ class Supervisor:
             **ContainerRequests(self._registry).handlers(),
             **commands.handlers(),
             **KeptSockets().handlers(),
+            **network.SocketRequests().handlers(),
         }
         self._listener = AgentListener(directory, loop, handlers, left=commands.end_commands_of)
         self._registry.trash.empty()
@@ -82,6 +84,7 @@ class Supervisor:
                 "level": self._level,
                 "pid": self._host.own_pid(),
                 "no_user_namespaces": self._no_user_namespaces,
+                "network": network.OWN if self._host.rootless else network.MACHINE,
             }
         )
 

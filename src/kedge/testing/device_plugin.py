@@ -93,26 +93,54 @@ class ScriptedPlugin(Plugin):
         return sum(name == method for name, _ in self.calls)
 
 
-class DeviceStage:
+class StageTasks:
+    """Programs that begin and end as the test says."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[object, asyncio.Task[None]] = {}
+
+    def _run(self, what: object, work: Any) -> None:
+        # This object owns the task: `_stop` ends it.
+        self._tasks[what] = asyncio.get_running_loop().create_task(work)
+
+    async def _stop(self, what: object) -> None:
+        task = self._tasks.pop(what)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def close(self) -> None:
+        for what in list(self._tasks):
+            await self._stop(what)
+
+
+class DeviceStage(StageTasks):
     """The device registry of a node, and plugins that register and stop."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self.clock = FakeClock()
         self.directory = directory / "device-plugins"
         self.own = directory / "own"
-        self.cdi = directory / "cdi"
+        self.cdi = directory / "specs"
         self.node_told = 0
         self.pods_told: list[str] = []
         self.pods: list[Pod] = []
+        self.removed: set[str] = set()
+        """The uids of pods that the API does not have any more."""
         self.devices: NodeDevices
-        self._tasks: dict[object, asyncio.Task[None]] = {}
 
     async def begin(self, **options: Any) -> NodeDevices:
         """The agent begins, for the first time or again."""
         self.devices = NodeDevices(
             self.directory, self.own, self.clock, cdi_directories=[self.cdi], **options
         )
-        self.devices.connect(self._tell_node, self.pods_told.append, lambda: self.pods)
+        self.devices.connect(
+            self._tell_node,
+            self.pods_told.append,
+            lambda: self.pods,
+            lambda uid: uid not in self.removed,
+        )
         self._run(self.devices, self.devices.run())
         await until((self.directory / "kubelet.sock").exists)
         return self.devices
@@ -142,20 +170,6 @@ class DeviceStage:
     async def unplug(self, plugin: ScriptedPlugin) -> None:
         """It dies."""
         await self._stop(plugin)
-
-    def _run(self, what: object, work: Any) -> None:
-        # This object owns the task: `_stop` ends it.
-        self._tasks[what] = asyncio.get_running_loop().create_task(work)
-
-    async def _stop(self, what: object) -> None:
-        task = self._tasks.pop(what)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    async def close(self) -> None:
-        for what in list(self._tasks):
-            await self._stop(what)
 
 
 @contextlib.asynccontextmanager

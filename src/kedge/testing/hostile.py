@@ -54,6 +54,8 @@ _VALUES: Final = (
     *("eyJydiI6MSwic3RhcnQiOiJhIn0", "a=b=c", "a in (", "spec.nodeName!=a", "x" * 2_000),
     *("a in (" + "b," * 500 + "c)", "!" * 100, "a,a," * 200, "9" * 40, "metadata.name=\\", "\x00"),
 )
+_ENDLESS: Final = ("0", "-0")
+"""Timeouts of a watch that lasts as long as the server chooses: half an hour and more."""
 _SUBRESOURCES: Final = (
     *("status", "scale", "binding", "eviction", "log", "exec", "attach", "portforward", "proxy"),
     *("token", "approval", "finalize", "resize", "ephemeralcontainers", "nope", "..", "%2e%2e"),
@@ -362,7 +364,10 @@ class _Maker:
             parts.append("dryRun=All")
         for _ in range(self._dice.choice((0, 0, 1, 1, 3))):
             value = self._dice.choice(_VALUES) if self._happens(0.7) else self._word()
-            parts.append(f"{self._dice.choice(_PARAMETERS)}={quote(value, errors='replace')}")
+            name = self._dice.choice(_PARAMETERS)
+            if name == "timeoutSeconds" and value in _ENDLESS:
+                continue
+            parts.append(f"{name}={quote(value, errors='replace')}")
         self._dice.shuffle(parts)
         return "?" + "&".join(parts)
 

@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import msgspec
 
+from kedge.api.protobuf import decoder as protobuf
+from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.apiserver import bootstrap
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -23,6 +25,7 @@ from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
+from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
@@ -47,11 +50,18 @@ class LocalAnswer:
     headers: Mapping[str, str]
     warnings: list[str]
     """The texts of the Warning headers."""
-    text: str
+    data: bytes
+    """The body."""
+
+    @property
+    def text(self) -> str:
+        return self.data.decode()
 
     @property
     def document(self) -> Any:
-        return msgspec.json.decode(self.text)
+        if self.headers["Content-Type"] == MEDIA_TYPE:
+            return protobuf.decode(self.data)
+        return msgspec.json.decode(self.data)
 
     @property
     def reason(self) -> str:
@@ -66,6 +76,7 @@ class RecordingSink:
     """A peer that records the bytes it gets, and reads only while it is not paused."""
 
     def __init__(self) -> None:
+        self.data = b""
         self.lines: list[bytes] = []
         self._reading = asyncio.Event()
         self._reading.set()
@@ -86,6 +97,7 @@ class RecordingSink:
         self._reading.set()
 
     def write(self, data: bytes) -> None:
+        self.data += data
         self.lines += data.splitlines()
 
     async def drain(self) -> None:
@@ -166,6 +178,7 @@ class LocalServer:
         upstream_only: bool = False,
         usage_window: str = "10s",
         node_ports: range = NODE_PORTS,
+        device_access: Sequence[DeviceAccessRule] = (),
         components: ControlPlaneComponents | None = None,
         audit_log: AuditLog | None = None,
     ) -> AsyncIterator[Self]:
@@ -180,6 +193,7 @@ class LocalServer:
             agents=LoopbackAgents(),
             usage_window=usage_window,
             node_ports=node_ports,
+            device_access=device_access,
         )
         lifecycle = ServerLifecycle(HOOKS)
         components = components or ControlPlaneComponents()
@@ -211,9 +225,19 @@ class LocalServer:
     @property
     def client(self) -> Client:
         """The administrator, as controllers and agents see the server."""
+        return self.client_with({})
+
+    def client_of_node(self, name: str) -> Client:
+        """A node, as its agent sees the server."""
+        return self.client_with(
+            {"impersonate-user": f"system:node:{name}", "impersonate-group": "system:nodes"}
+        )
+
+    def client_with(self, sent: Mapping[str, str]) -> Client:
+        """The administrator, with additional headers."""
 
         def handle(call: Call) -> Response | Awaitable[Response]:
-            headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
+            headers = {**call.headers, **sent, "authorization": f"Bearer {TOKEN}"}
             return self.app.handle(
                 HttpRequest(call.method, call.path, call.query, headers, call.body)
             )
@@ -262,7 +286,7 @@ class LocalServer:
             status=response.status,
             headers={"Content-Type": response.content_type, **dict(pairs)},
             warnings=[value for name, value in pairs if name == "Warning"],
-            text=data.decode(),
+            data=data,
         )
 
     async def get(self, url: str, **options: Any) -> Any:
@@ -286,12 +310,14 @@ class LocalServer:
     async def delete(self, url: str, body: object = None, **options: Any) -> Any:
         return _good(await self.call("DELETE", url, body, **options))
 
-    async def watch(self, url: str, *, accept: str = "") -> LocalWatch:
-        """Open a watch; an answer that is no stream fails the test."""
+    async def watch(self, url: str, *, accept: str = "", paused: bool = False) -> LocalWatch:
+        """Open a watch, whose peer may not read yet; an answer that is no stream fails the test."""
         response = await self._respond(_request("GET", url, None, JSON, accept, TOKEN, None))
         assert response.status == 200, response.body
         assert callable(response.body), response.body
         sink = RecordingSink()
+        if paused:
+            sink.pause()
         task = self.start(_ended(response.body(sink)))
         watching = LocalWatch(self, sink, task)
         await self.settle()

@@ -13,11 +13,12 @@ _NEW_NET: Final = 0x40000000
 
 
 class NetworkNamespace:
-    """A network namespace, held by a process that does nothing."""
+    """A network namespace, held by a process that does nothing, and ends by itself after a
+    while."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: int = 120) -> None:
         self._process = subprocess.Popen(
-            ["unshare", "-n", "sh", "-c", "echo; exec sleep 120"], stdout=subprocess.PIPE
+            ["unshare", "-n", "sh", "-c", f"echo; exec sleep {seconds}"], stdout=subprocess.PIPE
         )
         assert self._process.stdout is not None
         self._process.stdout.readline()

@@ -16,8 +16,10 @@ from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object, ObjectMeta
 from kedge.machinery.clock import Clock
 from kedge.machinery.quantity import Quantity
+from kedge.node.devices.access import DeviceAccessReview
 from kedge.node.devices.ledger import DeviceAmounts
 from kedge.node.pod.dependencies import (
+    ClaimFailure,
     ConfigFailure,
     ContainerEnvironment,
     DeviceFailure,
@@ -30,6 +32,7 @@ from kedge.node.pod.files import PodFiles
 from kedge.node.pod.workers import PodWorkers
 from kedge.node.runtime.runtime import ContainerLimits, ContainerMount, DnsConfig, RuntimeFailure
 from kedge.node.runtime.runtime_class import RuntimeClassChecker
+from kedge.settings.device_access import DeviceAccessRule
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.runtime import FakeRuntime
@@ -92,6 +95,8 @@ class FakeVolumes:
         self.mounts = 0
         """How often it was asked to mount."""
         self.failures: list[VolumeFailure] = []
+        self.unmounting: asyncio.Event | None = None
+        """Unmounts take until it is set."""
 
     async def mount(self, pod: Pod) -> None:
         self.mounts += 1
@@ -108,7 +113,41 @@ class FakeVolumes:
         ]
 
     async def unmount(self, uid: str) -> None:
+        if self.unmounting is not None:
+            await self.unmounting.wait()
         self.mounted.discard(uid)
+
+
+class FakeClaims:
+    """Prepares claims without drivers, and records the pods."""
+
+    def __init__(self) -> None:
+        self.prepared: set[str] = set()
+        self.failures: list[ClaimFailure] = []
+        """The errors of the next calls."""
+        self.devices: list[str] = []
+        self.told: dict[str, list[ResourceStatus]] = {}
+
+    async def prepare(self, pod: Pod) -> None:
+        if pod.spec.resourceClaims:
+            if self.failures:
+                raise self.failures.pop(0)
+            self.prepared.add(pod.metadata.uid)
+
+    async def unprepare(self, uid: str) -> None:
+        if uid in self.prepared:
+            if self.failures:
+                raise self.failures.pop(0)
+            self.prepared.discard(uid)
+
+    def cdi_devices(self, pod: Pod, container: Container) -> Sequence[str]:
+        return self.devices
+
+    def pod_uids(self) -> set[str]:
+        return set(self.prepared)
+
+    def health(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
+        return self.told
 
 
 class FakeDevices:
@@ -126,6 +165,8 @@ class FakeDevices:
         self.started: list[dict[str, str]] = []
         """The variables that PreStartContainer got, in order."""
         self.sick = False
+        self.claimed: list[str] = []
+        """The CDI devices of claims, of the latest start."""
 
     def amounts(self) -> dict[str, DeviceAmounts]:
         return {}
@@ -139,7 +180,8 @@ class FakeDevices:
         if self.resources:
             self.holders.add(pod.metadata.uid)
 
-    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
+    def grant(self, pod: Pod, container: Container, cdi_devices: Sequence[str] = ()) -> DeviceGrant:
+        self.claimed = list(cdi_devices)
         return self.gifts
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
@@ -274,6 +316,8 @@ class LocalNode:
         self.volumes = FakeVolumes()
         self.environment = FakeEnvironment()
         self.devices = FakeDevices()
+        self.claims = FakeClaims()
+        self.device_access: Sequence[DeviceAccessRule] = ()
         self.cgroups = FakeCgroups()
         self.user_ids = FakeUserIds()
         self.events = RecordedEvents()
@@ -296,6 +340,8 @@ class LocalNode:
             volumes=self.volumes,
             environment=self.environment,
             devices=self.devices,
+            claims=self.claims,
+            device_access=DeviceAccessReview(self.server.client, self.device_access),
             cgroups=self.cgroups,
             user_ids=self.user_ids,
             events=self.events,

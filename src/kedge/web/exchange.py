@@ -5,10 +5,12 @@ protocol.
 """
 
 import ssl
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kedge.client.connection import HttpConnection, encode_request, open_connection
+from kedge.client.transport import Unreachable
+from kedge.machinery.sockets import SocketMaker
 from kedge.web.duplex import AHEAD, Duplex, probe_silent_peer
 from kedge.web.message import one_line
 
@@ -21,6 +23,8 @@ class ServerAddress:
     port: int
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
+    make: SocketMaker | None = field(default=None, compare=False)
+    """Makes the socket, if the address is in another network namespace."""
 
     @property
     def authority(self) -> str:
@@ -38,6 +42,12 @@ class OutgoingRequest:
     body: bytes = b""
     host: str = ""
     """The Host header; empty names the server's address."""
+
+    def check_upgrade(self, status: int) -> None:
+        """Raise Unreachable if the server switches to another protocol without being asked: a
+        client that gets such a response takes what follows for that protocol."""
+        if status == 101 and not any(name.lower() == "upgrade" for name, _ in self.headers):
+            raise Unreachable("the server switched to another protocol without being asked")
 
     def encoded(self, authority: str) -> bytes:
         """Return the bytes of the request. Headers are passed on from other peers: characters that
@@ -57,6 +67,9 @@ class Exchange:
     """A response whose head has arrived. Its owner must read it to the end or close it."""
 
     _connection: HttpConnection = field(repr=False)
+    _release: Callable[[HttpConnection], None] | None = field(default=None, repr=False)
+    """Takes the connection when it can carry another request; None closes it."""
+    _is_over: bool = field(default=False, repr=False)
 
     @property
     def status(self) -> int:
@@ -103,8 +116,19 @@ class Exchange:
             return Duplex.ended(connection.transport, first)
         return Duplex.over(connection.transport, first, connection.connection_lost)
 
+    def reusable(self, release: Callable[[HttpConnection], None]) -> "Exchange":
+        """Return the same exchange, whose connection is given away at its end."""
+        return Exchange(self._connection, release)
+
     def close(self) -> None:
-        self._connection.abort()
+        """End the exchange; the connection is closed unless it can carry another request."""
+        if self._is_over:
+            return  # the connection may have another owner by now
+        self._is_over = True
+        if self._release is not None and self._connection.reusable:
+            self._release(self._connection)
+        else:
+            self._connection.abort()
 
 
 async def ask(address: ServerAddress, request: OutgoingRequest) -> Exchange:
@@ -115,11 +139,13 @@ async def ask(address: ServerAddress, request: OutgoingRequest) -> Exchange:
         tls=address.tls,
         server_name=address.server_name,
         buffer=AHEAD,
+        make=address.make,
     )
     probe_silent_peer(connection.transport)
     try:
         encoded = request.encoded(address.authority)
         await connection.ask(encoded, is_head=request.method == "HEAD")
+        request.check_upgrade(connection.status)
     except BaseException:
         connection.abort()
         raise

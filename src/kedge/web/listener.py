@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kedge.machinery.clock import Clock
+from kedge.machinery.sockets import SocketMaker
 from kedge.web.connection_limits import ConnectionSlots
 from kedge.web.server_connection import ServerConnection
 
@@ -121,7 +122,9 @@ class Listener:
             self._slots.leave(connection)
 
 
-async def listening_sockets(host: str, port: int) -> list[socket.socket]:
+async def listening_sockets(
+    host: str, port: int, make: SocketMaker = socket.socket
+) -> list[socket.socket]:
     """Return sockets that listen on all addresses of a host; raises OSError."""
     loop = asyncio.get_running_loop()
     kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
@@ -129,7 +132,7 @@ async def listening_sockets(host: str, port: int) -> list[socket.socket]:
     made: list[socket.socket] = []
     try:
         for family, *_, address in dict.fromkeys(found):
-            listening = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+            listening = make(family, kind | socket.SOCK_NONBLOCK, 0)
             made.append(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

@@ -162,4 +162,5 @@ def warning_headers(texts: Sequence[str]) -> list[tuple[str, str]]:
 def _warning(text: str) -> tuple[str, str]:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     printable = "".join(c if c.isprintable() else " " for c in escaped)
-    return "Warning", f'299 - "{printable}"'
+    # A header holds bytes, which are written as Latin-1. Upstream sends the bytes of UTF-8.
+    return "Warning", f'299 - "{printable.encode(errors="replace").decode("latin-1")}"'

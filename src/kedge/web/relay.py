@@ -74,7 +74,7 @@ def joined(exchange: Exchange) -> Response:
         if exchange.status < 400:
             exchange.close()
             raise StatusError(500, "", f"invalid upgrade response: status code {exchange.status}")
-        return poured(exchange)
+        return streamed_response(exchange)
 
     async def take_over(duplex: Duplex) -> None:
         try:
@@ -98,7 +98,7 @@ def answered(exchange: Exchange) -> list[tuple[str, str]]:
     ]
 
 
-def poured(exchange: Exchange, *, is_head: bool = False) -> Response:
+def streamed_response(exchange: Exchange, *, is_head: bool = False) -> Response:
     """Return the response with its headers; its body is forwarded as it arrives."""
 
     async def pour(sink: Sink) -> None:

@@ -1,6 +1,6 @@
 """Parses the requests of one connection with httptools, within the server's limits."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import httptools
 
@@ -11,6 +11,10 @@ VALUE_SEPARATOR = "\n"
 """Separates the values of a repeated header that may contain commas."""
 COMMA_HEADERS = ("impersonate-", "x-remote-")
 """Prefixes of such headers: they contain names of users and groups."""
+
+
+_HTTP2_PREFACE: Final = "PRI"
+"""The preface of HTTP/2 looks like a request with this method (RFC 9113, section 3.4)."""
 
 
 class RequestOwner(Protocol):
@@ -27,6 +31,8 @@ class RequestOwner(Protocol):
         ...
 
     def refuse(self, error: StatusError) -> None: ...
+
+    def refuse_http2(self) -> None: ...
 
 
 class RequestReader:
@@ -80,7 +86,10 @@ class RequestReader:
         except httptools.HttpParserUpgrade as upgrade:
             used = upgrade.args[0]
         except httptools.HttpParserError as error:
-            self._owner.refuse(bad_request(f"malformed HTTP request: {error}"))
+            if self.method == _HTTP2_PREFACE:
+                self._owner.refuse_http2()
+            else:
+                self._owner.refuse(bad_request(f"malformed HTTP request: {error}"))
         if message == self._messages:
             self._limit_message(len(data))
         return used
@@ -169,7 +178,14 @@ class RequestReader:
 
 def origin_form(target: str) -> str:
     """Return `/path?query`, also of `http://host/path?query`, which proxies send."""
+    return split_target(target)[1]
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Return the host of `http://host/path?query`, and `/path?query`; the host is empty for a
+    target without one."""
     if target.startswith("/"):
-        return target
+        return "", target
     _, separator, rest = target.partition("://")
-    return "/" + rest.partition("/")[2] if separator else target
+    host, _, path = rest.partition("/")
+    return (host, f"/{path}") if separator else ("", target)

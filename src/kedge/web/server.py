@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections import deque
 from typing import Any
 from wsgiref.handlers import format_date_time
 
 from kedge.machinery.clock import Clock
+from kedge.machinery.sockets import SocketMaker
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionLimits, ConnectionSlots, affordable
 from kedge.web.connection_owner import Handler, Refused, Screen
@@ -61,10 +63,16 @@ class HttpServer:
         self._is_turn_arranged = False
         self._listeners: list[Listener] = []
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        make: SocketMaker = socket.socket,
+    ) -> int:
         """Accept connections; returns the port, which the kernel chooses for port 0."""
         self._stamp()
-        for listening in await listening_sockets(host, port):
+        for listening in await listening_sockets(host, port, make):
             self._listeners.append(
                 Listener(
                     listening,
@@ -150,4 +158,8 @@ class HttpServer:
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log in one line an error outside of any request; most are failed handshakes."""
     what = str(context.get("message", "")).partition("\n")[0]
-    log.warning("%s: %r", what, context.get("exception"))
+    error = context.get("exception")
+    if isinstance(error, RuntimeError) and "the handler is closed" in str(error):
+        # uvloop reports this if bytes of a TLS peer arrive after the connection was aborted here.
+        return
+    log.warning("%s: %r", what, error)

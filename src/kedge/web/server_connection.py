@@ -13,12 +13,13 @@ from kedge.machinery.errors import StatusError
 from kedge.web.connection_limits import ConnectionCaller, too_many
 from kedge.web.connection_owner import ConnectionOwner, PendingRequest
 from kedge.web.duplex import Duplex
+from kedge.web.http2_refusal import HTTP2_REFUSAL
 from kedge.web.message import HttpRequest, Response, TakeOver
 from kedge.web.output import Chunks, Output, write_pieces
-from kedge.web.request_reader import RequestReader, origin_form
+from kedge.web.request_reader import RequestReader, origin_form, split_target
 from kedge.web.response_head import (
     BODILESS,
-    GZIP_FROM,
+    fits_one_write,
     is_short,
     response_head,
     slices,
@@ -272,7 +273,11 @@ class ServerConnection(asyncio.Protocol):
 
     def _request(self, body: bytes) -> HttpRequest:
         reader = self._reader
-        path, _, query = origin_form(reader.url.decode("latin-1")).partition("?")
+        host, target = split_target(reader.url.decode("latin-1"))
+        path, _, query = target.partition("?")
+        if host:
+            # It counts instead of the header (RFC 9112, 3.2.2).
+            reader.headers["host"] = host
         return HttpRequest(
             reader.method,
             path,
@@ -348,11 +353,13 @@ class ServerConnection(asyncio.Protocol):
         self, request: HttpRequest, response: Response, first: bytes, rest: Iterable[bytes] | None
     ) -> None:
         """Write a body of several pieces, or a long one in pieces, compressed if possible."""
-        if rest is None and (len(first) < GZIP_FROM or not takes_gzip(request)):
+        if rest is None and fits_one_write(first, request):
             response.body = first
             self._write_whole(response, request.method)
             return
         gzip = takes_gzip(request)
+        if rest is None and not gzip:
+            response.length = len(first)
         if gzip:
             response.headers.append(("Content-Encoding", "gzip"))
             response.headers.append(("Vary", "Accept-Encoding"))
@@ -402,13 +409,29 @@ class ServerConnection(asyncio.Protocol):
             refusal.headers.append(("Retry-After", str(error.retry_after)))
         self._reject(refusal)
 
+    def refuse_http2(self) -> None:
+        """Refuse a client that speaks HTTP/2, in HTTP/2."""
+        if not self.closing and not self._is_busy:
+            self._output.write(HTTP2_REFUSAL)
+            self._stop_reading()
+
     def _reject(self, refusal: Response) -> None:
         self.closing = True
+        if self._is_busy:
+            # Earlier requests are still answered, but nothing after them.
+            self._forget_input()
+            return
+        self._write_whole(refusal)
+        self._stop_reading()
+
+    def _forget_input(self) -> None:
         self._unparsed = b""
         self.server.bodies.forget(self)
-        if self._is_busy:
-            return  # earlier requests are still answered, but nothing after them
-        self._write_whole(refusal)
+
+    def _stop_reading(self) -> None:
+        """Discard further input for a while, so that the peer can read the answer."""
+        self.closing = True
+        self._forget_input()
         self._is_lingering = True
         self._wait_for(self.server.limits.linger_seconds)
         self._read_on_or_pause()

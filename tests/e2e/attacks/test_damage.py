@@ -100,7 +100,7 @@ class Wreck:
 def contents(state: Path) -> dict[str, str]:
     """All that a cluster is made of; an empty log is as good as none."""
     parts = [state / "cluster.json", state / "token", *state.glob("store.db*")]
-    parts += (state / "pki").glob("*")
+    parts += (part for part in (state / "pki").rglob("*") if part.is_file())
     volatile = ("-shm", ".lock")
     return {
         str(part.relative_to(state)): hashlib.sha256(part.read_bytes()).hexdigest()

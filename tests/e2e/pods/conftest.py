@@ -1,6 +1,7 @@
 """Everything in this directory is about pods that run: its cluster has a node."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,28 +9,16 @@ from typing import Any
 import pytest
 
 from kedge.apiserver import pki
+from kedge.supervisor.sockets import sockets_of_nodes
 
 Json = dict[str, Any]
 
 PATIENCE = 20.0
 
 
-ORDINARY_USER = "KEDGE_E2E_ORDINARY_USER"
-"""With this variable the cluster is that of a user without privileges: its level is `userns`."""
-NOBODY = 65534
-
-
 @pytest.fixture(scope="session")
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, own_clusters: Any, machine_user: Any
-) -> Iterator[Any]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, own_clusters: Any) -> Iterator[Any]:
     home = tmp_path_factory.mktemp("node")
-    if os.environ.get(ORDINARY_USER):
-        with machine_user(NOBODY) as user:
-            user.does("up", "--nodes=1")
-            assert "level userns" in user.does("status")
-            yield own_clusters.given(home, user.home / ".kube" / "config")
-        return
     if given := os.environ.get("KEDGE_E2E_KUBECONFIG"):
         yield own_clusters.given(home, Path(given))
         return
@@ -161,6 +150,33 @@ def node(api: Any) -> Json:
     """The node that runs the pods."""
     found: Json = api.get("/api/v1/nodes")["items"][0]
     return found
+
+
+@pytest.fixture
+def pod_network(node: Json) -> None:
+    """For what takes addresses of pods."""
+    how = node["metadata"]["annotations"]["kedge.dev/service-proxy"]
+    if how.startswith("none"):
+        pytest.skip(f"services: {how}")
+
+
+@pytest.fixture(scope="session")
+def from_machine(node: Json) -> Callable[[str], str]:
+    """The address at which programs of the machine find a port of the node: the same for a node of
+    root, loopback for that of an ordinary user."""
+    is_root = node["metadata"]["labels"].get("kedge.dev/level") == "full"
+    return lambda address: address if is_root else "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def node_socket(cluster: Any, node: Json) -> Iterator[Callable[[int], socket.socket]]:
+    """Makes sockets of a kind in the network namespace of the node."""
+    if node["metadata"]["labels"].get("kedge.dev/level") == "full":
+        yield lambda kind: socket.socket(socket.AF_INET, kind)
+        return
+    inside = sockets_of_nodes(str(cluster.home / "state" / "nodes"))
+    yield lambda kind: inside.socket(socket.AF_INET, kind)
+    inside.close()
 
 
 @pytest.fixture

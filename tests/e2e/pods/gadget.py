@@ -1,7 +1,8 @@
 """A device plugin for tests: what it is asked it writes down, and how it behaves is in files.
 
 python gadget.py DIRECTORY PLUGINS: in DIRECTORY, `refuse` holds the words with which it refuses to
-let containers start, `sick` the devices that are not well; `calls` is what it writes.
+let containers start, `keep` those with which it refuses to take devices back, `sick` the devices
+that are not well; `calls` is what it writes.
 """
 
 import asyncio
@@ -66,6 +67,8 @@ class Gadget(Plugin):
 
     async def release(self, ids: Sequence[str], owner: Owner | None) -> None:
         self.note("release", ids, owner)
+        if words := self.read("keep"):
+            raise Refused(words)
 
     def read(self, name: str) -> str:
         path = self.directory / name

@@ -298,3 +298,31 @@ def test_a_server_killed_in_the_middle_of_a_rollout_goes_on(
     assert sorted(each["spec"]["replicas"] for each in sets) == [0, replicas]
     made_by = Counter(name.rpartition("-")[0] for name in starts)
     assert made_by == {each["metadata"]["name"]: replicas for each in sets}
+
+
+STUBBORN = "trap '' TERM; while :; do sleep 0.1; done"
+"""A script that only SIGKILL ends, two seconds after SIGTERM."""
+
+
+def failed(kubectl: Any) -> list[str]:
+    found = kubectl.json("get pods -l app=web -o json")["items"]
+    return [pod["status"]["reason"] for pod in found if pod["status"]["phase"] == "Failed"]
+
+
+def test_a_pod_takes_the_place_of_one_without_a_grace_period(any_kubectl: Any) -> None:
+    kubectl = any_kubectl
+    [node] = kubectl.json("get nodes -o json")["items"]
+    cpu = node["status"]["allocatable"]["cpu"]
+    millis = int(cpu[:-1]) if cpu.endswith("m") else int(cpu) * 1000
+    made = deployment(STUBBORN, replicas=1, strategy={"type": "Recreate"})
+    pod = made["spec"]["template"]["spec"]
+    pod["terminationGracePeriodSeconds"] = 0
+    pod["containers"][0]["resources"] = {"requests": {"cpu": f"{millis * 7 // 10}m"}}
+    pod["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 18080}]
+    apply(kubectl, made)
+    kubectl("wait deployment/web --for=condition=Available --timeout=30s")
+    for _ in range(4):
+        kubectl("rollout restart deployment/web")
+        assert done(kubectl) == 'deployment "web" successfully rolled out'
+    assert failed(kubectl) == []
+    assert "WaitingForResources" in kubectl.says("get events")

@@ -597,3 +597,61 @@ def test_tenants_do_not_reach_each_others_region(
     # Whoever comes next finds nothing of them.
     eventually(lambda: sum("wiped" in each for each in board.history()) == 2)
     api.delete(f"/api/v1/namespaces/{neighbours.namespace}")
+
+
+def test_a_pod_waits_for_the_devices_of_one_that_was_deleted_by_force(
+    home: Home, namespace: str, eventually: Callable[..., Any]
+) -> None:
+    labels = {"app": "toys"}
+    container = {
+        "name": "main",
+        "image": "host",
+        # Only SIGKILL ends it, two seconds after SIGTERM.
+        "command": ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"],
+        "resources": {"limits": {"example.com/toy": "3"}},
+    }
+    home.api.create(
+        f"/apis/apps/v1/namespaces/{namespace}/deployments",
+        {
+            "metadata": {"name": "toys"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        },
+    )
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+
+    def running() -> list[str]:
+        return [
+            pod["metadata"]["name"]
+            for pod in home.api.get(pods)["items"]
+            if pod["status"]["phase"] == "Running"
+        ]
+
+    seen: set[str] = set()
+    for _ in range(4):
+        [name] = eventually(running)
+        seen.add(name)
+        home.api.delete(f"{pods}/{name}", {"gracePeriodSeconds": 0})
+    [name] = eventually(running)
+    seen.add(name)
+    left = home.api.get(pods)["items"]
+    assert [pod["status"]["phase"] for pod in left] == ["Running"]
+    assert len(seen) == 5
+
+
+def test_devices_that_are_not_given_back_are_not_allocatable(
+    gadget: Gadget, home: Home, pods: Pods, about: Any, eventually: Callable[..., Any]
+) -> None:
+    pods.create("first", container={"resources": ONE})
+    pods.ready("first")
+    gadget.behave("keep", "not now")
+    pods.delete("first", gracePeriodSeconds=0)
+    eventually(lambda: home.amounts(GADGET) == (3, 2))
+    pods.create("all", container={"resources": {"limits": {GADGET: "3"}}})
+    found = pods.when("all", lambda pod: about.condition(pod, "PodScheduled") == "False")
+    assert found["status"]["phase"] == "Pending"
+    gadget.behave("keep")
+    eventually(lambda: home.amounts(GADGET) == (3, 3), within=60)
+    pods.ready("all")

@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from kedge.cli.cluster import process
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("full_level")
+pytestmark = pytest.mark.usefixtures("pod_network")
 
 RESOLVE = """exec python3 - <<'END'
 import socket, time
@@ -34,6 +35,18 @@ for name in {names!r}:
 print("quick" if time.monotonic() - begun < 4 else "slow")
 END"""
 DOMAIN = "svc.cluster.local"
+KEYS = """exec python3 - <<'END'
+import json, ssl, urllib.request
+account = "/var/run/secrets/kubernetes.io/serviceaccount"
+trusted = ssl.create_default_context(cafile=f"{account}/ca.crt")
+login = {"Authorization": "Bearer " + open(f"{account}/token").read()}
+def read(url):
+    request = urllib.request.Request(url, headers=login)
+    return json.load(urllib.request.urlopen(request, context=trusted, timeout=10))
+found = read("https://kubernetes.default.svc.cluster.local/.well-known/openid-configuration")
+print(found["issuer"], len(read(found["jwks_uri"])["keys"]))
+END"""
+"""Follows the discovery document of account tokens to the keys that verify them."""
 
 
 class Names:
@@ -63,15 +76,21 @@ def names(api: Any, pods: Any) -> Names:
 
 
 @pytest.fixture
-def ask(node: Json) -> Callable[..., dns.message.Message]:
+def ask(
+    node: Json, node_socket: Callable[[int], socket.socket]
+) -> Callable[..., dns.message.Message]:
     """Ask the node's server as dig would."""
     gateway = str(ipaddress.ip_network(node["spec"]["podCIDR"])[1])
 
-    def send(name: str, kind: str = "A", *, tcp: bool = False) -> dns.message.Message:
+    def asked(name: str, kind: str = "A", *, tcp: bool = False) -> dns.message.Message:
         query = dns.message.make_query(name, kind)
-        return (dns.query.tcp if tcp else dns.query.udp)(query, gateway, timeout=5)
+        with node_socket(socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM) as channel:
+            channel.connect((gateway, 53))
+            channel.setblocking(False)
+            send = dns.query.tcp if tcp else dns.query.udp
+            return send(query, gateway, timeout=5, sock=channel)
 
-    return send
+    return asked
 
 
 def test_services_are_found_by_short_and_long_names(names: Names, pods: Any) -> None:
@@ -238,7 +257,7 @@ def test_names_resolve_while_the_agent_is_killed_again_and_again(
     eventually: Callable[..., Any],
 ) -> None:
     cluster = own_clusters.own(tmp_path)
-    told = tmp_path / "told"
+    told = cluster.home / "told"
     told.mkdir(mode=0o777)
     told.chmod(0o777)
     try:
@@ -262,3 +281,7 @@ def test_names_resolve_while_the_agent_is_killed_again_and_again(
         assert ended["message"].strip() == "0 True True"
     finally:
         cluster.down()
+
+
+def test_a_pod_finds_the_keys_of_account_tokens(pods: Any) -> None:
+    assert pods.says("verifier", KEYS) == "https://kubernetes.default.svc.cluster.local 1"

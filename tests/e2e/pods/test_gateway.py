@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated
 
 Json = dict[str, Any]
 
@@ -77,9 +80,10 @@ def site(
     cluster = own.up("--nodes=1", *published)
     site = Site(own, cluster, ports)
     node = cluster.api.get("/api/v1/nodes")["items"][0]
-    if node["metadata"]["labels"].get("kedge.dev/level") != "full":
+    how = node["metadata"]["annotations"]["kedge.dev/service-proxy"]
+    if how.startswith("none"):
         own.down()
-        pytest.skip("pods have addresses only on a node at the level full")
+        pytest.skip(f"services: {how}")
     pods = module_pods(cluster.api, "default")
     made = own_web_servers(pods, own.home / "pki")
     for name in ("one", "two"):
@@ -141,6 +145,17 @@ def test_websockets_pass(site: Site) -> None:
     connection.close()
 
 
+def test_clients_of_http2_and_grpc_are_told_that_the_gateway_speaks_http_1(site: Site) -> None:
+    client = H2Connection()
+    client.initiate_connection()
+    with socket.create_connection(("127.0.0.1", site.http), timeout=PATIENCE) as channel:
+        channel.sendall(client.data_to_send())
+        events = client.receive_data(channel.recv(1000))
+    [ended] = [each for each in events if isinstance(each, ConnectionTerminated)]
+    assert ended.error_code == ErrorCodes.HTTP_1_1_REQUIRED
+    assert b"HTTP/1.1 only" in (ended.additional_data or b"")
+
+
 def test_kedge_open_prints_an_address_that_answers(site: Site) -> None:
     url = site.own.kedge(
         "open", "svc/web", f"--kubeconfig={site.own.kubeconfig}", *site.own.which, "--no-browser"
@@ -158,15 +173,9 @@ def test_kedge_open_prints_an_address_that_answers(site: Site) -> None:
 
 def test_kedge_open_says_why_a_service_does_not_answer(site: Site) -> None:
     def complaint(name: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "kedge", "open", name, *site.own.which],
-            env=site.cluster.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 1
-        return done.stderr
+        own = site.own
+        said: str = own.fails("open", name, f"--kubeconfig={own.kubeconfig}", *own.which)
+        return said
 
     assert 'there is no service "none" in namespace "default"' in complaint("svc/none")
     spec = {"selector": {"app": "none"}, "ports": [{"port": 80}]}
@@ -285,28 +294,16 @@ def test_the_gateway_is_at_the_same_port_after_a_restart(
     eventually(lambda: site.ask(HOST, port=before)[0].status == 200)
 
 
-def complaint(own: Any, *arguments: str) -> str:
-    """The error of a command that fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kedge", *arguments, *own.which],
-        env={"HOME": str(own.home), "XDG_STATE_HOME": str(own.home), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout
-    return done.stderr
-
-
 def test_a_cluster_without_a_gateway_says_so(own_cluster: Any) -> None:
     own_cluster.up("--gateway=off")
     assert json.loads(own_cluster.kedge("status", *own_cluster.which, "-o=json"))["gateway"] == []
     assert own_cluster.kubeconfig.exists()
-    assert "the cluster has no gateway" in complaint(own_cluster, "open", "svc/web")
+    assert "the cluster has no gateway" in own_cluster.fails("open", "svc/web", *own_cluster.which)
 
 
 def test_a_published_port_that_is_in_use_keeps_the_cluster_from_starting(own_cluster: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = complaint(own_cluster, "up", "--nodes=0", "--port=0", f"--publish={port}:443")
+        arguments = ("--nodes=0", "--port=0", f"--publish={port}:443", *own_cluster.which)
+        said = own_cluster.fails("up", *arguments)
     assert f"the gateway cannot offer HTTPS: 127.0.0.1 port {port} is in use" in said

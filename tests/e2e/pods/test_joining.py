@@ -2,24 +2,22 @@
 
 import base64
 import os
-import shlex
 import shutil
-import signal
 import ssl
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kedge.cli.cluster import process
+from kedge.testing.machines import LINK, Machine, Wiring
 
 SERVER, NODE = "10.213.7.1", "10.213.7.2"
-TOOLS = ("ip", "nsenter", "kubectl")
+TOOLS = ("nsenter", "unshare", "kubectl")
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0
@@ -29,101 +27,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Machine:
-    """What can be done on one of the two."""
-
-    def __init__(self, namespace: str, home: Path) -> None:
-        self.namespace = namespace
-        self.home = home
-        self.state = home / "state"
-        home.mkdir()
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("KEDGE_", "KUBE"))}
-        own = {"HOME": str(home), "XDG_STATE_HOME": str(home / "states")}
-        self.environment = clean | own | {"KUBECONFIG": str(home / "kubeconfig")}
-
-    def command(self, *words: str) -> list[str]:
-        return ["nsenter", f"--net=/run/netns/{self.namespace}", *words]
-
-    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self.command(*words),
-            env=self.environment,
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def says(self, *words: str) -> str:
-        done = self.run(*words)
-        assert done.returncode == 0, f"{shlex.join(words)}: {done.stderr}{done.stdout}"
-        return done.stdout.strip()
-
-    def kedge(self, *arguments: str) -> str:
-        return self.says(sys.executable, "-m", "kedge", *arguments, f"--state={self.state}")
-
-    def kubectl(self, line: str) -> str:
-        return self.says("kubectl", *shlex.split(line))
-
-    @contextmanager
-    def node(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """A node agent in the foreground, ready; ended as an operator would end it."""
-        words = [sys.executable, "-m", "kedge", "node", *arguments, f"--state={self.state}"]
-        with subprocess.Popen(
-            self.command(*words),
-            env=self.environment,
-            cwd=self.home,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as agent:
-            assert agent.stderr is not None
-            said = []
-            try:
-                for line in agent.stderr:
-                    said.append(line)
-                    if "is ready" in line:
-                        break
-                else:
-                    raise AssertionError("".join(said))
-                yield agent
-            finally:
-                agent.send_signal(signal.SIGTERM)
-                agent.wait(20)
-
-
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
     """Two that have nothing in common but a cable."""
-    mark = uuid.uuid4().hex[:6]
-    here, there = f"kedge-{mark}-a", f"kedge-{mark}-b"
-    made = [Machine(here, tmp_path / "a"), Machine(there, tmp_path / "b")]
+    made = [Machine(tmp_path / "a"), Machine(tmp_path / "b")]
+    wiring = Wiring()
     try:
-        for namespace in (here, there):
-            ip(f"netns add {namespace}")
-            ip(f"-n {namespace} link set lo up")
-        ip(f"link add cable netns {here} type veth peer name cable netns {there}")
-        for namespace, address in ((here, SERVER), (there, NODE)):
-            ip(f"-n {namespace} addr add {address}/30 dev cable")
-            ip(f"-n {namespace} link set cable up")
+        wiring.add_segment("cable")
+        for machine, address in zip(made, (SERVER, NODE), strict=True):
+            wiring.connect(machine, "cable", IPv4Interface(f"{address}/30"), None)
         yield made[0], made[1]
     finally:
         for machine in reversed(made):
-            machine.run(
-                sys.executable, "-m", "kedge", "down", "--purge", f"--state={machine.state}"
-            )
-            subprocess.run(["ip", "netns", "del", machine.namespace], check=False)
-
-
-def ip(line: str) -> None:
-    subprocess.run(["ip", *line.split()], check=True, capture_output=True)
-
-
-def invitation(server: Machine) -> list[str]:
-    """The words after `kedge node` of the command that the server's machine prints."""
-    printed = shlex.split(server.kedge("token", "create", "--print-join-command"))
-    assert printed[:2] == ["kedge", "node"]
-    return printed[2:]
+            machine.end()
+        wiring.end()
 
 
 def up(server: Machine, name: str) -> None:
@@ -136,7 +53,7 @@ def test_a_machine_joins_runs_pods_and_leaves(
     server, other = machines
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     up(server, name)
-    words = invitation(server)
+    words = server.join_arguments()
     assert words[1].startswith(f"https://{SERVER}:")
     with other.node(*words, f"--name={name}", "--node-name=far"):
         node = server.kubectl("get node far -o jsonpath={.status.addresses[*].address}")
@@ -161,11 +78,7 @@ def test_a_machine_joins_runs_pods_and_leaves(
         assert after == before
     assert 'Node "far" was' in other.kedge("down", "--purge")
     assert not other.state.exists()
-    links = subprocess.check_output(["ip", "-n", other.namespace, "-o", "link"], text=True)
-    assert sorted(line.split()[1].partition("@")[0].rstrip(":") for line in links.splitlines()) == [
-        "cable",
-        "lo",
-    ]
+    assert other.links() == {"lo", LINK}
 
 
 def check_files(pki: Path) -> None:
@@ -186,7 +99,7 @@ def test_a_machine_joins_nobody_but_the_cluster_it_was_told_of(
     server, other = machines
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     up(server, name)
-    flags = dict(zip(*[iter(invitation(server))] * 2, strict=True))
+    flags = dict(zip(*[iter(server.join_arguments())] * 2, strict=True))
 
     def refusal(**changes: str) -> str:
         told = {**flags, **{f"--{k.replace('_', '-')}": v for k, v in changes.items()}}

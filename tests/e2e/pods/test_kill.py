@@ -110,7 +110,7 @@ class Victim:
         hierarchies = [CGROUPS, *CGROUPS.iterdir()]
         roots = [each / "kedge" / f"{self.own.name}-node-1" for each in hierarchies]
         return {
-            "processes": [" ".join(words) for _, words in commands(self.own.name)],
+            "processes": [" ".join(words) for _, words in commands(node)],
             "mounts": [line for line in mounted if str(self.state) in line],
             "cgroups": [str(d) for root in roots if root.exists() for d in root.rglob("pod*")],
             "links": ports(link_name("kbr", str(node / "network"))),
@@ -131,11 +131,12 @@ def entries(directory: Path) -> list[Path]:
     return list(directory.iterdir()) if directory.exists() else []
 
 
-def commands(cluster: str = "") -> Iterator[tuple[int, list[str]]]:
-    """The processes of this machine; of one cluster's containers, if it is named."""
+def commands(node: Path | None = None) -> Iterator[tuple[int, list[str]]]:
+    """The processes of this machine; of the containers of one node, if it is named."""
     for each in Path("/proc").glob("[0-9]*"):
         try:
-            if not cluster or f"/kedge/{cluster}-" in (each / "cgroup").read_text():
+            # A container has files of its pod mounted, such as /etc/hosts.
+            if node is None or f"{node}/pods/" in (each / "mountinfo").read_text():
                 words = (each / "cmdline").read_text().split("\0")
                 # One that has ended and waits for its parent to notice has none.
                 if words != [""]:

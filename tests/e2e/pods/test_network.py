@@ -1,13 +1,22 @@
 """Pods reach each other, the API and the machine; the machine reaches them."""
 
-import urllib.request
+import http.client
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("full_level")
+pytestmark = pytest.mark.usefixtures("pod_network")
+
+SocketMaker = Callable[[int], socket.socket]
+
+
+def machine_socket(kind: int) -> socket.socket:
+    return socket.socket(socket.AF_INET, kind)
+
 
 SERVE = "mkdir -p /srv/www; cd /srv/www; echo $WHO > who; exec python3 -m http.server {port}"
 
@@ -24,13 +33,17 @@ def server(pods: Any, name: str, port: int = 8000, **spec: Any) -> Json:
     return ready
 
 
-def fetch(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/who", timeout=5) as answer:
-        text: str = answer.read().decode().strip()
-    return text
+def fetch(address: str, port: int, make: SocketMaker = machine_socket) -> str:
+    connection = http.client.HTTPConnection(address, port)
+    with make(socket.SOCK_STREAM) as channel:
+        channel.settimeout(5)
+        channel.connect((address, port))
+        connection.sock = channel
+        connection.request("GET", "/who")
+        return connection.getresponse().read().decode().strip()
 
 
-def test_pods_reach_each_other(pods: Any) -> None:
+def test_pods_reach_each_other(pods: Any, node_socket: SocketMaker) -> None:
     one, other = (server(pods, name)["status"]["podIP"] for name in ("one", "other"))
     assert one != other
     script = (
@@ -38,7 +51,7 @@ def test_pods_reach_each_other(pods: Any) -> None:
         "print(u.urlopen('http://{}:8000/who', timeout=5).read().decode())\""
     )
     assert pods.says("asker", script.format(one)) == "one"
-    assert fetch(f"{other}:8000") == "other"
+    assert fetch(other, 8000, node_socket) == "other"
 
 
 def test_a_pod_knows_its_name_and_address(pods: Any) -> None:
@@ -75,22 +88,24 @@ END"""
     assert pods.says("client", script) == "10.96.0.1 200 403"
 
 
-def test_a_host_port_leads_into_the_pod(pods: Any, node: Json) -> None:
-    port = {"ports": [{"containerPort": 8000, "hostPort": 47322}]}
+def test_a_host_port_leads_into_the_pod(
+    pods: Any, node: Json, from_machine: Callable[[str], str]
+) -> None:
+    port = {"ports": [{"containerPort": 8000, "hostPort": 17322}]}
     server(pods, "open", container=port)
-    address = node["status"]["addresses"][0]["address"]
-    assert fetch(f"{address}:47322") == "open"
+    address = from_machine(node["status"]["addresses"][0]["address"])
+    assert fetch(address, 17322) == "open"
     pods.delete("open")
     pods.gone("open")
     with pytest.raises(OSError):  # noqa: PT011 - refused, one way or another
-        fetch(f"{address}:47322")
+        fetch(address, 17322)
 
 
-def test_host_network_is_the_machines(pods: Any, node: Json) -> None:
-    pod = server(pods, "outside", port=47323, hostNetwork=True)
+def test_host_network_is_the_nodes(pods: Any, node: Json, node_socket: SocketMaker) -> None:
+    pod = server(pods, "outside", port=17323, hostNetwork=True)
     assert pod["status"]["podIP"] == node["status"]["addresses"][0]["address"]
     assert pod["status"]["hostIP"] == pod["status"]["podIP"]
-    assert fetch("127.0.0.1:47323") == "outside"
+    assert fetch("127.0.0.1", 17323, node_socket) == "outside"
 
 
 def test_an_address_is_given_again_only_when_it_is_free(pods: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 Json = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("full_level")
+pytestmark = pytest.mark.usefixtures("pod_network")
 
 PATIENCE = 20.0
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

@@ -125,7 +125,7 @@ def test_an_important_pod_takes_the_place_of_another(
 def test_a_host_port_is_had_once(pods: Any, api: Any) -> None:
     if nodes(api) > 1:
         pytest.skip("there are other nodes to go to")
-    port = {"ports": [{"containerPort": 80, "hostPort": 47321}]}
+    port = {"ports": [{"containerPort": 80, "hostPort": 17321}]}
     pods.create("first", container=port)
     pods.ready("first")
     pods.create("second", container=port)

@@ -102,11 +102,15 @@ def test_a_command_ends_with_its_client(
     eventually(gone, PATIENCE)
 
 
-def test_files_are_copied_both_ways(kubectl: Any, shell: str, tmp_path: Path) -> None:
+def test_files_are_copied_both_ways(
+    kubectl: Any, shell: str, node: dict[str, Any], tmp_path: Path
+) -> None:
     content = os.urandom(3 * MEBIBYTE)
     there, back = tmp_path / "there", tmp_path / "back"
     there.write_bytes(content)
-    kubectl("cp", str(there), f"{shell}:/var/tmp/copied")
+    has_all_users = node["metadata"]["labels"]["kedge.dev/level"] == "full"
+    flags = [] if has_all_users else ["--no-preserve"]
+    kubectl("cp", *flags, str(there), f"{shell}:/var/tmp/copied")
     kubectl("cp", f"{shell}:/var/tmp/copied", str(back))
     assert back.read_bytes() == content
 
@@ -341,7 +345,8 @@ def web(pods: Any) -> bytes:
         mkdir /var/tmp/www && cd /var/tmp/www
         seq 1 3000000 > numbers
         exec python3 -m http.server 8000"""
-    probe = {"httpGet": {"port": 8000, "path": "/numbers"}, "periodSeconds": 1}
+    listens = "import socket; socket.create_connection(('127.0.0.1', 8000))"
+    probe = {"exec": {"command": ["python3", "-c", listens]}, "periodSeconds": 1}
     pods.create("web", script, container={"readinessProbe": probe})
     pods.ready("web")
     return b"".join(b"%d\n" % number for number in range(1, 3_000_001))
@@ -367,7 +372,7 @@ def test_a_port_that_nobody_listens_on_is_told(client: Any, web: bytes) -> None:
 
 
 def test_a_pod_is_reached_through_the_api_server(
-    any_kubectl: Any, web: bytes, pods: Any, full_level: None
+    any_kubectl: Any, web: bytes, pods: Any, pod_network: None
 ) -> None:
     path = f"{pods.path}/web:8000/proxy/numbers"
     assert any_kubectl("get", "--raw", path).stdout.encode() == web
@@ -383,10 +388,13 @@ def test_a_node_is_asked_through_the_api_server(any_kubectl: Any, node: Any, she
 # Rights.
 
 
-def test_a_node_tells_nothing_to_strangers(api: Any, node: Any) -> None:
+def test_a_node_tells_nothing_to_strangers(
+    api: Any, node: Any, from_machine: Callable[[str], str]
+) -> None:
     tls = ssl.create_default_context(cadata=api.ca_pem)
     status = node["status"]
-    address = next(a["address"] for a in status["addresses"] if a["type"] == "InternalIP")
+    internal = next(a["address"] for a in status["addresses"] if a["type"] == "InternalIP")
+    address = from_machine(internal)
     port = status["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     for path in ("healthz", "pods", "exec/default/x/y"):
         url = f"https://{address}:{port}/{path}"

@@ -1,14 +1,28 @@
-"""A cluster of a user who is not root: pods run, and what cannot be enforced is said."""
+"""A cluster of a user who is not root: pods run and have a network, and what cannot be enforced is
+said."""
 
+import contextlib
+import http.server
 import json
 import os
 import shutil
+import signal
+import socket
+import socketserver
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from kedge.cli.cluster import process
+from kedge.machinery.interfaces import own_addresses
+from kedge.node.network.forward import PER_SOURCE
+from kedge.node.network.way_out import is_outside
+from kedge.supervisor.sockets import supervisor
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import User
@@ -49,6 +63,18 @@ def test_pods_run_without_root(ordinary_user: "User", eventually: Callable[..., 
     assert not list((ordinary_user.home / "states" / "kedge").glob("*"))
     assert str(ordinary_user.home) not in Path("/proc/self/mountinfo").read_text()
     assert not running(ordinary_user.home)
+
+
+def test_a_cluster_is_taken_down_beside_one_of_root(
+    ordinary_user: "User", machine_user: Any
+) -> None:
+    with machine_user(0) as root:
+        root.does("up", "--nodes=1")
+        spec = json.dumps({"spec": {"hostUsers": False}})
+        root.reads("run", "own", "--image=host", f"--overrides={spec}", "--", "sleep", "1000")
+        ordinary_user.does("up", "--nodes=1")
+        ordinary_user.does("down", "--purge")
+        assert not running(ordinary_user.home)
 
 
 def running(home: Path) -> list[str]:
@@ -95,3 +121,184 @@ def test_a_pod_with_users_of_its_own_is_refused(
     handlers = "-o=jsonpath={.status.runtimeHandlers[0].features.userNamespaces}"
     assert ordinary_user.reads("get", "node", "node-1", handlers) == "false"
     assert ordinary_user.reads("get", "pod", "own", "-o=jsonpath={.status.phase}") == "Pending"
+
+
+WEB = "cd /tmp && echo page > index.html && exec python3 -m http.server 8000"
+
+
+def deploy(user: "User", name: str = "web") -> None:
+    """A Deployment with an HTTP probe, ready, and its Service."""
+    container = {
+        "name": "main",
+        "image": "host",
+        "command": ["sh", "-c", WEB],
+        "readinessProbe": {"httpGet": {"port": 8000}, "periodSeconds": 1},
+    }
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    made = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    created = user.kubectl("apply", "-f", "-", input=json.dumps(made))
+    assert created.returncode == 0, created.stderr
+    user.reads("rollout", "status", f"deployment/{name}", "--timeout=60s")
+    user.reads("expose", f"deployment/{name}", "--port=80", "--target-port=8000")
+
+
+def shell(user: "User") -> None:
+    """A pod from which to look at the network."""
+    user.reads("run", "shell", "--image=host", "--", "sleep", "1000")
+    user.reads("wait", "--for=condition=Ready", "pod/shell", "--timeout=60s")
+
+
+def ask(user: "User", url: str) -> str:
+    """The page at a URL as a pod sees it; empty if there is none."""
+    script = f"import urllib.request as u; print(u.urlopen('{url}', timeout=5).read().decode())"
+    return user.kubectl("exec", "shell", "--", "python3", "-c", script).stdout.strip()
+
+
+@pytest.fixture
+def networked(ordinary_user: "User") -> "User":
+    """A user whose pods have addresses."""
+    ordinary_user.does("up", "--nodes=1")
+    status = ordinary_user.does("status")
+    if "services: nftables" not in status:
+        pytest.skip(f"this kernel gives ordinary users no network: {status}")
+    return ordinary_user
+
+
+def test_an_http_probe_makes_a_deployment_ready_and_its_service_answers(
+    networked: "User", eventually: Callable[..., Any]
+) -> None:
+    deploy(networked)
+    shell(networked)
+    eventually(lambda: ask(networked, "http://web") == "page")
+    assert ask(networked, "http://web.default.svc.cluster.local") == "page"
+    path = "/api/v1/namespaces/default/services/web/proxy/"
+    assert networked.reads("get", "--raw", path) == "page"
+
+
+def own_address() -> str:
+    """An address of the machine that is not a loopback one."""
+    # Those of the clusters of root belong to no interface, or are named like those of our pods.
+    found = [each for each in own_addresses() if ":" not in each and is_outside(IPv4Address(each))]
+    if not found:
+        pytest.skip("this machine has no address besides loopback")
+    return found[0]
+
+
+class Echo(socketserver.BaseRequestHandler):
+    """Answers a datagram with the same."""
+
+    def handle(self) -> None:
+        data, channel = self.request
+        channel.sendto(data, self.client_address)
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Answers every request with the same page."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"outside")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served(server: socketserver.BaseServer) -> Iterator[int]:
+    """Serve on the machine; yields the port."""
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_pods_reach_the_outside_but_not_the_machines_loopback(networked: "User") -> None:
+    shell(networked)
+    here = own_address()
+    with served(http.server.HTTPServer((here, 0), Page)) as port:
+        assert ask(networked, f"http://{here}:{port}") == "outside"
+    with served(http.server.HTTPServer(("127.0.0.1", 0), Page)) as port:
+        for address in ("127.0.0.1", "0.0.0.0", "127.1.2.3", here, "10.244.0.1", "10.96.0.1"):
+            assert ask(networked, f"http://{address}:{port}") == "", address
+    talk = """import socket, sys
+channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+channel.settimeout(3)
+for word in ("one", "two"):
+    channel.sendto(word.encode(), (sys.argv[1], int(sys.argv[2])))
+    print(channel.recv(100).decode())"""
+    words = ("exec", "shell", "--", "python3", "-c", talk)
+    with served(socketserver.UDPServer((here, 0), Echo)) as port:
+        assert networked.reads(*words, here, str(port)) == "one\ntwo"
+    with served(socketserver.UDPServer(("127.0.0.1", 0), Echo)) as port:
+        assert networked.kubectl(*words, "127.0.0.1", str(port)).returncode != 0
+
+
+def test_one_pod_cannot_use_up_the_way_out(networked: "User") -> None:
+    shell(networked)
+    here = own_address()
+    flood = f"""import socket, sys
+held, refused = [], 0
+for _ in range(400):
+    channel = socket.create_connection(("{here}", int(sys.argv[1])), 5)
+    channel.settimeout(0.2)
+    held.append(channel)
+for channel in held:
+    try:
+        refused += not channel.recv(1)
+    except TimeoutError:
+        pass
+    except OSError:
+        refused += 1
+print(refused, flush=True)
+channel.settimeout(None)
+sys.stdin.read()"""
+    with socket.create_server((here, 0), backlog=500) as silent:
+        port = str(silent.getsockname()[1])
+        refused = networked.kubectl("exec", "shell", "--", "python3", "-c", flood, port).stdout
+    assert 400 - PER_SOURCE <= int(refused) < 400
+    with served(http.server.HTTPServer((here, 0), Page)) as again:
+        assert ask(networked, f"http://{here}:{again}") == "outside"
+
+
+def test_the_network_outlives_the_agent_and_comes_back_after_the_supervisor(
+    networked: "User", eventually: Callable[..., Any]
+) -> None:
+    deploy(networked)
+    shell(networked)
+    eventually(lambda: ask(networked, "http://web") == "page")
+    node = networked.states / "default" / "nodes" / "node-1"
+    addresses = ("get", "pods", "-o=jsonpath={.items[*].status.podIP}")
+    before = networked.reads(*addresses)
+    found = process.running(node, "node")
+    assert found is not None
+    os.kill(found.pid, signal.SIGKILL)
+    eventually(lambda: (now := process.running(node, "node")) and now.pid != found.pid)
+    eventually(lambda: ask(networked, "http://web") == "page")
+    assert networked.reads(*addresses) == before
+    os.kill(supervisor(str(node / "runtime")), signal.SIGKILL)
+    eventually(lambda: ask(networked, "http://web") == "page", 60)
+
+
+def test_clusters_of_one_user_have_networks_of_their_own(
+    networked: "User", eventually: Callable[..., Any]
+) -> None:
+    deploy(networked)
+    networked.does("up", "--name=other", "--nodes=2")
+    shell(networked)
+    assert ask(networked, "http://web") == ""
+    deploy(networked)
+    eventually(lambda: ask(networked, "http://web") == "page")
+    networked.does("down", "--name=other", "--purge")
+    networked.reads("config", "use-context", "kedge-default")
+    shell(networked)
+    eventually(lambda: ask(networked, "http://web") == "page")

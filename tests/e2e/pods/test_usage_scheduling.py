@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kedge.machinery.clock import SystemClock
+from kedge.machinery.quantity import Quantity
 from kedge.metrics.frame_codec import CONTENT_TYPE, path_of
 from kedge.testing.reports import Used, report
 
@@ -125,3 +126,21 @@ def test_a_pod_that_really_works_is_avoided(
 
     quiet = eventually(with_usage, 60.0)
     assert pods.get(quiet)["spec"]["nodeName"] == "node-2"
+
+
+def test_nodes_of_one_machine_differ_by_what_their_pods_use(
+    own_cluster: Any, eventually: Callable[..., Any], full_level: None
+) -> None:
+    api = own_cluster.up("--nodes=2").api
+    spin = {"name": "main", "image": "host", "command": ["sh", "-c", "while :; do :; done"]}
+    body = {"nodeName": "node-1", "containers": [spin], "terminationGracePeriodSeconds": 0}
+    api.create(PODS, {"metadata": {"name": "busy"}, "spec": body})
+
+    def busier() -> bool:
+        found = {
+            each["metadata"]["name"]: Quantity.parse(each["machine"]["10s"]["mean"]["cpu"]).milli()
+            for each in api.get("/apis/metrics/v1alpha1/nodes")["items"]
+        }
+        return len(found) == 2 and found["node-1"] > found["node-2"] + 50
+
+    eventually(busier, within=90)

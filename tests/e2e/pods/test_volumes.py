@@ -124,6 +124,7 @@ def test_files_have_the_modes_they_were_given(pods: Pods) -> None:
     ]
 
 
+@pytest.mark.usefixtures("full_level")
 def test_a_group_of_the_pod_may_read_files_and_write_to_directories(pods: Pods) -> None:
     pods.create("secrets", "s", stringData={"password": "hush"})
     said = pods.runs(
@@ -150,6 +151,7 @@ def test_a_group_of_the_pod_may_read_files_and_write_to_directories(pods: Pods) 
     ]
 
 
+@pytest.mark.usefixtures("full_level")
 def test_memory_is_limited_and_shared_by_containers(pods: Pods) -> None:
     filler = {
         "name": "first",

@@ -41,3 +41,6 @@ def test_a_kind_that_comes_or_goes_is_counted() -> None:
     catalog.remove(CONFIG_MAPS)
     assert not catalog.has_version("", "v1")
     assert catalog.of_kind("v1", "Pod") is None
+    assert catalog.stamp("", "v1") == 0
+    catalog.add(PODS)
+    assert catalog.stamp("", "v1") > stamp

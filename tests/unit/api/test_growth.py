@@ -137,6 +137,7 @@ def steps(resource: Resource[Any], posted: Any) -> dict[str, float]:
     if obj is None:
         return seconds
     timed("validate", lambda: refused(resource.strategy.validate(obj)))
+    timed("new", lambda: refused(resource.strategy.validate_new(obj)))
     timed("update", lambda: refused(resource.strategy.validate_update(obj, obj)))
     timed("status", lambda: refused(resource.strategy.validate_status(obj, obj)))
     timed("warn", lambda: list(resource.strategy.warnings(obj)))
@@ -144,7 +145,10 @@ def steps(resource: Resource[Any], posted: Any) -> dict[str, float]:
     whole = resource.to_document(obj)
     known: dict[str, Any] = {"api_version": resource.api_version, "now": NOW, "manager": "m"}
     timed("owners", lambda: managed.after_update(resource.schema, None, whole, **known))
-    timed("apply", lambda: managed.apply(resource.schema, whole, fitted, force=True, **known))
+    timed(
+        "apply",
+        lambda: managed.apply(resource.schema, whole, fitted, force=True, settle=dict, **known),
+    )
     timed("strategic", lambda: strategic.apply(resource.schema, whole, whole))
     return seconds
 

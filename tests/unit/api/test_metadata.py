@@ -118,7 +118,7 @@ def test_managed_fields_name_their_operation() -> None:
     assert errors(replace(GOOD, managedFields=[entry])) == [
         'metadata.managedFields[0].operation: Invalid value: "Guess": must be `Apply` or `Update`',
         'metadata.managedFields[0].fieldsType: Invalid value: "V9": must be `FieldsV1`',
-        'metadata.managedFields[0].manager: Invalid value: "a\\u0007": '
+        'metadata.managedFields[0].manager: Invalid value: "a\\a": '
         "invalid character U+0007 (at position 1)",
     ]
 

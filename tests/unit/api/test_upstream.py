@@ -22,6 +22,7 @@ OWN_TYPES = {
     f"{CORE}.LimitRangeSelector",
 }
 OWN_FIELDS = {
+    f"{CORE}.LimitRangeItem.impliedDefaults",
     f"{CORE}.LimitRangeItem.selector",
     "io.k8s.api.autoscaling.v2.ContainerResourceMetricSource.statistic",
     "io.k8s.api.autoscaling.v2.ContainerResourceMetricSource.window",

@@ -261,4 +261,4 @@ async def _watch(server: LocalServer, target: str, accept: str) -> LocalAnswer:
         return await server.call("GET", target, accept=accept)
     await server.clock.advance(5)
     await watching.events()
-    return LocalAnswer(200, {"Content-Type": JSON}, [], "{}")
+    return LocalAnswer(200, {"Content-Type": JSON}, [], b"{}")

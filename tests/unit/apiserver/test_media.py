@@ -4,14 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.api.core_v1.pod import pod_addresses
 from kedge.apiserver.media import (
     DISCOVERY,
     ResponseForm,
     body_type,
     negotiate,
+    wants_addresses_only,
     wants_aggregated_discovery,
 )
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -21,7 +24,16 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         ("", [ResponseForm("json")]),
         ("*/*", [ResponseForm("json")]),
         ("application/*", [ResponseForm("json")]),
-        ("application/vnd.kubernetes.protobuf,application/json", [ResponseForm("json")]),
+        (f"{PROTOBUF},application/json", [ResponseForm("protobuf"), ResponseForm("json")]),
+        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", []),
+        (
+            f"{PROTOBUF};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+            [ResponseForm("protobuf-partial-list")],
+        ),
+        (
+            f"{PROTOBUF};as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
+            [ResponseForm("protobuf-partial", "v1beta1")],
+        ),
         ("application/yaml, application/json", [ResponseForm("yaml"), ResponseForm("json")]),
         ("application/json;q=0.5, application/yaml", [ResponseForm("yaml"), ResponseForm("json")]),
         ("application/json;q=0", []),
@@ -35,6 +47,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         ("application/json;as=Table;v=v2;g=meta.k8s.io", []),
         ("application/json;as=Table;v=v1;g=other", []),
         ("application/json;as=Drawing;v=v1;g=meta.k8s.io", []),
+        (pod_addresses.MEDIA_TYPE, [ResponseForm("addresses")]),
+        ("application/json;as=PodAddresses;v=v2;g=network.kedge.dev", []),
     ],
 )
 def test_forms_come_best_first(accept: str, forms: list[ResponseForm]) -> None:
@@ -58,3 +72,9 @@ def test_aggregated_discovery_must_be_asked_for_before_plain_json() -> None:
 def test_parameters_of_a_body_type_do_not_matter() -> None:
     assert body_type("Application/JSON ; charset=utf-8") == "application/json"
     assert body_type("") == ""
+
+
+def test_addresses_are_the_only_form_unless_the_client_takes_another() -> None:
+    assert wants_addresses_only(pod_addresses.MEDIA_TYPE)
+    for accept in ("", "application/json", f"{pod_addresses.MEDIA_TYPE},*/*", "text/html"):
+        assert not wants_addresses_only(accept)

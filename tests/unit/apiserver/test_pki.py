@@ -299,3 +299,26 @@ def test_what_cannot_be_signed_is_refused(tmp_path: Path, pem: bytes, use: str) 
     directory = pki.ensure(tmp_path / "pki", []).directory
     with pytest.raises(ValueError, match=r"."):
         pki.sign_request(directory, pem, [use], timedelta(days=1), TODAY)
+
+
+def test_front_proxy_has_an_authority_of_its_own_that_is_kept(tmp_path: Path) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    first = pki.ensure_front_proxy(tmp_path, now)
+    kept = (tmp_path / "client.crt").read_bytes()
+    assert pki.ensure_front_proxy(tmp_path, now) == first
+    assert (tmp_path / "client.crt").read_bytes() == kept
+    later = now + timedelta(days=350)
+    assert pki.ensure_front_proxy(tmp_path, later) == first
+    assert (tmp_path / "client.crt").read_bytes() != kept
+    assert stat.S_IMODE((tmp_path / "client.key").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "ca.key"])
+def test_damaged_front_proxy_is_replaced(tmp_path: Path, name: str) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    first = pki.ensure_front_proxy(tmp_path, now)
+    (tmp_path / name).write_text("damaged")
+    second = pki.ensure_front_proxy(tmp_path, now)
+    assert second != first
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")

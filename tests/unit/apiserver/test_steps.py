@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,7 +16,7 @@ from kedge.apiserver.authorization.authorizer import SUPERUSERS
 from kedge.apiserver.context import RequestContext
 from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.request import Request, User
-from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.telemetry import MOST_SERIES, Telemetry
 from kedge.machinery.errors import StatusError
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import TOKEN, LocalServer
@@ -209,6 +211,23 @@ def test_json_is_indented_for_people(path: str, query: str, agent: str, is_inden
     assert made.response.body == (b'{\n  "a": 1\n}\n' if is_indented else b'{"a":1}')
 
 
+async def test_texts_of_clients_are_no_labels(server: LocalServer) -> None:
+    for name in ("nope", 'x"} 1', "..", "a" * 300):
+        asked = await server.call("GET", f"{MAPS}/x/{quote(name)}")
+        assert asked.status in (400, 403, 404)
+    text = (await server.call("GET", "/metrics")).text
+    assert {*re.findall(r'subresource="([^"]*)"', text)} == {""}
+
+
+def test_the_number_of_series_is_bounded() -> None:
+    telemetry = Telemetry()
+    for number in range(MOST_SERIES + 500):
+        telemetry.count(("GET", "group", f"things{number}", ""), 200, 0.1)
+    text = telemetry.text()
+    assert text.count("apiserver_request_total{") == MOST_SERIES + 1
+    assert 'resource="other",subresource="",verb=""} 500' in text
+
+
 # All of them.
 
 
@@ -244,8 +263,8 @@ async def test_every_request_is_audited_once(tmp_path: Path) -> None:
         ("create", 201, "allow"),
         ("get", 403, "forbid"),
         ("get", 200, "allow"),
-        ("get", 401, None),
-        ("post", 403, "forbid"),
+        ("list", 401, None),
+        ("create", 403, "forbid"),
     ]
     assert events[0]["objectRef"]["name"].startswith("a-")
     assert events[1]["impersonatedUser"]["username"] == "joe"

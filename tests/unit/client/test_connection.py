@@ -1,8 +1,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+import uvloop
 
 from kedge.client.connection import HEAD_BYTES, HttpConnection, encode_request, open_connection
 from kedge.client.transport import Unreachable
@@ -105,3 +107,43 @@ async def test_bytes_of_another_protocol_are_kept_for_the_next_owner() -> None:
         await connection.ask(GET)
         assert (connection.status, connection.upgraded) == (101, b"first")
         assert not connection.reusable
+
+
+class SlowNames(uvloop.Loop):
+    """An event loop whose name lookups take for ever, and say when they were given up."""
+
+    given_up: list[str]
+
+    async def getaddrinfo(self, host: Any, *details: Any, **more: Any) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up.append(host)
+
+
+def test_a_connection_that_is_given_up_leaves_no_lookup_behind() -> None:
+    loop = SlowNames()
+    loop.given_up = []
+
+    async def give_up() -> None:
+        opening = open_connection("registry.example", 443, tls=None, server_name=None)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(opening, 0.01)
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(give_up())
+    assert loop.given_up == ["registry.example"]
+
+
+async def test_a_host_is_reached_at_any_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        _, port = server.sockets[0].getsockname()
+
+        async def two_addresses(*asked: Any, **more: Any) -> Any:
+            return [(0, 0, 0, "", (address, port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two_addresses)
+        connection = await open_connection("two.example", port, tls=None, server_name=None)
+        assert connection.transport.get_extra_info("peername") == ("127.0.0.1", port)
+        await asyncio.wait([connection.lost])

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kedge.controllers.loop import ControllerLoop
+from kedge.controllers.loop import ControllerLoop, Unfinished
 from kedge.machinery.errors import conflict, not_found
 from kedge.machinery.turns import SHARE_SECONDS
 from kedge.testing.clock import BusyClock, FakeClock
@@ -76,6 +76,41 @@ async def test_conflicts_are_not_worth_a_line(caplog: pytest.LogCaptureFixture) 
         loop.add("a")
         await clock.advance(1)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "error", [not_found("", "pods", "a"), Unfinished("events remain")], ids=["gone", "unfinished"]
+)
+async def test_an_object_that_just_went_is_not_worth_a_line(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, errors = FakeClock(), [error]
+
+    async def passing(key: str) -> None:
+        if errors:
+            raise errors.pop()
+
+    async with running(passing, clock) as loop:
+        loop.add("a")
+        await clock.advance(60)
+    assert not errors
+    assert not caplog.records
+
+
+async def test_unfinished_work_is_logged_without_a_traceback_if_it_stays_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+
+    async def stuck(key: str) -> None:
+        raise Unfinished("events remain")
+
+    async with running(stuck, clock) as loop:
+        loop.add("a")
+        await clock.advance(60)
+    (record,) = caplog.records
+    assert "events remain" in record.getMessage()
+    assert record.exc_info is None
 
 
 async def test_one_key_that_takes_long_does_not_hold_up_the_others() -> None:

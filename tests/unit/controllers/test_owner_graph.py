@@ -9,6 +9,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.model import OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.view import Outline, OutlineMeta
+from kedge.controllers import owner_graph
 from kedge.controllers.owner_graph import (
     FOREGROUND,
     LEAVE,
@@ -125,9 +126,24 @@ def test_when_a_kind_is_abolished_its_objects_are_absent_seen_or_not() -> None:
     graph.observe(PODS, thing("a", "owner"))
     graph.observe(PODS, thing("b", "never-seen"))
     graph.observe(PODS, thing("c", "secret", kind="Secret"))
-    assert graph.abolish(CONFIG_MAPS) == {"child", "a", "b"}
+    assert set().union(*graph.abolish(CONFIG_MAPS)) == {"a", "b"}
+    assert graph.get("child") is None
     assert [decision(graph, uid) for uid in "ab"] == [DeleteObject("Background")] * 2
     assert isinstance(decision(graph, "c"), FindOwners)
+
+
+def test_a_kind_with_many_dependents_is_abolished_step_by_step() -> None:
+    owners = [f"owner-{i}" for i in range(5_000)]
+    graph = graph_of()
+    graph.observe(PODS, thing("many", *owners))
+    graph.observe(PODS, thing("other", "x", kind="Secret"))
+    steps = graph.abolish(CONFIG_MAPS)
+    assert next(steps) == set()
+    graph.observe(PODS, thing("many", "new", *owners))
+    assert len([*steps]) >= 5
+    found = decision(graph, "many")
+    assert isinstance(found, FindOwners)
+    assert [each.uid for each in found.references] == ["new"]
 
 
 def test_one_living_owner_is_enough_and_references_to_dead_ones_go() -> None:
@@ -294,3 +310,22 @@ def test_an_owner_in_another_namespace_is_misplaced_and_one_outside_all_is_not()
         child = graph.get(uid)
         assert child is not None
         assert [each.uid for each in misplaced(graph, child)] == ["owner"]
+
+
+def test_dependents_with_many_owners_are_found_without_a_walk_over_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = [f"owner-{i:04}" for i in range(2_000)]
+    children = [thing(f"child-{i}", *others, blocks=True) for i in range(5)]
+    graph = graph_of(thing("owner-1999"), *children)
+    compared = []
+    whole = owner_graph.matches
+
+    def counted(*about: Any) -> bool:
+        compared.append(about)
+        return whole(*about)
+
+    monkeypatch.setattr(owner_graph, "matches", counted)
+    owner = graph.get("owner-1999")
+    assert owner is not None
+    assert len(list(graph.blocking(owner))) == len(compared) == 5

@@ -25,3 +25,8 @@ def test_a_socket_that_nobody_listens_at_does_not_answer(tmp_path: Path) -> None
         assert not answers(path)
         listening.listen()
         assert answers(path)
+
+
+def test_a_path_with_a_null_character_is_no_reason_to_fail() -> None:
+    path = Path("/" + "x" * 100 + "\0") / "x.sock"
+    assert reachable(path)[0] == str(path)

@@ -11,6 +11,7 @@ from kedge.dns import connections as module
 from kedge.dns.cluster_index import ClusterIndex
 from kedge.dns.connections import DnsConnection, TcpConnections
 from kedge.dns.message import DnsAnswer
+from kedge.dns.query_budget import QueryBudget
 from kedge.dns.resolver import ClusterResolver
 from kedge.dns.response import UpstreamQuestion
 from kedge.dns.source_filter import SourceFilter
@@ -90,7 +91,7 @@ def connections(clock: FakeClock, upstream: HeldUpstream) -> TcpConnections:
     index.put_service(new_service("web", "10.96.1.1"))
     zone = ClusterZone(index, "cluster.local", bytes(4), 1)
     sources = SourceFilter([], list, clock)
-    return TcpConnections(ClusterResolver(zone, upstream), sources, clock)
+    return TcpConnections(ClusterResolver(zone, upstream), sources, QueryBudget(clock), clock)
 
 
 def connect(

@@ -2,9 +2,14 @@
 
 import base64
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
 from kedge.apiserver import pki
 from kedge.client.informer import Cache, Key
@@ -65,3 +70,39 @@ def test_only_so_many_contexts_are_kept(keys: Path) -> None:
     for number in range(KEPT + 10):
         made.context(f"{number}.com")
     assert len(made._contexts) == KEPT
+
+
+def self_signed(bits: int) -> tuple[bytes, bytes]:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=bits)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a.com")])
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=9999))
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return made.public_bytes(pem), key.private_bytes(pem, form, plain)
+
+
+def test_a_key_that_makes_handshakes_long_is_not_used(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = self_signed(2048)
+    made, _ = certificates(keys, secret("a", keys, tls_crt=certificate, tls_key=key))
+    assert made.context("a.com") is not None
+    monkeypatch.setattr("kedge.gateway.certificates.MOST_RSA_BITS", 1024)
+    made, _ = certificates(keys, secret("a", keys, tls_crt=certificate, tls_key=key))
+    assert made.context("a.com") is None
+
+
+def test_a_chain_that_is_too_long_is_not_used(keys: Path) -> None:
+    chain = (keys / "server.crt").read_bytes() * 200
+    made, _ = certificates(keys, secret("a", keys, tls_crt=chain))
+    assert made.context("a.com") is None

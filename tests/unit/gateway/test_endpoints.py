@@ -3,8 +3,10 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from kedge.gateway.endpoints import SliceIndex, usable
+from kedge.gateway import endpoints
+from kedge.gateway.endpoints import MOST_CHOICES, MOST_ENDPOINTS, Endpoint, SliceIndex
 from kedge.gateway.objects import SliceInfo
 
 
@@ -27,6 +29,12 @@ def at(address: str, **conditions: bool) -> dict[str, Any]:
     return {"addresses": [address], "conditions": conditions}
 
 
+def usable(slices: list[SliceInfo], port_name: str) -> list[Endpoint]:
+    index = SliceIndex()
+    index.replace(slices)
+    return index.usable("n", "s", port_name)
+
+
 def test_ready_and_unknown_endpoints_are_used_once_each() -> None:
     slices = [
         slice_of(at("10.0.0.2"), at("10.0.0.1", ready=True), at("10.0.0.3", ready=False)),
@@ -45,8 +53,8 @@ def test_without_ready_ones_those_that_terminate_and_serve_are_used() -> None:
 def test_ports_are_matched_by_name_and_numbers_differ_by_slice() -> None:
     slices = [
         slice_of(at("10.0.0.1"), ports=[{"name": "a", "port": 1}, {"name": "b", "port": 2}]),
-        slice_of(at("10.0.0.2"), ports=[{"name": "b", "port": 3}]),
-        slice_of(at("10.0.0.3"), ports=[{"name": "b", "port": 4, "protocol": "UDP"}]),
+        slice_of(at("10.0.0.2"), name="s-2", ports=[{"name": "b", "port": 3}]),
+        slice_of(at("10.0.0.3"), name="s-3", ports=[{"name": "b", "port": 4, "protocol": "UDP"}]),
     ]
     assert usable(slices, "b") == [("10.0.0.1", 2), ("10.0.0.2", 3)]
 
@@ -60,10 +68,33 @@ def test_the_index_follows_slices() -> None:
     index = SliceIndex()
     first, second = slice_of(at("10.0.0.1")), slice_of(at("10.0.0.2"), name="s-2")
     index.replace([first])
+    assert index.usable("n", "s", "") == [("10.0.0.1", 8080)]
     index.put(second)
-    assert {each.metadata.name for each in index.of("n", "s")} == {"s-1", "s-2"}
+    assert index.usable("n", "s", "") == [("10.0.0.1", 8080), ("10.0.0.2", 8080)]
     index.put(slice_of(at("10.0.0.2"), name="s-2", service="other"))
-    assert (index.of("n", "s"), len(index.of("n", "other"))) == ([first], 1)
+    assert index.usable("n", "s", "") == [("10.0.0.1", 8080)]
+    assert index.usable("n", "other", "") == [("10.0.0.2", 8080)]
     index.remove(first)
     index.remove(first)
-    assert index.of("n", "s") == []
+    assert index.usable("n", "s", "") == []
+
+
+def test_endpoints_are_chosen_once_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[int] = []
+    choose = endpoints.usable
+
+    def counted(offers: Any) -> Any:
+        chosen.append(1)
+        return choose(offers)
+
+    monkeypatch.setattr(endpoints, "usable", counted)
+    index = SliceIndex()
+    index.replace([slice_of(*(at(f"10.1.{i >> 8}.{i & 255}") for i in range(MOST_ENDPOINTS + 9)))])
+    for _ in range(3):
+        assert len(index.usable("n", "s", "")) == MOST_ENDPOINTS
+    assert len(chosen) == 1
+    index.put(slice_of(at("10.0.0.1")))
+    assert index.usable("n", "s", "") == [("10.0.0.1", 8080)]
+    for number in range(MOST_CHOICES + 5):
+        assert index.usable("n", "s", f"p{number}") == []
+    assert len(index._choices) <= MOST_CHOICES

@@ -1,6 +1,7 @@
 """Requests through the gateway, over loopback."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from random import Random
 
@@ -164,3 +165,45 @@ def test_bodies_of_refused_requests_are_not_read() -> None:
     assert refusal.status == 503
     gateway = Gateway(FakeRouting(("127.0.0.1", 1)), "http", Random(1))  # type: ignore[arg-type]
     assert gateway.screen(request()) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "a.com,b.com", "a.com, a.com", "user@a.com", "a.com:80:80", "a b", "[::1"],
+)
+async def test_a_request_without_exactly_one_host_is_refused(host: str) -> None:
+    routing = FakeRouting(("127.0.0.1", 1))
+    response, _ = await ask(routing, request(host=host))
+    assert (response.status, routing.asked) == (400, [])
+
+
+async def test_a_service_that_does_not_answer_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kedge.gateway.gateway.ANSWER_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        response, body = await ask(FakeRouting(silent.getsockname()), request())
+    assert response.status == 504
+    assert b"did not answer within" in body
+
+
+async def test_a_namespace_cannot_use_up_the_connections_of_others(
+    server: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.gateway.gateway.PER_NAMESPACE", 2)
+    routing = FakeRouting(("127.0.0.1", server.port))
+    gateway = Gateway(routing, "http", Random(1))  # type: ignore[arg-type]
+    unread = []
+    for _ in range(2):
+        answer = gateway.handle(request())
+        assert not isinstance(answer, Response)
+        unread.append(await answer)
+    response, body = await ask(routing, request(), gateway)
+    assert response.status == 503
+    assert b"too many requests to services of namespace" in body
+    for each in unread:
+        assert callable(each.body)
+        await each.body(ByteSink())
+    assert (await ask(routing, request(), gateway))[0].status == 200
+    assert (await ask(routing, request("HEAD"), gateway))[0].status == 200
+    assert not gateway._under_way

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from kedge.gateway.ingress_status import IngressStatusWriter, addresses
 from kedge.gateway.objects import IngressInfo
@@ -54,8 +55,9 @@ async def test_a_status_is_written_once() -> None:
     assert len(client.patches) == 1
 
 
-async def test_an_ingress_that_is_gone_is_no_error() -> None:
+async def test_an_ingress_that_is_gone_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     client = FakeClient(missing=True)
     writer = IngressStatusWriter(client, INGRESSES, addresses(PORTS))  # type: ignore[arg-type]
     await writer.write(ingress())
     assert client.patches == []
+    assert not caplog.records

@@ -73,7 +73,7 @@ def routing() -> Routing:
 def test_a_host_leads_to_endpoints(
     routing: Routing, host: str, endpoints: list[tuple[str, int]], tls: bool
 ) -> None:
-    assert routing.target(host, "/x") == (endpoints, tls)
+    assert routing.target(host, "/x") == (endpoints, tls, "n")
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,26 @@ def test_dot_segments_are_refused(path: str) -> None:
     with pytest.raises(StatusError) as caught:
         routed_path(path)
     assert caught.value.code == 400
+
+
+def test_an_ingress_cannot_take_the_hosts_of_another_namespaces_services(routing: Routing) -> None:
+    table = IngressTable()
+    hosts = ("web.m.localhost", "http.web.m.localhost", "*.m.localhost", "*.web.m.localhost")
+    for number, host in enumerate((*hosts, "web.n.localhost", "x.com")):
+        made_here = ingress(f"i{number}", host, to("other", number=80))
+        tls = [{"hosts": [host], "secretName": "s"}]
+        table.add(
+            msgspec.convert(
+                {
+                    **msgspec.to_builtins(made_here),
+                    "spec": {**msgspec.to_builtins(made_here)["spec"], "tls": tls},
+                },
+                IngressInfo,
+            )
+        )
+    for host in hosts:
+        assert table.find(host, "/") is None
+        assert table.secret(host.replace("*", "any")) is None
+    for host in ("web.n.localhost", "x.com"):
+        assert table.find(host, "/") is not None
+        assert table.secret(host) is not None

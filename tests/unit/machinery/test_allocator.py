@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from kedge.apiserver.render import PIECE
+
 PROGRAM = """
 import sys
 from kedge.machinery.allocator import return_free_memory
@@ -39,3 +41,24 @@ def test_freed_blocks_go_back_to_the_kernel() -> None:
 
 def test_without_the_settings_they_do_not() -> None:
     assert left_over("no") > 10
+
+
+FAULTS = """
+import resource, sys
+from kedge.machinery.allocator import return_free_memory
+
+return_free_memory()
+small = b"s" * 1000
+for round_ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        b"".join([small] * (int(sys.argv[1]) // 1000 + 20))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_pieces_of_lists_use_memory_that_is_mapped_already() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS, str(PIECE)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 100

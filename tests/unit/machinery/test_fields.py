@@ -209,6 +209,28 @@ def test_an_empty_list_sets_nothing_but_an_empty_map_does() -> None:
     assert fields.of(POD, document) == {"f:metadata": {"f:labels": {}}}
 
 
+def test_an_empty_list_of_a_new_object_belongs_to_its_creator() -> None:
+    new = {"metadata": {"finalizers": []}, "spec": {"containers": [{"name": "c", "ports": []}]}}
+    container: Fields = {".": {}, "f:name": {}, "f:ports": {}}
+    expected: Fields = {
+        "f:metadata": {"f:finalizers": {}},
+        "f:spec": {"f:containers": {'k:{"name":"c"}': container}},
+    }
+    assert fields.new_fields(POD, new) == expected
+    assert fields.compare(POD, {}, new) == (expected, {}, {})
+
+
+def test_a_set_is_completed_with_the_declared_fields_that_hold_its_own() -> None:
+    port: Fields = {'k:{"containerPort":80,"protocol":"TCP"}': {"f:containerPort": {}}}
+    container: Fields = {'k:{"name":"c"}': {"f:ports": port}}
+    assert fields.named(POD, {"f:spec": {"f:containers": container}}) == {
+        "f:spec": {
+            ".": {},
+            "f:containers": {".": {}, 'k:{"name":"c"}': {"f:ports": {".": {}, **port}}},
+        }
+    }
+
+
 def test_an_item_that_occurs_twice_counts_as_a_whole() -> None:
     document = {"spec": {"containers": [{"name": "c", "image": "a"}, {"name": "c"}]}}
     assert fields.of(POD, document) == {"f:spec": {"f:containers": {'k:{"name":"c"}': {}}}}
@@ -400,5 +422,5 @@ def test_what_a_new_object_brings_is_what_comparing_it_with_nothing_finds(
     pod: dict[str, Any],
 ) -> None:
     found = fields.compare(POD, {}, pod)
-    assert fields.brought(POD, pod) == fields.union(found.added, found.modified)
+    assert fields.new_fields(POD, pod) == fields.union(found.added, found.modified)
     assert found.removed == {}

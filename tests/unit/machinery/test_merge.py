@@ -40,7 +40,7 @@ def names(*given: str) -> list[dict[str, str]]:
         ({"labels": {"a": "1"}}, {"labels": {"b": "2"}}, {"labels": {"a": "1", "b": "2"}}),
         ({"labels": {"a": "1"}}, {"labels": {}}, {"labels": {"a": "1"}}),
         ({"labels": {"a": "1"}}, {"labels": None}, {"labels": {"a": "1"}}),
-        ({"replicas": 1}, {"replicas": None}, {}),
+        ({"replicas": 1}, {"replicas": None}, {"replicas": None}),
         ({"maybe": "x"}, {"maybe": None}, {"maybe": None}),
         ({"selector": {"labels": "a"}}, {"selector": {"other": "b"}}, {"selector": {"other": "b"}}),
         (
@@ -50,7 +50,7 @@ def names(*given: str) -> list[dict[str, str]]:
         ),
         ({"marks": ["x", "y"]}, {"marks": ["z", "y"]}, {"marks": ["x", "z", "y"]}),
         ({}, {"labels": {"a": None}, "items": [{"name": "b", "image": None}]},
-         {"labels": {}, "items": [{"name": "b"}]}),
+         {"labels": {"a": None}, "items": [{"name": "b", "image": None}]}),
         ({"items": names("a", "a")}, {"items": names("a")}, {"items": names("a")}),
     ],
 )  # fmt: skip

@@ -130,6 +130,7 @@ def test_good_values_have_no_problems(rule: Callable[[str], list[str]], value: s
         (names.config_key, "..", ["must not be '..'"]),
         (names.config_key, "..a", ["must not start with '..'"]),
         (names.path_segment, "..", ["may not be '..'"]),
+        (names.path_segment, "a\0b", ["may not contain the NUL character"]),
         (names.path_segment, "a/b%", ["may not contain '/'", "may not contain '%'"]),
         (
             names.port_name,

@@ -311,3 +311,12 @@ def test_a_match_does_not_take_as_long_as_the_selector(term: str) -> None:
     began = time.process_time()
     assert all(long.matches(labels) for _ in range(2_000))
     assert time.process_time() - began < 0.5
+
+
+def test_comparisons_take_all_integers_of_64_bits_and_no_others() -> None:
+    least, most = -(2**63), 2**63 - 1
+    below, above = parse_labels("size<0"), parse_labels("size>0")
+    assert [below.matches({"size": str(each)}) for each in (least, least - 1)] == [True, False]
+    assert [above.matches({"size": str(each)}) for each in (most, most + 1)] == [True, False]
+    assert not below.matches({"size": "0"})
+    assert not above.matches({"size": "0"})

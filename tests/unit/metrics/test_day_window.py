@@ -1,13 +1,22 @@
 """The window of a day: its errors are as small as its description says."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.metrics import series_memory
 from kedge.metrics.day_window import DayWindow
 from kedge.metrics.hour_window import HourWindow
-from kedge.metrics.scale import CPU
-from kedge.metrics.series_memory import BLOCK_TICKS, DAY_TICKS, SIZE
+from kedge.metrics.scale import CODES, CPU, ZERO
+from kedge.metrics.series_memory import (
+    BLOCK_TICKS,
+    BLOCKS,
+    DAY_TICKS,
+    PEAKS,
+    SIZE,
+    WEIGHTS,
+    fill,
+)
 from kedge.metrics.windows import MINUTE
 
 
@@ -34,6 +43,56 @@ def test_the_oldest_block_makes_the_mean_wrong_by_a_1152nd_of_its_spread(
     assert found is not None
     expected = sum(values[-DAY_TICKS:]) / DAY_TICKS
     assert abs(found.mean - expected) <= 1 / 1152 + 1e-5
+
+
+def test_an_even_day_has_the_same_mean_at_every_tick_of_a_block() -> None:
+    hour, day = blank()
+    for tick in range(DAY_TICKS + 2 * BLOCK_TICKS):
+        hour.put(tick, 1.0, 2.0, 10.0)
+        day.put(tick, 1.0, 2.0, 10.0)
+        if tick >= DAY_TICKS:
+            found = day.statistics(tick, hour)
+            assert found is not None
+            assert found[:2] == pytest.approx((1.0, 2.0), rel=1e-6)
+
+
+def test_the_part_of_the_oldest_block_that_counts_is_the_part_within_the_day() -> None:
+    """A day whose first block alone is busy: its share shrinks by one tick with each tick."""
+    hour, day = blank()
+    for tick in range(DAY_TICKS + BLOCK_TICKS):
+        value = 1.0 if tick < BLOCK_TICKS else 0.0
+        hour.put(tick, value, value, 10.0)
+        day.put(tick, value, value, 10.0)
+        found = day.statistics(tick, hour)
+        if tick >= DAY_TICKS:
+            assert found is not None
+            busy = BLOCK_TICKS - 1 - tick % BLOCK_TICKS
+            assert found.mean == pytest.approx(busy / DAY_TICKS, rel=1e-4)
+
+
+def test_a_day_is_empty_until_a_tick_has_a_code() -> None:
+    for code in range(ZERO, CODES):
+        _, day = blank()
+        assert day.is_empty()
+        day.put(1, CPU.value(code), CPU.value(code), 10.0)
+        assert not day.is_empty()
+
+
+@pytest.mark.parametrize("lost", ["codes", "weights"])
+def test_a_day_whose_codes_or_blocks_were_lost_with_the_power_has_no_statistics(lost: str) -> None:
+    memory = memoryview(bytearray(SIZE))
+    series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
+    floats, shorts = series_memory.split(memory)
+    day = DayWindow(floats, shorts, CPU)
+    for tick in range(1, 6):
+        day.put(tick, 1.0, 1.0, 10.0)
+    if lost == "codes":
+        fill(shorts[:DAY_TICKS], 0, DAY_TICKS, 0)
+    else:
+        fill(floats[WEIGHTS:PEAKS], 0, BLOCKS, 0.0)
+    again = DayWindow(floats, shorts, CPU)
+    again.load(5)
+    assert again.statistics(5, HourWindow(floats, shorts)) is None
 
 
 def test_a_peak_is_remembered_for_a_day_and_at_most_a_block_longer() -> None:

@@ -1,6 +1,7 @@
 """Frames: what is written is read, and what is no frame is refused whatever it is."""
 
 import struct
+import zlib
 from array import array
 from itertools import count
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.metrics.detail_windows import MASKS, SIZE, DetailWindows, unpack
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod, index
 from kedge.metrics.frame_codec import (
     MOST_BYTES,
@@ -17,6 +19,7 @@ from kedge.metrics.frame_codec import (
     encode,
     path_of,
 )
+from kedge.metrics.windows import DETAILS
 
 names = st.text(alphabet="abcdefghijklmnopqrstuvwxyz-0123456789é", min_size=1, max_size=60)
 numbers = st.one_of(st.just(-1), st.integers(0, 2**61 - 1))
@@ -195,7 +198,7 @@ def test_too_many_bytes_are_not_looked_at() -> None:
 
 def test_another_version_is_refused() -> None:
     body = bytearray(encode(one_pod(ROWS)))
-    body[4] = 2
+    body[4] = 3
     with pytest.raises(MalformedFrame, match="of a version that is known here"):
         decode(bytes(body))
 
@@ -229,3 +232,49 @@ def test_a_hundred_containers_take_about_ten_kilobytes_beside_their_names() -> N
 
 def test_a_node_is_named_in_the_path() -> None:
     assert path_of("n1") == "/kedge/metrics/v1/nodes/n1"
+
+
+def test_details_are_sent_with_their_rows() -> None:
+    windows = DetailWindows(memoryview(bytearray(SIZE)))
+    windows.put(1, [float(number) for number in range(len(DETAILS))])
+    frame = one_pod(ROWS)
+    rows = len(frame.values) // WIDTH
+    sent = frame._replace(details=[b""] * (rows - 1) + [windows.row()])
+    read = decode(encode(sent))
+    last = read.row(read.pods[-1].containers[-1].row)
+    assert len(last) == WIDTH + 12 * len(DETAILS)
+    assert last[index("1h", "95th", "disk-write")] == pytest.approx(3, rel=0.001)
+    assert read.row(0)[index("1h", "95th", "disk-write")] == -1
+    assert decode(encode(frame)).details == ()
+
+
+def test_details_that_are_not_of_the_rows_are_refused() -> None:
+    frame = one_pod(ROWS)
+    body = encode(frame)
+    rows = len(decode(encode(frame)).values) // WIDTH
+    row = MASKS.pack(3, 1) + bytes(18)
+    for text, why in (
+        (row * (rows - 1), "too early"),
+        (row * (rows + 1), "longer than their rows|details of"),
+        (row * rows + b"x", "details of"),
+        (MASKS.pack(0, 0xFFFF_FFFF) + bytes(1 << 20), "longer than their rows"),
+    ):
+        with pytest.raises(MalformedFrame, match=why):
+            decode(body + zlib.compress(text))
+    for tail in (b"not compressed", zlib.compress(row * rows)[:-5], zlib.compress(row) + b"x"):
+        with pytest.raises(MalformedFrame):
+            decode(body + tail)
+
+
+def test_details_of_a_later_release_are_left_out() -> None:
+    frame = one_pod(ROWS)
+    rows = len(decode(encode(frame)).values) // WIDTH
+    row = MASKS.pack(0xFFFF_FFFF, 1 << 31 | 1 << 2) + struct.pack("<9H", *[9] * 9) + bytes(18)
+    read = decode(encode(frame) + zlib.compress(row * rows))
+    assert [each.number for each in unpack(read.details[0])] == [2]
+
+
+def test_frames_of_the_release_before_are_read() -> None:
+    body = bytearray(encode(one_pod(ROWS)))
+    body[4] = 1
+    assert decode(bytes(body)) == decode(encode(one_pod(ROWS)))

@@ -1,6 +1,7 @@
 """The window of an hour against sorting everything."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -35,6 +36,49 @@ def test_the_sorted_part_is_refilled_when_large_values_leave(levels: int, sign: 
     found = window.statistics()
     assert found is not None
     assert found.mean == pytest.approx(sum(last) / len(last), rel=1e-6)
+
+
+def test_a_falling_hour_before_a_silent_one_is_ranked_to_its_last_tick() -> None:
+    """The largest values leave first, and none come: the fewest are sorted that can be."""
+    window = blank()
+    for tick in range(1, HOUR_TICKS + 1):
+        window.put(tick, float(HOUR_TICKS - tick), float(HOUR_TICKS - tick), 10.0)
+    for left in range(HOUR_TICKS - 1, 0, -1):
+        window.put(2 * HOUR_TICKS - left, UNKNOWN, UNKNOWN, 0.0)
+        rank = math.ceil(left * 95 / 100)
+        assert window.statistics() == ((left - 1) / 2, left - 1.0, rank - 1.0)
+
+
+def test_a_tick_seldom_sorts_the_whole_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorts = 0
+    sort = HourWindow.sorted_means
+
+    def counted(window: HourWindow) -> list[float]:
+        nonlocal sorts
+        sorts += 1
+        return sort(window)
+
+    monkeypatch.setattr(HourWindow, "sorted_means", counted)
+    window, chance = blank(), random.Random(1)
+    for tick in range(1, 10 * HOUR_TICKS):
+        mean = chance.random()
+        window.put(tick, mean, mean, 10.0)
+    assert sorts < 10
+
+
+def test_idle_ticks_leave_after_an_hour() -> None:
+    window = blank()
+    for tick in range(1, 2 * HOUR_TICKS):
+        window.put(tick, 0.0, 0.0, 10.0)
+        assert window.ticks == min(tick, HOUR_TICKS)
+    assert window.statistics() == (0.0, 0.0, 0.0)
+
+
+def test_a_tick_longer_than_its_counter_weighs_as_much_as_that_can_hold() -> None:
+    window = blank()
+    window.put(1, 1.0, 1.0, 100.0)
+    assert window.last(1, 1) == ([1.0], [65_535])
+    assert window.statistics() == (1.0, 1.0, 1.0)
 
 
 def test_an_hour_without_data_has_no_statistics() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kedge.metrics import series_memory
 from kedge.metrics.scale import CPU
 from kedge.metrics.series import Series
-from kedge.metrics.series_memory import SIZE
+from kedge.metrics.series_memory import BLOCK_TICKS, DAY_TICKS, SIZE
 from kedge.metrics.statistics import Statistics
 from kedge.metrics.windows import MINUTE, WINDOWS
 
@@ -150,21 +150,102 @@ def test_series_that_was_silent_for_more_than_a_day_knows_nothing_of_before() ->
 @given(st.lists(st.sampled_from([1, 5, 29, 30, 31, 359, 360, 700, 8610, 8640]), max_size=6))
 @settings(max_examples=25, deadline=None)
 def test_a_long_silence_is_as_many_ticks_of_silence(steps: list[int]) -> None:
-    at_once, by_and_by = (Series(*blank(), CPU, 0) for _ in range(2))
+    at_once, tick_by_tick = (Series(*blank(), CPU, 0) for _ in range(2))
     tick = 0
     for number, step in enumerate(steps):
         for missed in range(tick + 1, tick + step):
             for second in range(missed * 10 - 9, missed * 10 + 1):
-                by_and_by.skip(second)
-            by_and_by.close(missed, 0.0, 0.0)
+                tick_by_tick.skip(second)
+            tick_by_tick.close(missed, 0.0, 0.0)
         tick += step
-        for each in (at_once, by_and_by):
+        for each in (at_once, tick_by_tick):
             for second in range(tick * 10 - 9, tick * 10 + 1):
                 each.add(second, number + 0.5)
             each.close(tick, number + 0.25, 10.0)
-        assert at_once.tick == by_and_by.tick == tick
+        assert at_once.tick == tick_by_tick.tick == tick
         for name in NAMES:
-            assert at_once.window(name) == pytest.approx(by_and_by.window(name)), name
+            assert at_once.window(name) == pytest.approx(tick_by_tick.window(name)), name
+
+
+@pytest.mark.parametrize("gap", [1, 2, 5, 6, 7, 29, 30, 31, 32, 359, 400])
+def test_a_gap_after_a_full_hour_hides_the_ticks_of_an_hour_ago(gap: int) -> None:
+    both, chance = Both(), random.Random(gap)
+    for tick in range(1, 400):
+        both.tell(tick, {second: 1.0 + chance.random() for second in range(1, 11)})
+    for tick in range(400 + gap, 407 + gap):
+        both.tell(tick, {second: chance.random() for second in range(1, 10)})
+        both.agree()
+
+
+@pytest.mark.parametrize("before", range(28, 32))
+@pytest.mark.parametrize("gap", [60, 61, 89, 90, 91])
+def test_a_gap_after_a_full_day_hides_the_peaks_of_a_day_ago(before: int, gap: int) -> None:
+    series = Series(*blank(), CPU, 0)
+
+    def close(tick: int, value: float) -> None:
+        for second in range(tick * 10 - 9, tick * 10 + 1):
+            series.add(second, value)
+        series.close_even(tick)
+
+    last = DAY_TICKS + before
+    for tick in range(1, last + 1):
+        close(tick, 9.0 if tick <= 58 else 1.0)
+    close(last + gap, 1.0)
+    for tick in range(last + gap + 1, last + gap + BLOCK_TICKS):
+        close(tick, 1.0)
+        found = series.window("1d")
+        assert found is not None
+        assert found.max == 1.0
+        assert found.mean == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_tick_without_covered_time_or_without_values_has_no_data() -> None:
+    series = Series(*blank(), CPU, 0)
+    for second in range(1, 11):
+        series.add(second, 0.5)
+    series.close(1, 0.5, 0.0)
+    assert [series.window(name) for name in NAMES] == [None] * 4
+    series.close(2, 0.5, 10.0)
+    assert [series.window(name) for name in NAMES] == [None] * 4
+    assert series.tick == 2
+
+
+def test_an_even_tick_has_the_mean_of_its_known_values() -> None:
+    series = Series(*blank(), CPU, 0)
+    for second in range(1, 10):
+        series.add(second, float(second))
+    series.close_even(1)
+    assert [series.window(name) for name in ("10s", "1m")] == [(5.0, 9.0, 9.0)] * 2
+    assert [series.window(name) for name in ("1h", "1d")] == [(5.0, 9.0, 5.0)] * 2
+    for second in range(11, 15):
+        series.add(second, 0.5)
+    series.close_even(2)
+    hour = series.window("1h")
+    assert hour is not None
+    assert hour.mean == pytest.approx((9 * 5.0 + 4 * 0.5) / 13)
+
+
+def test_an_even_tick_without_values_has_no_data() -> None:
+    series = Series(*blank(), CPU, 0)
+    series.add(1, 3.0)
+    series.close_even(1)
+    series.close_even(2)
+    assert series.tick == 2
+    assert series.window("10s") is None
+    assert [series.window(name) for name in ("1m", "1h")] == [(3.0, 3.0, 3.0)] * 2
+    for tick in range(3, 362):
+        for second in range(tick * 10 - 9, tick * 10 + 1):
+            series.skip(second)
+        series.close_even(tick)
+    assert [series.window(name) for name in ("1m", "1h")] == [None, None]
+
+
+def test_a_minute_with_one_second_missing_ranks_the_others() -> None:
+    both = Both()
+    for tick in range(1, 7):
+        seconds = range(1, 10) if tick == 3 else range(1, 11)
+        both.tell(tick, {second: float(tick * 10 + second) for second in seconds})
+    both.agree()
 
 
 def test_one_value_is_mean_maximum_and_95th_of_all_windows() -> None:

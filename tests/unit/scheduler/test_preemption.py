@@ -118,6 +118,8 @@ def test_the_node_is_chosen_where_least_is_lost() -> None:
     assert chosen(a=[pod("p", 4, 9)], b=[pod("q", 4, 1)]) == "b"
     assert chosen(a=[pod("p", 2, 9), pod("p2", 2, 1)], b=[pod("q", 2, 9), pod("q2", 2)]) == "b"
     assert chosen(a=[pod("p", 2), pod("p2", 2)], b=[pod("q", 4)]) == "b"
+    # The lowest priority adds nothing to the sum, so that the number of victims decides.
+    assert chosen(a=[pod("p", 2), pod("p2", 2, -(2**31))], b=[pod("q", 4)]) == "b"
     old = {"startTime": "2030-01-01T00:00:00Z"}
     young = {"startTime": "2030-01-02T00:00:00Z"}
     assert chosen(a=[pod("p", 4, status=old)], b=[pod("q", 4, status=young)]) == "b"

@@ -3,10 +3,13 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from kedge.api.core_v1 import node
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
-from kedge.scheduler.queue import PATIENCE
+from kedge.scheduler.loop import SchedulingLoop
+from kedge.scheduler.queue import PATIENCE, QueuedPod
 from kedge.scheduler.scheduler import Scheduler
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import pod_document
@@ -249,3 +252,23 @@ async def test_the_scheduler_fails_until_its_informers_have_synced() -> None:
         for _ in range(5):
             await server.settle()
         assert scheduler.failure() == ""
+
+
+async def test_a_pod_that_is_deleted_before_the_decision_takes_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate = asyncio.Event()
+
+    async def evaluate(self: SchedulingLoop, entry: QueuedPod) -> bool:
+        await gate.wait()
+        return True
+
+    monkeypatch.setattr(SchedulingLoop, "_evaluate_selectors", evaluate)
+    async with scheduled() as cluster:
+        await cluster.node("n1", cpu="4")
+        await cluster.pod("gone", "3")
+        await cluster.get("gone")
+        await cluster.delete("gone")
+        await cluster.pod("web", "3")
+        gate.set()
+        assert await cluster.home("web") == "n1"

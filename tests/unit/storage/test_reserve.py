@@ -15,7 +15,7 @@ from kedge.storage.reserve import (
     allocate_log,
     row_bytes,
 )
-from kedge.storage.sqlite import checkpoint, connect, open_first
+from kedge.storage.sqlite.database import checkpoint, connect, open_first
 
 
 @pytest.fixture

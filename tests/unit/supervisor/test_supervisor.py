@@ -38,6 +38,7 @@ def test_an_agent_learns_protocol_and_level(running: Supervisor) -> None:
             "no_user_namespaces": (
                 "it takes root and control groups, and this node has the level plain"
             ),
+            "network": "machine",
         }
     ]
     running._listener.close()

@@ -119,3 +119,14 @@ async def test_a_server_that_breaks_off_or_speaks_no_http_is_an_error(raw: bytes
     async with answering(raw) as address:
         with pytest.raises(Unreachable):
             await (await ask(address, OutgoingRequest("GET", "/"))).whole(100)
+
+
+async def test_a_server_that_switches_protocols_unasked_is_not_believed() -> None:
+    raw = b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nx"
+    async with answering(raw) as address:
+        with pytest.raises(Unreachable, match="without being asked"):
+            await ask(address, OutgoingRequest("GET", "/"))
+    async with answering(raw) as address:
+        exchange = await ask(address, OutgoingRequest("GET", "/", UPGRADE))
+        assert exchange.status == 101
+        exchange.close()

@@ -18,10 +18,12 @@ from kedge.testing.clock import FakeClock
 from kedge.web import duplex
 from kedge.web.connection_limits import ConnectionLimits
 from kedge.web.duplex import Duplex
+from kedge.web.http2_refusal import HTTP2_REFUSAL
 from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response, Sink, asks_upgrade
-from kedge.web.response_head import GZIP_FROM
-from kedge.web.server import HttpServer
+from kedge.web.output import Output
+from kedge.web.response_head import GZIP_FROM, WHOLE_UP_TO
+from kedge.web.server import HttpServer, log_loop_error
 from kedge.web.server_connection import ServerConnection
 
 PATIENCE = 10
@@ -57,6 +59,8 @@ class Site:
                 return Response(200, iter([b"short"]))
             case "/large":
                 return Response(200, b"z" * GZIP_FROM)
+            case "/huge":
+                return Response(200, b"h" * (WHOLE_UP_TO + 1))
             case "/endless":
                 return Response(200, (b"w" * 65536 for _ in iter(int, 1)))
             case "/known":
@@ -275,6 +279,14 @@ async def test_huge_heads_are_refused(site: Site) -> None:
     assert site.requests == []
 
 
+async def test_http2_is_refused_in_http2(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert await wire.reader.readexactly(len(HTTP2_REFUSAL)) == HTTP2_REFUSAL
+        wire.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert site.requests == []
+
+
 async def test_malformed_requests_get_an_error_and_the_end(site: Site) -> None:
     async with listening(site) as (_, wire):
         wire.send(b"BREW /pot HTCPCP/1.0\r\n\r\n")
@@ -295,6 +307,14 @@ async def test_garbage_after_a_request_does_not_spoil_its_answer(site: Site) -> 
         assert (await wire.rest()).endswith(b"\r\n\r\nlater")
 
 
+async def test_the_host_of_an_absolute_target_counts(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("http://a.com:80/x?y=z", "Host: b.com")
+        assert (await wire.answer())[0] == 200
+    [asked] = site.requests
+    assert (asked.headers["host"], asked.path, asked.query_string) == ("a.com:80", "/x", "y=z")
+
+
 async def test_large_answers_are_packed_if_the_client_unpacks(site: Site) -> None:
     async with listening(site) as (_, wire):
         wire.get("/large", "Accept-Encoding: deflate, gzip")
@@ -306,6 +326,25 @@ async def test_large_answers_are_packed_if_the_client_unpacks(site: Site) -> Non
             _, headers, body = await wire.answer()
             assert "content-encoding" not in headers
             assert body == b"z" * GZIP_FROM
+
+
+async def test_huge_answers_are_written_in_pieces_with_their_length(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    send = Output.send
+
+    def noted(output: Output, data: bytes) -> None:
+        written.append(len(data))
+        send(output, data)
+
+    monkeypatch.setattr(Output, "send", noted)
+    async with listening(site) as (_, wire):
+        wire.get("/huge")
+        _, headers, body = await wire.answer()
+        assert headers["content-length"] == str(WHOLE_UP_TO + 1)
+        assert body == b"h" * (WHOLE_UP_TO + 1)
+        assert max(written) <= 256 << 10
 
 
 async def test_answers_in_pieces_are_chunked_or_packed(site: Site) -> None:
@@ -909,3 +948,15 @@ async def test_connections_are_counted_before_they_say_anything(site: Site) -> N
     for wire in wires:
         await hang_up(wire.writer)
     server.stop_listening()
+
+
+async def test_errors_of_the_loop_are_one_line_unless_the_connection_was_closed_here(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = asyncio.get_running_loop()
+    closed = RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed")
+    log_loop_error(loop, {"message": "Fatal error on SSL protocol", "exception": closed})
+    assert not caplog.records
+    log_loop_error(loop, {"message": "Fatal error\nmore", "exception": RuntimeError("defect")})
+    (record,) = caplog.records
+    assert record.getMessage() == "Fatal error: RuntimeError('defect')"

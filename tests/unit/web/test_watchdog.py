@@ -3,12 +3,21 @@
 import asyncio
 import logging
 import sys
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from kedge.testing.clock import FakeClock
-from kedge.web.watchdog import IDLE_SECONDS, LoopPauses, Watchdog, stack_of, watched
+from kedge.web.watchdog import (
+    IDLE_SECONDS,
+    LoopPauses,
+    ProcessorTime,
+    Watchdog,
+    stack_of,
+    stacks_of_others,
+    watched,
+)
 
 
 class Loop:
@@ -18,14 +27,16 @@ class Loop:
         self.now = 0.0
         self.share = 0.25
         """Of a processor, that the process gets."""
+        self.own = 0.125
         self.questions: list[Callable[[], None]] = []
         self.pauses = LoopPauses()
         self.watchdog = Watchdog(
             self.pauses,
             lambda: self.now,
-            lambda: self.now * self.share,
+            lambda: ProcessorTime(self.now * self.share, self.now * self.own),
             self.questions.append,
             lambda: "slow (x.py:1)",
+            lambda: "other (y.py:2)",
         )
 
     def stuck(self, periods: int) -> None:
@@ -60,7 +71,8 @@ def test_the_culprit_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture)
         loop.watchdog.look()
     first, second = [record.getMessage() for record in caplog.records]
     assert first.startswith(
-        "event loop paused seconds=0.38 processor_seconds=0.09 culprit='slow (x.py:1)'"
+        "event loop paused seconds=0.38 processor_seconds=0.09 own_seconds=0.05"
+        " culprit='slow (x.py:1)' threads='other (y.py:2)'"
     )
     assert second.endswith("not_logged_before=2")
 
@@ -68,12 +80,54 @@ def test_the_culprit_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture)
 def test_processor_time_tells_a_busy_server_from_a_busy_machine() -> None:
     loop = Loop()
     loop.stuck(8)
-    assert (loop.pauses.longest, loop.pauses.longest_processor) == (1.0, 0.25)
+    assert (loop.pauses.longest, loop.pauses.longest_processor) == (1.0, (0.25, 0.125))
     loop.share = 2.0  # two threads at once: no pause is longer than it lasted
     loop.now = 0.0
     loop.stuck(8)
-    assert loop.pauses.longest_processor == 1.0
+    assert loop.pauses.longest_processor.process == 1.0
     assert "kedge_event_loop_longest_pause_processor_seconds 1.000" in loop.pauses.text()
+    assert "kedge_event_loop_longest_pause_own_seconds 0.125" in loop.pauses.text()
+
+
+def test_a_record_of_the_loops_own_thread_is_always_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = Loop()
+    loop.share = 1.0
+    with caplog.at_level(logging.WARNING):
+        for own in (0.1, 0.5, 0.55, 1.0):
+            loop.own = own
+            start, loop.now = loop.now, 0.0
+            loop.stuck(3)
+            loop.now += start
+        loop.watchdog.look()
+    found = [record.getMessage() for record in caplog.records]
+    assert ["own_seconds=0.04" in found[0], "own_seconds=0.19" in found[1]] == [True, True]
+    assert "own_seconds=0.38" in found[2]
+    assert "threads=''" in found[2]
+    assert len(found) == 3
+
+
+def test_threads_that_wait_are_no_culprits() -> None:
+    begun, over = threading.Event(), threading.Event()
+    is_over: list[bool] = []
+
+    def work() -> None:
+        begun.set()
+        while not is_over:
+            pass
+
+    threads = [threading.Thread(target=work), threading.Thread(target=over.wait)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    found = stacks_of_others(sys._current_frames(), (threading.get_ident(),))
+    over.set()
+    is_over.append(True)
+    for thread in threads:
+        thread.join()
+    assert "work (web/test_watchdog.py" in found
+    assert "wait (" not in found
 
 
 def test_a_record_is_always_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,7 +153,8 @@ def test_a_loop_that_does_not_come_back_is_told_of(caplog: pytest.LogCaptureFixt
 
 def test_a_loop_that_waits_is_not_woken_up() -> None:
     questions: list[Callable[[], None]] = []
-    watchdog = Watchdog(LoopPauses(), lambda: 0.0, lambda: 0.0, questions.append, lambda: "")
+    nothing = ProcessorTime(0.0, 0.0)
+    watchdog = Watchdog(LoopPauses(), lambda: 0.0, lambda: nothing, questions.append, lambda: "")
     assert watchdog.look() == IDLE_SECONDS
     assert questions == []
 

@@ -27,12 +27,14 @@ COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int6
 MOST_SELECTABLE_FIELDS = 8
 
 
-def validate(crd: CustomResourceDefinition) -> Iterator[FieldError]:
+def validate(
+    crd: CustomResourceDefinition, old: CustomResourceDefinition | None = None
+) -> Iterator[FieldError]:
     name = f"{crd.spec.names.plural}.{crd.spec.group}"
     if crd.metadata.name != name:
         why = 'must be spec.names.plural+"."+spec.group'
         yield FieldError.invalid("metadata.name", crd.metadata.name, why)
-    yield from _spec(crd.spec)
+    yield from _spec(crd.spec, () if old is None else old.spec.versions)
     yield from _names(crd.status.acceptedNames, "status.acceptedNames")
     yield from _stored_versions(crd)
     yield from _approval(crd)
@@ -47,6 +49,7 @@ def validate(crd: CustomResourceDefinition) -> Iterator[FieldError]:
 def validate_update(
     new: CustomResourceDefinition, old: CustomResourceDefinition
 ) -> Iterator[FieldError]:
+    yield from validate(new, old)
     if is_established(old):
         yield from rules.unchanged("spec.scope", new.spec.scope, old.spec.scope)
         yield from rules.unchanged("spec.names.kind", new.spec.names.kind, old.spec.names.kind)
@@ -60,7 +63,9 @@ def validate_status(
     yield from _names(new.status.acceptedNames, "status.acceptedNames")
 
 
-def _spec(spec: CustomResourceDefinitionSpec) -> Iterator[FieldError]:
+def _spec(
+    spec: CustomResourceDefinitionSpec, old: Sequence[CustomResourceDefinitionVersion]
+) -> Iterator[FieldError]:
     yield from _group(spec.group)
     yield from rules.one_of("spec.scope", spec.scope, ("Cluster", "Namespaced"))
     for i, version in enumerate(spec.versions):
@@ -69,7 +74,7 @@ def _spec(spec: CustomResourceDefinitionSpec) -> Iterator[FieldError]:
     for i, version in enumerate(spec.versions):
         yield from _joined(f"spec.versions[{i}].name", version.name)
         yield from _deprecation(version, f"spec.versions[{i}].deprecationWarning")
-    yield from _contents(spec.versions)
+    yield from _contents(spec.versions, [schema_of_version(version) for version in old])
     yield from _set_of_versions(spec.versions)
     for word in ("plural", "singular", "kind", "listKind"):
         if not getattr(spec.names, word):
@@ -121,7 +126,9 @@ def _set_of_versions(versions: Sequence[CustomResourceDefinitionVersion]) -> Ite
         yield FieldError.invalid("spec.versions", known, why)
 
 
-def _contents(versions: Sequence[CustomResourceDefinitionVersion]) -> Iterator[FieldError]:
+def _contents(
+    versions: Sequence[CustomResourceDefinitionVersion], known: Sequence[JSONSchemaProps | None]
+) -> Iterator[FieldError]:
     """Validate schemas, subresources, columns and selectable fields.
 
     A part that all versions share is validated once, under the top-level field that held it before
@@ -133,7 +140,8 @@ def _contents(versions: Sequence[CustomResourceDefinitionVersion]) -> Iterator[F
         if schema is not None and not is_readable(schema):
             yield FieldError.invalid(path, "", "boolean or JSON schema expected")
         elif schema is not None:
-            yield from validate_schema(schema, path, status=_has_status(version, versions, at))
+            status = _has_status(version, versions, at)
+            yield from validate_schema(schema, path, status=status, known=schema in known)
     for at, subresources, _ in _judged(versions, "subresources", "spec.subresources"):
         yield from _subresources(subresources, at)
     where = "spec.additionalPrinterColumns"

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kedge.api import rules
+from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
 from kedge.api.apiextensions_v1.json_schema import (
     JSONSchemaProps,
     ValidationRule,
@@ -67,8 +68,21 @@ class Scope:
     in_metadata: bool = False
 
 
-def validate_schema(schema: JSONSchemaProps, path: str, *, status: bool) -> Iterator[FieldError]:
-    """Everything wrong with the schema of a version. `status`: whether it has the subresource."""
+def validate_schema(
+    schema: JSONSchemaProps, path: str, *, status: bool, known: bool = False
+) -> Iterator[FieldError]:
+    """Everything wrong with the schema of a version. `status`: whether it has the subresource.
+
+    Rules are compiled only if nothing else is wrong: their types come from the schema. The rules of
+    a `known` schema, which the definition had before, are not compiled again.
+    """
+    found = list(_schema_errors(schema, path, status=status))
+    yield from found
+    if not found and not known:
+        yield from validate_cel_rules(schema, path)
+
+
+def _schema_errors(schema: JSONSchemaProps, path: str, *, status: bool) -> Iterator[FieldError]:
     if status:
         yield from _root_words(schema, path)
     if schema.nullable:
@@ -297,7 +311,7 @@ def _distinct_items(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
 
 
 def _rule(rule: ValidationRule, path: str) -> Iterator[FieldError]:
-    """The form of a CEL rule. Rules are kept but not evaluated."""
+    """The form of a CEL rule; `cel_rules` compiles it."""
     expression, message = rule.rule.strip(), rule.message.strip()
     if not expression:
         yield FieldError.required(f"{path}.rule", "rule is not specified")

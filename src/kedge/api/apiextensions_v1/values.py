@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from kedge.api.apiextensions_v1 import formats
@@ -382,12 +381,20 @@ def _same(value: object, allowed: object) -> bool:
     return value == allowed
 
 
+_ROUNDING = 1e-9
+
+
 def _is_multiple(value: float, factor: float) -> bool:
     if factor <= 0:
         return False
     if isinstance(value, int) and isinstance(factor, int):
         return value % factor == 0
-    return Decimal(repr(value)) % Decimal(repr(factor)) == 0
+    # As upstream: the quotient is whole but for rounding, and small enough to tell.
+    quotient = 1 / factor * value if factor < 1 else value / factor
+    if not abs(quotient) < 2**53:
+        return False
+    whole = int(quotient)
+    return quotient == whole or abs(quotient - whole) / abs(quotient + whole) < _ROUNDING
 
 
 def _json(value: object) -> str:

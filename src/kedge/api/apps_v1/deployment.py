@@ -1,7 +1,7 @@
 """Deployment: a number of identical pods, replaced step by step when the template changes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import field
 from msgspec.structs import replace
@@ -214,6 +214,11 @@ def prepare_for_status_update(new: Deployment, old: Deployment) -> Deployment:
     return replace(new, metadata=replace(new.metadata, labels=old.metadata.labels))
 
 
+def desired_state(document: dict[str, Any]) -> object:
+    """Return the spec and the annotations: the controller copies these to ReplicaSets."""
+    return document.get("spec"), document["metadata"].get("annotations")
+
+
 RESOURCE: Resource[Deployment] = Resource(
     type=Deployment,
     group="apps",
@@ -221,6 +226,7 @@ RESOURCE: Resource[Deployment] = Resource(
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
     strategy=Strategy(
+        desired_state=desired_state,
         default=default,
         validate=validate,
         validate_update=validate_update,

@@ -90,7 +90,7 @@ def validate_collisions(new: int | None, old: int | None) -> Iterator[FieldError
 
 def same(new: object, old: object) -> bool:
     """Whether two values are the same on the wire."""
-    return new == old or _plain(new) == _plain(old)
+    return new == old or _wire(new) == _wire(old)
 
 
 def unchanged(path: str, new: object, old: object) -> Iterator[FieldError]:
@@ -99,9 +99,10 @@ def unchanged(path: str, new: object, old: object) -> Iterator[FieldError]:
         yield FieldError.invalid(path, new, rules.IMMUTABLE)
 
 
-def _plain(value: object) -> object:
-    # Defaulted values hold tuples where decoded ones hold lists; on the wire there is one sort.
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=enc_hook))
+def _wire(value: object) -> bytes:
+    # Defaulted values hold tuples where decoded ones hold lists; on the wire there is one sort. A
+    # controller compares a template with all its revisions, so this must be fast for large ones.
+    return msgspec.json.encode(value, enc_hook=enc_hook, order="sorted")
 
 
 def warn_name(obj: Object) -> Iterator[str]:

@@ -105,7 +105,12 @@ RESOURCE: Resource[HorizontalPodAutoscaler] = Resource(
     plural="horizontalpodautoscalers",
     subresources=[STATUS],
     store_as=StoredAs(stored.RESOURCE, to_v2, from_v2),
-    strategy=Strategy(default=default, validate=validate, validate_status=validate_status),
+    strategy=Strategy(
+        counts_generation=False,
+        default=default,
+        validate=validate,
+        validate_status=validate_status,
+    ),
     presentation=Presentation(
         short_names=["hpa"],
         categories=["all"],

@@ -275,6 +275,11 @@ RESOURCE: Resource[HorizontalPodAutoscaler] = Resource(
     version="v2",
     plural="horizontalpodautoscalers",
     subresources=[STATUS],
-    strategy=Strategy(default=default, validate=validate, validate_status=validate_status),
+    strategy=Strategy(
+        counts_generation=False,
+        default=default,
+        validate=validate,
+        validate_status=validate_status,
+    ),
     presentation=Presentation(short_names=["hpa"], categories=["all"], columns=COLUMNS),
 )

@@ -38,7 +38,7 @@ class CrossVersionObjectReference(Model):
 
 
 class MetricIdentifier(Model):
-    """Which metric."""
+    """The metric."""
 
     __required__ = ("name",)
 
@@ -49,7 +49,7 @@ class MetricIdentifier(Model):
 
 
 class MetricTarget(Model):
-    """The value that is aimed at."""
+    """The target value."""
 
     __required__ = ("type",)
 
@@ -64,7 +64,7 @@ class MetricTarget(Model):
 
 
 class MetricValueStatus(Model):
-    """The value that was measured."""
+    """The measured value."""
 
     value: Quantity | None = None
     """The value."""
@@ -75,7 +75,7 @@ class MetricValueStatus(Model):
 
 
 class ObjectMetricSource(Model):
-    """A metric that tells of one object."""
+    """A metric of one object."""
 
     __required__ = ("describedObject", "target", "metric")
 
@@ -84,9 +84,9 @@ class ObjectMetricSource(Model):
     )
     """The object."""
     target: MetricTarget = field(default_factory=MetricTarget)
-    """The value that is aimed at."""
+    """The target value."""
     metric: MetricIdentifier = field(default_factory=MetricIdentifier)
-    """Which metric."""
+    """The metric."""
 
 
 class PodsMetricSource(Model):
@@ -95,9 +95,9 @@ class PodsMetricSource(Model):
     __required__ = ("metric", "target")
 
     metric: MetricIdentifier = field(default_factory=MetricIdentifier)
-    """Which metric."""
+    """The metric."""
     target: MetricTarget = field(default_factory=MetricTarget)
-    """The average that is aimed at."""
+    """The target average."""
 
 
 class ResourceMetricSource(Model):
@@ -108,7 +108,7 @@ class ResourceMetricSource(Model):
     name: str = field(default_factory=str)
     """The resource: cpu or memory."""
     target: MetricTarget = field(default_factory=MetricTarget)
-    """The use that is aimed at."""
+    """The target usage."""
     window: Annotated[str, EXTENSION] = ""
     """The window of time: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
@@ -123,7 +123,7 @@ class ContainerResourceMetricSource(Model):
     name: str = field(default_factory=str)
     """The resource: cpu or memory."""
     target: MetricTarget = field(default_factory=MetricTarget)
-    """The use that is aimed at."""
+    """The target usage."""
     container: str = field(default_factory=str)
     """The container."""
     window: Annotated[str, EXTENSION] = ""
@@ -133,25 +133,25 @@ class ContainerResourceMetricSource(Model):
 
 
 class ExternalMetricSource(Model):
-    """A metric that tells of something outside the cluster."""
+    """A metric from outside the cluster."""
 
     __required__ = ("metric", "target")
 
     metric: MetricIdentifier = field(default_factory=MetricIdentifier)
-    """Which metric."""
+    """The metric."""
     target: MetricTarget = field(default_factory=MetricTarget)
-    """The value that is aimed at."""
+    """The target value."""
 
 
 class MetricSpec(Model):
-    """One metric to look at; exactly one source is set."""
+    """One metric to follow; exactly one source is set."""
 
     __required__ = ("type",)
 
     type: str = ""
     """ContainerResource, External, Object, Pods or Resource."""
     object: ObjectMetricSource | None = None
-    """A metric that tells of one object."""
+    """A metric of one object."""
     pods: PodsMetricSource | None = None
     """A metric that each pod has."""
     resource: ResourceMetricSource | None = None
@@ -159,18 +159,18 @@ class MetricSpec(Model):
     containerResource: ContainerResourceMetricSource | None = None
     """The usage of a resource by one container of each pod."""
     external: ExternalMetricSource | None = None
-    """A metric that tells of something outside the cluster."""
+    """A metric from outside the cluster."""
 
 
 class ObjectMetricStatus(Model):
-    """The present value of a metric that tells of one object."""
+    """The current value of a metric of one object."""
 
     __required__ = ("metric", "current", "describedObject")
 
     metric: MetricIdentifier = field(default_factory=MetricIdentifier)
-    """Which metric."""
+    """The metric."""
     current: MetricValueStatus = field(default_factory=MetricValueStatus)
-    """The value that was measured."""
+    """The measured value."""
     describedObject: CrossVersionObjectReference = field(
         default_factory=CrossVersionObjectReference
     )
@@ -178,14 +178,14 @@ class ObjectMetricStatus(Model):
 
 
 class PodsMetricStatus(Model):
-    """The present value of a metric that each pod has."""
+    """The current value of a metric that each pod has."""
 
     __required__ = ("metric", "current")
 
     metric: MetricIdentifier = field(default_factory=MetricIdentifier)
-    """Which metric."""
+    """The metric."""
     current: MetricValueStatus = field(default_factory=MetricValueStatus)
-    """The value that was measured."""
+    """The measured value."""
 
 
 class ResourceMetricStatus(Model):
@@ -196,7 +196,7 @@ class ResourceMetricStatus(Model):
     name: str = field(default_factory=str)
     """The resource."""
     current: MetricValueStatus = field(default_factory=MetricValueStatus)
-    """The use that was measured."""
+    """The measured usage."""
 
 
 class ContainerResourceMetricStatus(Model):
@@ -207,39 +207,39 @@ class ContainerResourceMetricStatus(Model):
     name: str = field(default_factory=str)
     """The resource."""
     current: MetricValueStatus = field(default_factory=MetricValueStatus)
-    """The use that was measured."""
+    """The measured usage."""
     container: str = field(default_factory=str)
     """The container."""
 
 
 class ExternalMetricStatus(Model):
-    """The present value of a metric that tells of something outside the cluster."""
+    """The current value of a metric from outside the cluster."""
 
     __required__ = ("metric", "current")
 
     metric: MetricIdentifier = field(default_factory=MetricIdentifier)
-    """Which metric."""
+    """The metric."""
     current: MetricValueStatus = field(default_factory=MetricValueStatus)
-    """The value that was measured."""
+    """The measured value."""
 
 
 class MetricStatus(Model):
-    """The present value of one metric."""
+    """The current value of one metric."""
 
     __required__ = ("type",)
 
     type: str = ""
     """ContainerResource, External, Object, Pods or Resource."""
     object: ObjectMetricStatus | None = None
-    """Of a metric that tells of one object."""
+    """The current value of a metric of one object."""
     pods: PodsMetricStatus | None = None
-    """Of a metric that each pod has."""
+    """The current value of a metric that each pod has."""
     resource: ResourceMetricStatus | None = None
-    """Of what the pods use of a resource."""
+    """The current usage of a resource by the pods."""
     containerResource: ContainerResourceMetricStatus | None = None
-    """Of what one container of each pod uses of a resource."""
+    """The current usage of a resource by one container of each pod."""
     external: ExternalMetricStatus | None = None
-    """Of something outside the cluster."""
+    """The current value of a metric from outside the cluster."""
 
 
 def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
@@ -375,7 +375,7 @@ def validate_reference(
 
 
 def targets_cell(specs: list[MetricSpec], statuses: list[MetricStatus]) -> str:
-    """`cpu: 30%/80%, 10/20 + 1 more...`: present values and targets."""
+    """`cpu: 30%/80%, 10/20 + 1 more...`: current values and targets."""
     if not specs:
         return "<none>"
     shown = [

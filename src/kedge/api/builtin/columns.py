@@ -46,17 +46,6 @@ def _marked_name(annotations: Sequence[str]) -> Column:
     return Column(name="Name", format="name", cell=cell)
 
 
-def _containers(field: str) -> Callable[[Document], str]:
-    return lambda obj: ",".join(
-        text(container, field) for container in listed(obj.content, "template.spec.containers")
-    )
-
-
-def _pod_labels(obj: Document) -> str:
-    labels = reach(obj.content, "template.metadata.labels") or {}
-    return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) or "<none>"
-
-
 def _hosts(obj: Document) -> str:
     rules = listed(obj.content, "spec.rules")
     hosts = [rule["host"] for rule in rules if rule.get("host")]
@@ -173,18 +162,6 @@ def _audiences(obj: Document) -> str:
     return ",".join(text(request, "audience") for request in requests)
 
 
-def _claim_state(obj: Document) -> str:
-    deleted = bool(obj.metadata.deletionTimestamp)
-    states = ["deleted"] if deleted else []
-    if reach(obj.content, "status.allocation") is not None:
-        states.append("allocated")
-        if listed(obj.content, "status.reservedFor"):
-            states.append("reserved")
-    elif not deleted:
-        states.append("pending")
-    return ",".join(states)
-
-
 def _parent(obj: Document) -> str:
     parent = reach(obj.content, "spec.parentRef")
     if parent is None:
@@ -209,12 +186,6 @@ def _available(obj: Document) -> str:
 
 NAME_AND_AGE = (name_column(), age_column())
 
-POD_TEMPLATE = (
-    name_column(),
-    _cell("Containers", _containers("name")),
-    _cell("Images", _containers("image")),
-    _cell("Pod Labels", _pod_labels),
-)
 PERSISTENT_VOLUME = (
     name_column(),
     _field("Capacity", "spec.capacity.storage", "0"),
@@ -306,14 +277,6 @@ NETWORK_POLICY = (name_column(), _cell("Pod-Selector", _pod_selector), age_colum
 IP_ADDRESS = (name_column(), _cell("ParentRef", _parent))
 SERVICE_CIDR = (name_column(), _cell("CIDRs", _joined("spec.cidrs")), age_column())
 RUNTIME_CLASS = (name_column(), _field("Handler", "handler"), age_column())
-RESOURCE_CLAIM = (name_column(), _cell("State", _claim_state), age_column())
-RESOURCE_SLICE = (
-    name_column(),
-    _field("Node", "spec.nodeName"),
-    _field("Driver", "spec.driver"),
-    _field("Pool", "spec.pool.name"),
-    age_column(),
-)
 STORAGE_CLASS = (
     _marked_name(_DEFAULT_STORAGE_CLASS),
     _field("Provisioner", "provisioner"),

@@ -1,7 +1,7 @@
 """Reading and filling in plain documents, which have no attributes to reach for."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -41,3 +41,19 @@ def replaced(obj: Document, content: Mapping[str, Any]) -> Document:
 
 def with_spec(obj: Document, spec: Mapping[str, Any]) -> Document:
     return replaced(obj, obj.content | {"spec": dict(spec)})
+
+
+T = TypeVar("T")
+
+
+def typed(value: Any, kind: type[T]) -> T:
+    """Return a part of a document as a Struct, or a list of them; nulls are absent fields."""
+    return msgspec.convert(_without_nulls(value), kind)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

@@ -1,10 +1,12 @@
 """Defaults of the kinds that are served from the table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kedge.api.builtin.content import listed, reach, replaced, with_spec
+from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.model import Document
+from kedge.machinery.quantity import Quantity
 
 Fields = Mapping[str, Any]
 
@@ -24,9 +26,10 @@ _CSI_DRIVER = {
     "fsGroupPolicy": "ReadWriteOnceWithFSType",
     "requiresRepublish": False,
     "seLinuxMount": False,
-    "volumeLifecycleModes": ["Persistent"],
 }
-_VOLUME_SOURCES: Mapping[str, Fields] = {
+_NOT_SERVED = "preventPodSchedulingIfMissing"
+"""A field of CSIDrivers behind a feature gate that is off."""
+_OPTIONAL_IN_SOURCES: Mapping[str, Fields] = {
     "azureDisk": {
         "cachingMode": "ReadWrite",
         "fsType": "ext4",
@@ -34,14 +37,30 @@ _VOLUME_SOURCES: Mapping[str, Fields] = {
         "readOnly": False,
     },
     "hostPath": {"type": ""},
+}
+"""Defaults of fields whose zero value means something."""
+_REQUIRED_IN_SOURCES: Mapping[str, Fields] = {
     "iscsi": {"iscsiInterface": "default"},
     "rbd": {"keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin"},
     "scaleIO": {"fsType": "xfs", "storageMode": "ThinProvisioned"},
 }
+_EMPTY_STATUS: Mapping[str, Fields] = {
+    "Ingress": {"loadBalancer": {}},
+    "VolumeAttachment": {"attached": False},
+}
+"""The status of a new object, where it is not just `{}`."""
 
 
 def _filled(fields: Fields, defaults: Fields) -> dict[str, Any]:
     return {**fields, **{name: value for name, value in defaults.items() if name not in fields}}
+
+
+def _nonzero(fields: Fields, defaults: Fields) -> dict[str, Any]:
+    """The fields with defaults for those that are absent or zero."""
+    return {
+        **fields,
+        **{name: value for name, value in defaults.items() if not fields.get(name)},
+    }
 
 
 def _spec(obj: Document) -> dict[str, Any]:
@@ -54,14 +73,54 @@ def _changed(fields: Fields, name: str, value: Any) -> dict[str, Any]:
     return {**fields, name: value} if value or name in fields else dict(fields)
 
 
+def with_status(kind: str, default: Callable[[Document], Document]) -> Callable[..., Document]:
+    """Return the defaults of a kind, with an empty status if the object has none.
+
+    So a JSON patch can add a field to the status of an object without a reported status.
+    """
+    empty = _EMPTY_STATUS.get(kind, {})
+
+    def complete(obj: Document) -> Document:
+        content = default(obj).content
+        return replaced(obj, {**content, "status": _filled(content.get("status") or {}, empty)})
+
+    return complete
+
+
 def persistent_volume(obj: Document) -> Document:
-    spec = _filled(
-        _spec(obj), {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
-    )
-    for source, defaults in _VOLUME_SOURCES.items():
-        if source in spec:
-            spec[source] = _filled(spec[source], defaults)
+    spec = _volume(_spec(obj))
+    spec = _nonzero(_filled(spec, {"volumeMode": "Filesystem"}), _RETAINED)
     return with_spec(obj, spec)
+
+
+_RETAINED = {"persistentVolumeReclaimPolicy": "Retain"}
+
+
+def _volume(spec: Fields) -> dict[str, Any]:
+    """The spec of a volume with the defaults of its source and rounded amounts."""
+    filled = dict(spec)
+    for source, defaults in _OPTIONAL_IN_SOURCES.items():
+        if source in spec:
+            filled[source] = _filled(spec[source], defaults)
+    for source, defaults in _REQUIRED_IN_SOURCES.items():
+        if source in spec:
+            filled[source] = _nonzero(spec[source], defaults)
+    if capacity := spec.get("capacity"):
+        filled["capacity"] = _rounded(capacity)
+    return filled
+
+
+def _rounded(amounts: Mapping[str, str]) -> dict[str, str]:
+    exact = {name: Quantity.of(amount) for name, amount in amounts.items()}
+    return {name: str(amount) for name, amount in rounded(exact).items()}
+
+
+def volume_attachment(obj: Document) -> Document:
+    spec = {"attacher": "", "nodeName": "", **_spec(obj)}
+    source = spec.get("source") or {}
+    if "inlineVolumeSpec" in source:
+        source = {**source, "inlineVolumeSpec": _volume(source["inlineVolumeSpec"])}
+    return with_spec(obj, {**spec, "source": source})
 
 
 def pending_volume(obj: Document) -> Document:
@@ -151,6 +210,13 @@ def _limited(limited: Fields) -> dict[str, Any]:
     return filled
 
 
+def runtime_class(obj: Document) -> Document:
+    overhead = reach(obj.content, "overhead.podFixed")
+    if not overhead:
+        return obj
+    return replaced(obj, {**obj.content, "overhead": {"podFixed": _rounded(overhead)}})
+
+
 def ingress_class(obj: Document) -> Document:
     spec = _spec(obj)
     if "parameters" in spec:
@@ -173,42 +239,13 @@ def _policy_rule(rule: Fields) -> dict[str, Any]:
     return _changed(rule, "ports", ports)
 
 
-def resource_claim(obj: Document) -> Document:
-    return with_spec(obj, _claim(_spec(obj)))
-
-
-def resource_claim_template(obj: Document) -> Document:
-    spec = _spec(obj)
-    return with_spec(obj, {**spec, "spec": _claim(spec.get("spec") or {})})
-
-
-def _claim(spec: Fields) -> dict[str, Any]:
-    requests = [_device_request(each) for each in listed(spec, "devices.requests")]
-    if not requests:
-        return dict(spec)
-    return {**spec, "devices": {**spec["devices"], "requests": requests}}
-
-
-def _device_request(request: Fields) -> dict[str, Any]:
-    request = dict(request)
-    if "exactly" in request:
-        request["exactly"] = _counted(request["exactly"])
-    if "firstAvailable" in request:
-        request["firstAvailable"] = [_counted(each) for each in request["firstAvailable"]]
-    return request
-
-
-def _counted(request: Fields) -> dict[str, Any]:
-    filled = {**request, "allocationMode": request.get("allocationMode") or "ExactCount"}
-    if filled["allocationMode"] == "ExactCount":
-        filled["count"] = request.get("count") or 1
-    return filled
-
-
 def storage_class(obj: Document) -> Document:
     defaults = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
     return replaced(obj, _filled(obj.content, defaults))
 
 
 def csi_driver(obj: Document) -> Document:
-    return with_spec(obj, _filled(_spec(obj), _CSI_DRIVER))
+    spec = _nonzero(_filled(_spec(obj), _CSI_DRIVER), {"volumeLifecycleModes": ["Persistent"]})
+    requests = [{"audience": "", **request} for request in listed(spec, "tokenRequests")]
+    spec = _changed(spec, "tokenRequests", requests)
+    return with_spec(obj, {name: value for name, value in spec.items() if name != _NOT_SERVED})

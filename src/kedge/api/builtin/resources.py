@@ -1,18 +1,25 @@
 """The explicit list of built-in kinds that are served from the table of published types."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kedge.api.builtin import (
+    admission_policy_validation,
     columns,
     defaults,
+    flow_control_validation,
+    persistent_volumes,
     schemas,
     service_network_validation,
     signing_requests,
+    storage_validation,
     validation,
+    warnings,
     webhooks,
+    zero_values,
 )
-from kedge.api.builtin.content import text
+from kedge.api.builtin.content import replaced, text
 from kedge.api.model import Document
 from kedge.api.presentation import Column, Presentation
 from kedge.api.resource import STATUS, Resource, Subresource
@@ -27,24 +34,54 @@ CERTIFICATES = "certificates.k8s.io"
 FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
 NETWORKING = "networking.k8s.io"
 NODE = "node.k8s.io"
-DEVICES = "resource.k8s.io"
 STORAGE = "storage.k8s.io"
 
 _CREATE = ("create",)
 
 
-def _kind(group: str, kind: str, plural: str, **facts: Any) -> Resource[Document]:
+def _kind(
+    group: str,
+    kind: str,
+    plural: str,
+    *,
+    subresources: Sequence[Subresource] = (),
+    strategy: Strategy[Document] | None = None,
+    **facts: Any,
+) -> Resource[Document]:
     """A kind whose fields the table knows."""
     package = group.partition(".")[0] or "core"
     name = schemas.full_name(f"{package}.v1.{kind}")
+    strategy = strategy or Strategy()
+    complete = strategy.default
+    if STATUS in subresources:
+        complete = defaults.with_status(kind, complete)
+    complete, check = _written(complete, name), strategy.validate_update
+    strategy = replace(
+        strategy,
+        default=complete,
+        # An older release may have stored the old object without these defaults.
+        validate_update=lambda new, old: check(new, complete(old)),
+    )
     return Resource(
         type=Document,
         group=group,
         kind=kind,
         plural=plural,
         schema_source=lambda: schemas.schema(name),
+        subresources=subresources,
+        strategy=strategy,
         **facts,
     )
+
+
+def _written(default: Callable[[Document], Document], name: str) -> Callable[[Document], Document]:
+    """Return the defaults of a kind, with the zero values that Kubernetes writes."""
+
+    def complete(obj: Document) -> Document:
+        filled = default(obj)
+        return replaced(filled, zero_values.written(filled.content, schemas.schema(name)))
+
+    return complete
 
 
 def _extension(
@@ -57,7 +94,11 @@ def _extension(
         plural,
         namespaced=False,
         subresources=(STATUS,) if status else (),
-        strategy=Strategy(allows_unconditional_update=False, **rules),
+        strategy=Strategy(
+            allows_unconditional_update=False,
+            warnings=admission_policy_validation.static_name,
+            **rules,
+        ),
         presentation=Presentation(categories=("api-extensions",), columns=columns),
     )
 
@@ -92,35 +133,33 @@ RESOURCES: tuple[Resource[Document], ...] = (
             counts_generation=False,
             default=defaults.persistent_volume,
             prepare_for_create=defaults.pending_volume,
-            validate=validation.persistent_volume,
-            validate_update=validation.persistent_volume_update,
+            validate=persistent_volumes.validate,
+            validate_update=persistent_volumes.validate_update,
+            warnings=warnings.persistent_volume,
         ),
         presentation=Presentation(short_names=("pv",), columns=columns.PERSISTENT_VOLUME),
-    ),
-    _kind(
-        "",
-        "PodTemplate",
-        "podtemplates",
-        presentation=Presentation(columns=columns.POD_TEMPLATE),
     ),
     _extension(
         "MutatingAdmissionPolicy",
         "mutatingadmissionpolicies",
         columns.MUTATING_POLICY,
         default=defaults.admission_policy,
+        validate=admission_policy_validation.mutating_policy,
     ),
     _extension(
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",
         columns.POLICY_BINDING,
         default=defaults.admission_policy_binding,
+        validate=admission_policy_validation.mutating_binding,
     ),
     _extension(
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",
         columns.WEBHOOKS,
         default=defaults.mutating_webhooks,
-        validate=webhooks.validate,
+        validate_new=webhooks.validate,
+        validate_update=webhooks.validate_update,
     ),
     _extension(
         "ValidatingAdmissionPolicy",
@@ -128,19 +167,24 @@ RESOURCES: tuple[Resource[Document], ...] = (
         columns.VALIDATING_POLICY,
         status=True,
         default=defaults.admission_policy,
+        validate=admission_policy_validation.validating_policy,
+        prepare_for_status_update=keep_metadata,
+        validate_status=admission_policy_validation.validating_policy_status,
     ),
     _extension(
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",
         columns.POLICY_BINDING,
         default=defaults.admission_policy_binding,
+        validate=admission_policy_validation.validating_binding,
     ),
     _extension(
         "ValidatingWebhookConfiguration",
         "validatingwebhookconfigurations",
         columns.WEBHOOKS,
         default=defaults.validating_webhooks,
-        validate=webhooks.validate,
+        validate_new=webhooks.validate,
+        validate_update=webhooks.validate_update,
     ),
     _kind(
         AGGREGATION,
@@ -185,7 +229,12 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "flowschemas",
         namespaced=False,
         subresources=(STATUS,),
-        strategy=Strategy(prepare_for_status_update=keep_metadata, default=defaults.flow_schema),
+        strategy=Strategy(
+            prepare_for_status_update=keep_metadata,
+            default=defaults.flow_schema,
+            validate=flow_control_validation.flow_schema,
+            validate_status=flow_control_validation.conditions,
+        ),
         presentation=Presentation(columns=columns.FLOW_SCHEMA),
     ),
     _kind(
@@ -194,7 +243,12 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "prioritylevelconfigurations",
         namespaced=False,
         subresources=(STATUS,),
-        strategy=Strategy(prepare_for_status_update=keep_metadata, default=defaults.priority_level),
+        strategy=Strategy(
+            prepare_for_status_update=keep_metadata,
+            default=defaults.priority_level,
+            validate=flow_control_validation.priority_level,
+            validate_status=flow_control_validation.conditions,
+        ),
         presentation=Presentation(columns=columns.PRIORITY_LEVEL),
     ),
     _kind(
@@ -250,7 +304,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         subresources=(STATUS,),
         strategy=Strategy(
             counts_generation=False,
-            validate=service_network_validation.service_cidr,
+            validate_new=service_network_validation.service_cidr,
             validate_update=service_network_validation.service_cidr_update,
         ),
         presentation=Presentation(columns=columns.SERVICE_CIDR),
@@ -264,42 +318,12 @@ RESOURCES: tuple[Resource[Document], ...] = (
             allows_unconditional_update=False,
             allows_create_on_update=True,
             counts_generation=False,
+            default=defaults.runtime_class,
             validate=validation.runtime_class,
+            warnings=warnings.runtime_class,
             validate_update=validation.runtime_class_update,
         ),
         presentation=Presentation(columns=columns.RUNTIME_CLASS),
-    ),
-    _kind(
-        DEVICES,
-        "DeviceClass",
-        "deviceclasses",
-        namespaced=False,
-        presentation=Presentation(columns=columns.NAME_AND_AGE),
-    ),
-    _kind(
-        DEVICES,
-        "ResourceClaim",
-        "resourceclaims",
-        subresources=(STATUS,),
-        strategy=Strategy(counts_generation=False, default=defaults.resource_claim),
-        presentation=Presentation(columns=columns.RESOURCE_CLAIM),
-    ),
-    _kind(
-        DEVICES,
-        "ResourceClaimTemplate",
-        "resourceclaimtemplates",
-        strategy=Strategy(counts_generation=False, default=defaults.resource_claim_template),
-        presentation=Presentation(columns=columns.NAME_AND_AGE),
-    ),
-    _kind(
-        DEVICES,
-        "ResourceSlice",
-        "resourceslices",
-        namespaced=False,
-        presentation=Presentation(
-            fields=_fields("spec.nodeName", "spec.driver"),
-            columns=columns.RESOURCE_SLICE,
-        ),
     ),
     _kind(
         STORAGE,
@@ -308,8 +332,11 @@ RESOURCES: tuple[Resource[Document], ...] = (
         namespaced=False,
         strategy=Strategy(
             allows_unconditional_update=False,
-            counts_generation=False,
+            first_generation=0,
             default=defaults.csi_driver,
+            validate=storage_validation.csi_driver,
+            validate_update=storage_validation.csi_driver_update,
+            warnings=warnings.csi_driver,
         ),
         presentation=Presentation(columns=columns.CSI_DRIVER),
     ),
@@ -318,14 +345,25 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "CSINode",
         "csinodes",
         namespaced=False,
-        strategy=Strategy(allows_unconditional_update=False, counts_generation=False),
+        strategy=Strategy(
+            allows_unconditional_update=False,
+            counts_generation=False,
+            validate=storage_validation.csi_node,
+            validate_update=storage_validation.csi_node_update,
+        ),
         presentation=Presentation(columns=columns.CSI_NODE),
     ),
     _kind(
         STORAGE,
         "CSIStorageCapacity",
         "csistoragecapacities",
-        strategy=Strategy(allows_unconditional_update=False, counts_generation=False),
+        strategy=Strategy(
+            allows_unconditional_update=False,
+            counts_generation=False,
+            validate=storage_validation.csi_storage_capacity,
+            validate_update=storage_validation.csi_storage_capacity_update,
+            warnings=warnings.csi_storage_capacity,
+        ),
         presentation=Presentation(columns=columns.CSI_STORAGE_CAPACITY),
     ),
     _kind(
@@ -336,8 +374,9 @@ RESOURCES: tuple[Resource[Document], ...] = (
         strategy=Strategy(
             counts_generation=False,
             default=defaults.storage_class,
-            validate=validation.storage_class,
-            validate_update=validation.storage_class_update,
+            validate=storage_validation.storage_class,
+            validate_update=storage_validation.storage_class_update,
+            warnings=warnings.storage_class,
         ),
         presentation=Presentation(short_names=("sc",), columns=columns.STORAGE_CLASS),
     ),
@@ -347,7 +386,15 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "volumeattachments",
         namespaced=False,
         subresources=(STATUS,),
-        strategy=Strategy(allows_unconditional_update=False, counts_generation=False),
+        strategy=Strategy(
+            allows_unconditional_update=False,
+            counts_generation=False,
+            default=defaults.volume_attachment,
+            validate=storage_validation.volume_attachment,
+            validate_update=storage_validation.volume_attachment_update,
+            prepare_for_status_update=keep_metadata,
+            validate_status=storage_validation.volume_attachment_status,
+        ),
         presentation=Presentation(columns=columns.VOLUME_ATTACHMENT),
     ),
     _kind(
@@ -357,8 +404,8 @@ RESOURCES: tuple[Resource[Document], ...] = (
         namespaced=False,
         strategy=Strategy(
             counts_generation=False,
-            validate=validation.volume_attributes_class,
-            validate_update=validation.volume_attributes_class_update,
+            validate=storage_validation.volume_attributes_class,
+            validate_update=storage_validation.volume_attributes_class_update,
         ),
         presentation=Presentation(short_names=("vac",), columns=columns.VOLUME_ATTRIBUTES_CLASS),
     ),

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import inspect as types
 
 from kedge.api import structs
-from kedge.machinery.schema import Schema
+from kedge.machinery.schema import Schema, with_zero
 
 _ROOTS = {
     "meta": "io.k8s.apimachinery.pkg.apis.",
@@ -94,7 +94,8 @@ class PublishedTypes:
         )
         for field, text in fields.items():
             if field:
-                node.fields[field] = self._field(text)
+                member = self._field(text)
+                node.fields[field] = with_zero(member) if field in node.required else member
 
     def _field(self, text: str) -> Schema:
         written, *marks = text.split()

@@ -3,6 +3,7 @@
 from kedge.api import rules
 from kedge.api.builtin.content import listed, reach, text
 from kedge.api.builtin.validation import Errors, named
+from kedge.api.internal_forms import internal_form
 from kedge.api.model import Document
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
@@ -13,7 +14,7 @@ def service_cidr(obj: Document) -> Errors:
     if not cidrs:
         yield FieldError.required(path, "at least one CIDR required")
     elif len(cidrs) > 2:
-        yield FieldError.invalid(path, obj.content["spec"], "may only hold up to 2 values")
+        yield FieldError.invalid(path, {"CIDRs": cidrs}, "may only hold up to 2 values")
     else:
         for i, cidr in enumerate(cidrs):
             yield from rules.problems(f"{path}[{i}]", cidr, names.canonical_cidr(cidr))
@@ -34,8 +35,9 @@ def service_cidr_update(new: Document, old: Document) -> Errors:
             yield from rules.unchanged(f"{path}[{i}]", cidr, known)
     elif len(before) == 1 and len(now) == 2:
         yield from rules.unchanged(f"{path}[0]", now[0], before[0])
+        yield from service_cidr(new)
     else:
-        yield from rules.unchanged(path, now, before)
+        yield from rules.unchanged(path, reach(new.content, path), before)
 
 
 def ip_address(obj: Document) -> Errors:
@@ -54,4 +56,7 @@ def ip_address(obj: Document) -> Errors:
 
 def ip_address_update(new: Document, old: Document) -> Errors:
     path = "spec.parentRef"
-    yield from rules.unchanged(path, reach(new.content, path), reach(old.content, path))
+    now, before = reach(new.content, path), reach(old.content, path)
+    if now != before:
+        shown = internal_form(now, "*networking.ParentReference")
+        yield FieldError.invalid(path, shown, rules.IMMUTABLE)

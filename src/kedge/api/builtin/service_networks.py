@@ -10,6 +10,8 @@ SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
 """The network of cluster IPs that every cluster has."""
 POD_NETWORK: Final = ipaddress.IPv4Network("10.244.0.0/16")
 """The network that the pod networks of nodes are part of."""
+NODE_PREFIX: Final = 24
+"""The length of the prefix of each node's pod network."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
 """The cluster IP of the Service `kubernetes`."""
 DNS_SERVICE_ADDRESS: Final = "10.96.0.10"

@@ -20,17 +20,17 @@ _ANY_STATUS: Final = ("False", "True", "Unknown")
 _BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,64})-----\s*")
 
 
-def begun(obj: Document, asker: dict[str, Any]) -> Document:
-    """A new request, with who asks as the server knows them and not as they say."""
-    spec = {k: v for k, v in (obj.content.get("spec") or {}).items() if k not in _ABOUT_THE_ASKER}
-    return replaced(obj, obj.content | {"spec": {**spec, **asker}})
+def with_requester(obj: Document, requester: dict[str, Any]) -> Document:
+    """Return a new request that names the authenticated requester, whatever it named itself."""
+    spec = {k: v for k, v in (obj.content.get("spec") or {}).items() if k not in _REQUESTER_FIELDS}
+    return replaced(obj, obj.content | {"spec": {**spec, **requester}})
 
 
-_ABOUT_THE_ASKER: Final = ("username", "uid", "groups", "extra")
+_REQUESTER_FIELDS: Final = ("username", "uid", "groups", "extra")
 
 
-def timed(new: Document, old: Document, now: str) -> Document:
-    """The request with the times that its conditions lack."""
+def with_condition_times(new: Document, old: Document, now: str) -> Document:
+    """Return the request with the missing times of its conditions."""
     conditions = listed(new.content, _CONDITIONS)
     if all(c.get("lastUpdateTime") and c.get("lastTransitionTime") for c in conditions):
         return new

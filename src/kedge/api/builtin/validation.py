@@ -3,14 +3,21 @@
 import base64
 import binascii
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.builtin.content import listed, numbered, reach, text
+from kedge.api.builtin import policy_limits
+from kedge.api.builtin.content import listed, numbered, reach, text, typed
+from kedge.api.core_v1.nesting import each, within
+from kedge.api.core_v1.pod.affinity import Toleration
+from kedge.api.core_v1.pod.affinity_validation import validate_toleration
+from kedge.api.core_v1.resource_validation import validate_overhead
+from kedge.api.internal_forms import internal_form
 from kedge.api.label_selector import validate_label_selector
+from kedge.api.metadata import validate_labels
 from kedge.api.model import Document, LabelSelector
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
@@ -25,43 +32,6 @@ _CLASS_NAME = "spec.ingressClassName"
 _FORBIDDEN_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
 _FORBIDDEN_AFTER_PATHS = ("/..", "/.")
 _LONGEST_CONTROLLER = 250
-_MOST_PARAMETERS = 512
-_LARGEST_PARAMETERS = 256 * 1024
-_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_VOLUME_SOURCES = (
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "glusterfs",
-    "flocker",
-    "nfs",
-    "rbd",
-    "quobyte",
-    "cephfs",
-    "iscsi",
-    "cinder",
-    "fc",
-    "flexVolume",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "scaleIO",
-    "local",
-    "storageos",
-    "csi",
-)
-_HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
 _USAGES = (
     "any",
     "cert sign",
@@ -99,7 +69,7 @@ def named(path: str, value: str, rule: Callable[[str], list[str]]) -> Errors:
 
 def selector(fields: Fields, path: str, name: str) -> Errors:
     if name in fields:
-        given = msgspec.convert(fields[name], LabelSelector)
+        given = typed(fields[name], LabelSelector)
         yield from validate_label_selector(given, f"{path}.{name}")
 
 
@@ -239,7 +209,7 @@ def ingress_class_update(new: Document, old: Document) -> Errors:
 
 
 def _unchanged(new: Document, old: Document, path: str) -> Errors:
-    yield from rules.unchanged(path, reach(new.content, path), reach(old.content, path))
+    yield from rules.unchanged(path, text(new.content, path), text(old.content, path))
 
 
 def network_policy(obj: Document) -> Errors:
@@ -256,15 +226,15 @@ def network_policy(obj: Document) -> Errors:
             "spec.policyTypes", types, "may not specify more than two policyTypes"
         )
         return
-    for i, each in enumerate(types):
-        if each not in ("Ingress", "Egress"):
-            yield FieldError.not_supported(f"spec.policyTypes[{i}]", each, ("Ingress", "Egress"))
+    for i, kind in enumerate(types):
+        if kind not in ("Ingress", "Egress"):
+            yield FieldError.not_supported(f"spec.policyTypes[{i}]", kind, ("Ingress", "Egress"))
 
 
 def _policy_port(fields: Fields, path: str) -> Errors:
-    yield from rules.none_or_one_of(
-        f"{path}.protocol", fields.get("protocol"), ("TCP", "UDP", "SCTP")
-    )
+    protocol = fields.get("protocol")
+    if protocol is not None and protocol not in ("TCP", "UDP", "SCTP"):
+        yield FieldError.not_supported(f"{path}.protocol", protocol, ("TCP", "UDP", "SCTP"))
     port, last = fields.get("port"), fields.get("endPort")
     if isinstance(port, int):
         yield from rules.problems(f"{path}.port", port, names.port_number(port))
@@ -318,140 +288,23 @@ def _strictly_within(part: Network, whole: Network) -> bool:
     return part.network_address in whole
 
 
-def storage_class(obj: Document) -> Errors:
-    fields = obj.content
-    yield from named("provisioner", text(fields, "provisioner").lower(), names.qualified_name)
-    yield from _parameters(fields.get("parameters") or {})
-    policies, modes = ("Delete", "Retain"), ("Immediate", "WaitForFirstConsumer")
-    yield from rules.none_or_one_of("reclaimPolicy", fields.get("reclaimPolicy"), policies)
-    yield from rules.one_of("volumeBindingMode", text(fields, "volumeBindingMode"), modes)
-
-
-def _parameters(parameters: Mapping[str, str]) -> Errors:
-    if len(parameters) > _MOST_PARAMETERS:
-        yield FieldError.too_long("parameters", _MOST_PARAMETERS)
-        return
-    if "" in parameters:
-        yield FieldError.invalid("parameters", "", "field can not be empty.")
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
-    if size > _LARGEST_PARAMETERS:
-        yield FieldError.too_long("parameters", _LARGEST_PARAMETERS)
-
-
-def storage_class_update(new: Document, old: Document) -> Errors:
-    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        yield from _unchanged(new, old, field)
-
-
-def volume_attributes_class(obj: Document) -> Errors:
-    parameters = obj.content.get("parameters") or {}
-    yield from named("driverName", text(obj.content, "driverName").lower(), names.qualified_name)
-    yield from _parameters(parameters)
-    if not parameters:
-        yield FieldError.required("parameters", "must contain at least one key/value pair")
-
-
-def volume_attributes_class_update(new: Document, old: Document) -> Errors:
-    yield from _unchanged(new, old, "driverName")
-    yield from _unchanged(new, old, "parameters")
-
-
-def persistent_volume(obj: Document) -> Errors:
-    spec = obj.content.get("spec") or {}
-    yield from _access_modes(listed(spec, "accessModes"))
-    yield from _capacity(spec.get("capacity") or {})
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    policies = ("Delete", "Recycle", "Retain")
-    yield from rules.none_or_one_of("spec.persistentVolumeReclaimPolicy", policy, policies)
-    yield from _volume_source(spec)
-    if name := text(spec, "storageClassName"):
-        yield from rules.problems("spec.storageClassName", name, names.dns_subdomain(name))
-    yield from rules.none_or_one_of(
-        "spec.volumeMode", spec.get("volumeMode"), ("Block", "Filesystem")
-    )
-
-
-def _access_modes(modes: Sequence[str]) -> Errors:
-    path = "spec.accessModes"
-    if not modes:
-        yield FieldError.required(path)
-    for mode in modes:
-        if mode not in _ACCESS_MODES:
-            yield FieldError.not_supported(path, mode, _ACCESS_MODES)
-    known = {mode for mode in modes if mode in _ACCESS_MODES}
-    if "ReadWriteOncePod" in known and len(known) > 1:
-        yield FieldError.forbidden(path, "may not use ReadWriteOncePod with other access modes")
-
-
-def _capacity(capacity: Mapping[str, str]) -> Errors:
-    if not capacity:
-        yield FieldError.required("spec.capacity")
-    if set(capacity) != {"storage"}:
-        yield FieldError.not_supported("spec.capacity", capacity, ("storage",))
-    for name, amount in capacity.items():
-        if Quantity.of(amount) <= Quantity.of("0"):
-            yield FieldError.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
-
-
-def _volume_source(spec: Fields) -> Errors:
-    given = [source for source in _VOLUME_SOURCES if source in spec]
-    if not given:
-        yield FieldError.required("spec", "must specify a volume type")
-        return
-    for source in given[1:]:
-        yield FieldError.forbidden(f"spec.{source}", "may not specify more than 1 volume type")
-    source, path = spec[given[0]], f"spec.{given[0]}"
-    match given[0]:
-        case "hostPath":
-            yield from _host_path(source, path)
-        case "local":
-            yield from _plain_path(text(source, "path"), f"{path}.path")
-            if "nodeAffinity" not in spec:
-                yield FieldError.required(
-                    "spec.nodeAffinity", "Local volume requires node affinity"
-                )
-        case "nfs":
-            yield from _nfs(source, path)
-        case "csi":
-            yield from named(f"{path}.driver", text(source, "driver").lower(), names.dns_subdomain)
-            if not text(source, "volumeHandle"):
-                yield FieldError.required(f"{path}.volumeHandle")
-
-
-def _host_path(source: Fields, path: str) -> Errors:
-    yield from _plain_path(text(source, "path"), f"{path}.path")
-    kind = source.get("type", "")
-    if text(source, "path") and kind not in _HOST_PATH_TYPES:
-        yield FieldError.not_supported(f"{path}.type", kind, _HOST_PATH_TYPES)
-
-
-def _plain_path(value: str, path: str) -> Errors:
-    if not value:
-        yield FieldError.required(path)
-    elif ".." in value.split("/"):
-        yield FieldError.invalid(path, value, "must not contain '..'")
-
-
-def _nfs(source: Fields, path: str) -> Errors:
-    if not text(source, "server"):
-        yield FieldError.required(f"{path}.server")
-    where = text(source, "path")
-    if not where:
-        yield FieldError.required(f"{path}.path")
-    if not where.startswith("/"):
-        yield FieldError.invalid(f"{path}.path", where, "must be an absolute path")
-
-
-def persistent_volume_update(new: Document, old: Document) -> Errors:
-    before, after = old.content.get("spec") or {}, new.content.get("spec") or {}
-    if any(before.get(source) != after.get(source) for source in _VOLUME_SOURCES):
-        why = "spec.persistentvolumesource is immutable after creation"
-        yield FieldError.forbidden("spec.persistentvolumesource", why)
-    yield from rules.unchanged("volumeMode", after.get("volumeMode"), before.get("volumeMode"))
-
-
 def runtime_class(obj: Document) -> Errors:
     yield from named("handler", text(obj.content, "handler"), names.dns_label)
+    if overhead := reach(obj.content, "overhead.podFixed"):
+        limits = {name: Quantity.of(amount) for name, amount in overhead.items()}
+        yield from within("overhead", validate_overhead(limits))
+    if selector_ := reach(obj.content, "scheduling.nodeSelector"):
+        yield from validate_labels(selector_, "scheduling.nodeSelector")
+    yield from _tolerations(obj)
+
+
+def _tolerations(obj: Document) -> Errors:
+    path = "scheduling.tolerations"
+    given = [typed(each, Toleration) for each in listed(obj.content, path)]
+    yield from each(path, given, validate_toleration)
+    for i in rules.repeated([replace(one, tolerationSeconds=None) for one in given]):
+        shown = internal_form(given[i], "core.Toleration")
+        yield FieldError.duplicate(f"{path}[{i}]", shown)
 
 
 def runtime_class_update(new: Document, old: Document) -> Errors:
@@ -461,7 +314,7 @@ def runtime_class_update(new: Document, old: Document) -> Errors:
 def signing_request(obj: Document) -> Errors:
     spec = obj.content.get("spec") or {}
     if problem := _request_problem(text(spec, "request")):
-        yield FieldError.invalid("spec.request", text(spec, "request"), problem)
+        yield FieldError.invalid("spec.request", spec.get("request"), problem)
     usages = listed(spec, "usages")
     if not usages:
         yield FieldError.required("spec.usages")
@@ -536,8 +389,36 @@ def api_service(obj: Document) -> Errors:
         if not 0 < value <= most:
             why = f"must be positive and less than {most}"
             yield FieldError.invalid(f"spec.{field}", value, why)
+    yield from _api_service_target(spec)
 
 
-def network_policy_warnings(_: Document) -> Iterator[str]:
-    """Warn that packets pass all the same: its author relies on the policy."""
-    yield "NetworkPolicies are stored, but this version does not enforce them: no packet is dropped"
+def _api_service_target(spec: Mapping[str, Any]) -> Errors:
+    """Check which server answers for the version, and how it is verified."""
+    service, bundle = spec.get("service"), text(spec, "caBundle")
+    is_insecure = bool(spec.get("insecureSkipTLSVerify"))
+    if not service:
+        if bundle:
+            size = f"{len(bundle) * 3 // 4} bytes"
+            why = "local APIServices may not have a caBundle"
+            yield FieldError.invalid("spec.caBundle", size, why)
+        if is_insecure:
+            why = "local APIServices may not have insecureSkipTLSVerify"
+            yield FieldError.invalid("spec.insecureSkipTLSVerify", True, why)
+        return
+    if text(spec, "group") in ("", "apiregistration.k8s.io"):
+        why = "this server answers for the core group and for APIServices itself"
+        yield FieldError.forbidden("spec.service", why)
+    for field in ("namespace", "name"):
+        if not service.get(field):
+            yield FieldError.required(f"spec.service.{field}", "")
+    if not 0 < (port := service.get("port", 443)) < 1 << 16:
+        why = "port is not valid: must be between 1 and 65535, inclusive"
+        yield FieldError.invalid("spec.service.port", port, why)
+    if is_insecure and bundle:
+        why = "may not be true if caBundle is present"
+        yield FieldError.invalid("spec.insecureSkipTLSVerify", True, why)
+
+
+def network_policy_warnings(obj: Document) -> Iterator[str]:
+    """Warn about parts of a policy that nodes leave out."""
+    return policy_limits.excesses(obj.content)

@@ -1,47 +1,61 @@
 """Validation of webhook configurations."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from kedge.api import rules
+from kedge.api.builtin import admission_rules
 from kedge.api.builtin.content import listed, numbered, text
 from kedge.api.builtin.validation import Errors, Fields, named, selector
 from kedge.api.model import Document
-from kedge.machinery import cel, names
+from kedge.machinery import names
+from kedge.machinery.cel import CelCondition, CelError, uses
 from kedge.machinery.errors import FieldError
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
-_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _MOST_CONDITIONS = 64
 _URL_FORM = "; desired format: https://host[/path]"
 
 
-def validate(obj: Document) -> Errors:
+def validate(obj: Document, *, conditions: bool = True) -> Errors:
+    """Everything wrong with a configuration. `conditions`: whether match conditions count."""
     seen: set[str] = set()
     for path, hook in numbered(obj.content, "webhooks"):
         yield from _webhook(hook, path)
+        if conditions:
+            at = f"{path}.matchConditions"
+            yield from _conditions(listed(hook, "matchConditions"), at)
         yield from _review_versions(listed(hook, "admissionReviewVersions"), path)
         if (name := text(hook, "name")) in seen:
             yield FieldError.duplicate(f"{path}.name", name)
         seen |= {name} - {""}
 
 
+def validate_update(new: Document, old: Document) -> Errors:
+    """As upstream: match conditions count only if one of them changed."""
+    yield from validate(new, conditions=_all_conditions(new) != _all_conditions(old))
+
+
+def _all_conditions(obj: Document) -> list[list[Fields]]:
+    hooks = listed(obj.content, "webhooks")
+    return [list(listed(hook, "matchConditions")) for hook in hooks]
+
+
 def _webhook(hook: Fields, path: str) -> Errors:
     yield from named(f"{path}.name", text(hook, "name"), names.fully_qualified_name)
     for i, rule in enumerate(listed(hook, "rules")):
-        yield from _webhook_rule(rule, f"{path}.rules[{i}]")
+        yield from admission_rules.rule(rule, f"{path}.rules[{i}]")
     for field, allowed in (
         ("failurePolicy", ("Fail", "Ignore")),
         ("matchPolicy", ("Equivalent", "Exact")),
         ("reinvocationPolicy", ("IfNeeded", "Never")),
     ):
-        yield from rules.none_or_one_of(f"{path}.{field}", hook.get(field), allowed)
+        yield from admission_rules.known(hook, field, allowed, path)
     if "sideEffects" not in hook:
         why = f"must specify one of {', '.join(_SIDE_EFFECTS)}"
         yield FieldError.required(f"{path}.sideEffects", why)
-    else:
-        yield from rules.one_of(f"{path}.sideEffects", hook["sideEffects"], _SIDE_EFFECTS)
+    yield from admission_rules.known(hook, "sideEffects", _SIDE_EFFECTS, path)
     seconds = hook.get("timeoutSeconds", 1)
     if not 1 <= seconds <= 30:
         why = "the timeout value must be between 1 and 30 seconds"
@@ -49,7 +63,6 @@ def _webhook(hook: Fields, path: str) -> Errors:
     yield from selector(hook, path, "namespaceSelector")
     yield from selector(hook, path, "objectSelector")
     yield from _client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from _conditions(listed(hook, "matchConditions"), f"{path}.matchConditions")
 
 
 def _conditions(conditions: Sequence[Fields], path: str) -> Errors:
@@ -70,58 +83,9 @@ def _expression(expression: str, path: str) -> Errors:
         yield FieldError.required(path)
         return
     try:
-        cel.CelCondition(expression, ("object", "oldObject", "request"))
-    except cel.CelError as error:
+        CelCondition(expression, uses.match_conditions())
+    except CelError as error:
         yield FieldError.invalid(path, expression, str(error))
-
-
-def _webhook_rule(rule: Fields, path: str) -> Errors:
-    operations = listed(rule, "operations")
-    if not operations:
-        yield FieldError.required(f"{path}.operations")
-    yield from _alone(operations, f"{path}.operations", "operations")
-    for i, operation in enumerate(operations):
-        if operation not in _OPERATIONS:
-            yield FieldError.not_supported(f"{path}.operations[{i}]", operation, _OPERATIONS)
-    for field, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
-        if not rule.get(field):
-            yield FieldError.required(f"{path}.{field}")
-        yield from _alone(listed(rule, field), f"{path}.{field}", words)
-    yield from _rule_resources(listed(rule, "resources"), f"{path}.resources")
-    scopes = ("*", "Cluster", "Namespaced")
-    yield from rules.none_or_one_of(f"{path}.scope", rule.get("scope"), scopes)
-
-
-def _alone(values: Sequence[str], path: str, words: str) -> Errors:
-    if len(values) > 1 and "*" in values:
-        why = f"if '*' is present, must not specify other {words}"
-        yield FieldError.invalid(path, values, why)
-
-
-def _rule_resources(resources: Sequence[str], path: str) -> Errors:
-    if not resources:
-        yield FieldError.required(path)
-    before: set[str] = set()
-    for i, resource in enumerate(resources):
-        if not resource:
-            yield FieldError.required(f"{path}[{i}]")
-        yield from _covered(resource, before, f"{path}[{i}]")
-        before.add(resource)
-    if len(resources) > 1 and "*/*" in resources:
-        why = "if '*/*' is present, must not specify other resources"
-        yield FieldError.invalid(path, resources, why)
-    if "*" in resources and any(each != "*" and "/" not in each for each in resources):
-        why = "if '*' is present, must not specify other resources without subresources"
-        yield FieldError.invalid(path, resources, why)
-
-
-def _covered(resource: str, before: Set[str], path: str) -> Errors:
-    """A subresource is listed though a wildcard before it covers it."""
-    kind, slash, part = resource.partition("/")
-    for wildcard in (f"{kind}/*", f"*/{part}"):
-        if slash and wildcard in before:
-            why = f"if '{wildcard}' is present, must not specify {resource}"
-            yield FieldError.invalid(path, resource, why)
 
 
 def _client_config(client: Fields, path: str) -> Errors:

@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 
 from msgspec import field
+from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.model import Int32, MicroTime, Model, Object
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import Resource
 from kedge.api.strategy import Strategy
-from kedge.machinery import names
 from kedge.machinery.errors import FieldError
-
-STRATEGIES = ("OldestEmulationVersion",)
 
 
 class LeaseSpec(Model):
@@ -41,25 +39,20 @@ class Lease(Object):
     """The holder of the lease, and its duration."""
 
 
+def without_gated_fields(lease: Lease) -> Lease:
+    """Return the lease without the fields of coordinated leader election, whose feature gate is off
+    upstream."""
+    if lease.spec.strategy is None and lease.spec.preferredHolder is None:
+        return lease
+    return replace(lease, spec=replace(lease.spec, strategy=None, preferredHolder=None))
+
+
 def validate(obj: Lease) -> Iterator[FieldError]:
     spec = obj.spec
     if spec.leaseDurationSeconds is not None and spec.leaseDurationSeconds <= 0:
         why = "must be greater than 0"
         yield FieldError.invalid("spec.leaseDurationSeconds", spec.leaseDurationSeconds, why)
     yield from rules.nonnegative("spec.leaseTransitions", spec.leaseTransitions)
-    if spec.strategy is not None:
-        yield from _strategy(spec.strategy)
-    if spec.preferredHolder and not spec.strategy:
-        why = "may only be specified if `strategy` is defined"
-        yield FieldError.forbidden("spec.preferredHolder", why)
-
-
-def _strategy(strategy: str) -> Iterator[FieldError]:
-    path = "spec.strategy.strategy"
-    if "/" in strategy:
-        yield from rules.problems(path, strategy, names.qualified_name(strategy))
-    elif strategy not in STRATEGIES:
-        yield FieldError.not_supported(path, strategy, STRATEGIES)
 
 
 RESOURCE: Resource[Lease] = Resource(
@@ -68,6 +61,7 @@ RESOURCE: Resource[Lease] = Resource(
     plural="leases",
     strategy=Strategy(
         counts_generation=False,
+        default=without_gated_fields,
         allows_create_on_update=True,
         allows_unconditional_update=False,
         validate=validate,

@@ -66,9 +66,9 @@ def _sources(spec: PersistentVolumeClaimSpec) -> Iterator[FieldError]:
         yield from rules.problems("dataSourceRef.namespace", ref.namespace, found)
         if source is not None:
             why = "may not be specified when dataSourceRef.namespace is specified"
-            yield FieldError.invalid("", "dataSource", why)
+            yield FieldError.invalid("", {}, why)
     elif source is not None and _identity(source) != _identity(ref):
-        yield FieldError.invalid("", "dataSource", "must match dataSourceRef")
+        yield FieldError.invalid("", {}, "must match dataSourceRef")
 
 
 def _identity(ref: TypedLocalObjectReference | TypedObjectReference) -> tuple[str | None, ...]:

@@ -33,7 +33,7 @@ class EventSource(Model):
     component: str = ""
     """Name of the component."""
     host: str = ""
-    """The node on which it noticed."""
+    """The node of the component."""
 
 
 class Event(Object):
@@ -56,15 +56,15 @@ class Event(Object):
     message: str = ""
     """A human-readable description of the event."""
     reason: str = ""
-    """Why, as one word."""
+    """The reason, as one word."""
     related: ObjectReference | None = None
-    """A second object that has to do with it."""
+    """A second object that the event concerns."""
     reportingComponent: str = field(default_factory=str)
     """The component that reported the event, for instance kubernetes.io/kubelet."""
     reportingInstance: str = field(default_factory=str)
-    """Which one of them, for instance kubelet-xyzf."""
+    """The instance of the component, for example kubelet-xyzf."""
     series: EventSeries | None = None
-    """Set if it keeps happening."""
+    """Set if the event is repeated."""
     source: EventSource = field(default_factory=EventSource)
     """The component that reported the event, in the older form."""
     type: str = ""

@@ -5,7 +5,12 @@ from typing import Any
 
 import msgspec
 
-_IRREGULAR = {"seLinuxOptions": "SELinuxOptions"}
+_IRREGULAR = {
+    "seLinuxOptions": "SELinuxOptions",
+    "apiGroup": "APIGroup",
+    "cel": "CEL",
+    "uid": "UID",
+}
 
 
 def internal_form(value: object) -> Any:

@@ -66,6 +66,9 @@ class LimitRangeItem(Model):
     """Limits of containers that name none. Default the maximum."""
     defaultRequest: Mapping[str, Quantity] = {}
     """Requests of containers that name none. Default the default limit, else the minimum."""
+    impliedDefaults: Annotated[bool | None, EXTENSION] = None
+    """Kedge's own: false leaves out the defaults that follow from the maximum and minimum, so that
+    containers get only what default and defaultRequest name. Only for type Container."""
     max: Mapping[str, Quantity] = {}
     """Greatest amount accepted."""
     maxLimitRequestRatio: Mapping[str, Quantity] = {}
@@ -106,7 +109,7 @@ def _rounded(item: LimitRangeItem) -> LimitRangeItem:
 
 
 def _default_item(item: LimitRangeItem) -> LimitRangeItem:
-    if item.type != CONTAINER:
+    if item.type != CONTAINER or item.impliedDefaults is False:
         return item
     limits = {**item.max, **item.default}
     requests = {**item.min, **limits, **item.defaultRequest}
@@ -127,6 +130,9 @@ def validate(obj: LimitRange) -> Iterator[FieldError]:
             yield FieldError.duplicate(f"{path}.selector", item.selector)
         if key is not None:
             seen.add(key)
+        if item.impliedDefaults is not None and item.type != CONTAINER:
+            why = "may only be specified when `type` is 'Container'"
+            yield FieldError.forbidden(f"{path}.impliedDefaults", why)
         yield from _names(item, path)
         yield from _amounts(item, path)
 
@@ -275,6 +281,14 @@ def _ratio(item: LimitRangeItem, name: str, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(at, ratio, why)
 
 
+def named(limits: LimitRange) -> LimitRange:
+    """Return a new LimitRange with a name. One that was posted without a name gets a UUID, as
+    upstream; its uid is one already."""
+    if limits.metadata.name:
+        return limits
+    return replace(limits, metadata=replace(limits.metadata, name=limits.metadata.uid))
+
+
 RESOURCE: Resource[LimitRange] = Resource(
     type=LimitRange,
     plural="limitranges",
@@ -282,6 +296,7 @@ RESOURCE: Resource[LimitRange] = Resource(
         counts_generation=False,
         allows_create_on_update=True,
         default=default,
+        prepare_for_create=named,
         validate=validate,
     ),
     presentation=Presentation(

@@ -11,6 +11,7 @@ from kedge.api.core_v1 import resource_names
 from kedge.api.core_v1.claim import PersistentVolumeClaimSpec, VolumeResourceRequirements
 from kedge.api.core_v1.references import TypedLocalObjectReference, TypedObjectReference
 from kedge.api.core_v1.resource_defaults import rounded
+from kedge.api.internal_forms import internal_diff
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import Model, Object, Time, keyed
 from kedge.api.presentation import Column, Presentation, age_column, name_column
@@ -37,6 +38,9 @@ RESIZE_STATES = (
     "NodeResizePending",
 )
 
+VOLUME_MODES = ("Block", "Filesystem")
+_UNSEEN: Mapping[str, str] = {}
+"""Upstream quotes a path here, in a form that shows nothing of it."""
 _ZERO = Quantity.from_value(0)
 
 
@@ -130,6 +134,9 @@ def prepare_for_update(
 def _with_sources(spec: PersistentVolumeClaimSpec, *, known: bool) -> PersistentVolumeClaimSpec:
     """Let the older and the newer way to name a source agree."""
     source, ref = spec.dataSource, spec.dataSourceRef
+    if ref is not None and ref.namespace and not known:
+        # The feature gate CrossNamespaceVolumeDataSource is off.
+        spec, ref = replace(spec, dataSourceRef=None), None
     if source is not None and ref is None:
         # Anything else in the older field has always been dropped without a word.
         if not known and not _is_volume(source):
@@ -166,7 +173,8 @@ def validate_spec(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[FieldE
     for name in ("storageClassName", "volumeAttributesClassName"):
         if value := getattr(spec, name):
             yield from rules.problems(f"{path}.{name}", value, names.dns_subdomain(value))
-    yield from rules.none_or_one_of(f"{path}.volumeMode", spec.volumeMode, ("Block", "Filesystem"))
+    if spec.volumeMode is not None and spec.volumeMode not in VOLUME_MODES:
+        yield FieldError.not_supported(f"{path}.volumeMode", spec.volumeMode, VOLUME_MODES)
     yield from _sources(spec, path)
 
 
@@ -193,9 +201,9 @@ def _sources(spec: PersistentVolumeClaimSpec, path: str) -> Iterator[FieldError]
         yield from rules.problems(at, ref.namespace, names.dns_label(ref.namespace))
         if source is not None:
             why = "may not be specified when dataSourceRef.namespace is specified"
-            yield FieldError.invalid(path, f"{path}.dataSource", why)
+            yield FieldError.invalid(path, _UNSEEN, why)
     elif source is not None and not _same(source, ref):
-        yield FieldError.invalid(path, f"{path}.dataSource", "must match dataSourceRef")
+        yield FieldError.invalid(path, _UNSEEN, "must match dataSourceRef")
 
 
 def _source(
@@ -222,14 +230,16 @@ def validate_update(new: PersistentVolumeClaim, old: PersistentVolumeClaim) -> I
         path = f"metadata.annotations[{STORAGE_CLASS}]"
         value = new.metadata.annotations.get(STORAGE_CLASS, "")
         yield FieldError.invalid(path, value, rules.IMMUTABLE)
-    if _with_freedoms(new, old) != old.spec:
+    before, after = _with_freedoms(new, old)
+    if before != after:
         why = (
             "spec is immutable after creation except resources.requests "
-            "and volumeAttributesClassName for bound claims"
+            "and volumeAttributesClassName for bound claims\n"
         )
-        yield FieldError.forbidden("spec", why)
-    size, before = _storage(new.spec.resources.requests), _storage(old.spec.resources.requests)
-    if size < before and size <= _storage(old.status.capacity):
+        difference = internal_diff(before, after, "core.PersistentVolumeClaimSpec")
+        yield FieldError.forbidden("spec", why + difference)
+    size, known = _storage(new.spec.resources.requests), _storage(old.spec.resources.requests)
+    if size < known and size <= _storage(old.status.capacity):
         why = "field can not be less than status.capacity"
         yield FieldError.forbidden("spec.resources.requests.storage", why)
     yield from rules.unchanged("volumeMode", new.spec.volumeMode, old.spec.volumeMode)
@@ -238,11 +248,11 @@ def validate_update(new: PersistentVolumeClaim, old: PersistentVolumeClaim) -> I
 
 def _with_freedoms(
     new: PersistentVolumeClaim, old: PersistentVolumeClaim
-) -> PersistentVolumeClaimSpec:
-    """The new spec, put back where it may differ from the old one."""
-    spec = new.spec
-    if not old.spec.volumeName:
-        spec = replace(spec, volumeName="")
+) -> tuple[PersistentVolumeClaimSpec, PersistentVolumeClaimSpec]:
+    """The old and the new spec, made equal where they may differ."""
+    spec, known = new.spec, old.spec
+    if not known.volumeName:
+        known = replace(known, volumeName=spec.volumeName)
     if old.spec.storageClassName is None and spec.storageClassName is not None:
         annotated = old.metadata.annotations.get(STORAGE_CLASS)
         if annotated is None or annotated == spec.storageClassName:
@@ -257,7 +267,7 @@ def _with_freedoms(
             resources=VolumeResourceRequirements(requests=requests, limits=limits),
             volumeAttributesClassName=old.spec.volumeAttributesClassName,
         )
-    return spec
+    return known, spec
 
 
 def _storage(amounts: Mapping[str, Quantity]) -> Quantity:

@@ -3,9 +3,11 @@
 A default made by a factory is written out even when empty, as Kubernetes does for such a field.
 """
 
+from typing import Annotated
+
 from msgspec import field
 
-from kedge.api.model import Model
+from kedge.api.model import Model, defaults_to
 from kedge.machinery.quantity import Quantity
 
 _ZERO = Quantity.parse("0")
@@ -16,7 +18,7 @@ class LocalObjectReference(Model):
 
     __atomic__ = True
 
-    name: str = ""
+    name: Annotated[str, defaults_to("")] = ""
     """Name of the object."""
 
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import field
 from msgspec.structs import replace
@@ -121,7 +121,12 @@ def default(obj: EndpointSlice) -> EndpointSlice:
     if not obj.ports:
         return obj
     ports = [
-        replace(port, name=port.name or "", protocol=port.protocol or "TCP") for port in obj.ports
+        replace(
+            port,
+            name=port.name or "",
+            protocol="TCP" if port.protocol is None else port.protocol,
+        )
+        for port in obj.ports
     ]
     return replace(obj, ports=ports)
 
@@ -149,7 +154,8 @@ def _ports(ports: Sequence[EndpointPort]) -> Iterator[FieldError]:
         if name in seen:
             yield FieldError.duplicate(f"{path}.name", name)
         seen.add(name)
-        yield from rules.one_of(f"{path}.protocol", port.protocol or "", rules.PROTOCOLS)
+        if port.protocol not in rules.PROTOCOLS:
+            yield FieldError.not_supported(f"{path}.protocol", port.protocol, rules.PROTOCOLS)
         if port.appProtocol is not None:
             found = names.qualified_name(port.appProtocol)
             yield from rules.problems(f"{path}.appProtocol", port.appProtocol, found)
@@ -234,12 +240,29 @@ def _first_few(values: Sequence[str]) -> str:
     return shown or "<unset>"
 
 
+def without_topology(obj: EndpointSlice) -> EndpointSlice:
+    """Drop a field of the older version, which this one only shows."""
+    if not any(endpoint.deprecatedTopology for endpoint in obj.endpoints):
+        return obj
+    endpoints = [replace(endpoint, deprecatedTopology={}) for endpoint in obj.endpoints]
+    return replace(obj, endpoints=endpoints)
+
+
+def desired_state(document: dict[str, Any]) -> object:
+    """Return what raises the generation: the labels, too, as consumers select slices by them."""
+    content = {key: value for key, value in document.items() if key != "metadata"}
+    return content, document["metadata"].get("labels")
+
+
 RESOURCE: Resource[EndpointSlice] = Resource(
     type=EndpointSlice,
     group="discovery.k8s.io",
     plural="endpointslices",
     strategy=Strategy(
         default=default,
+        desired_state=desired_state,
+        prepare_for_create=without_topology,
+        prepare_for_update=lambda new, old: without_topology(new),
         validate=validate,
         validate_update=validate_update,
         warnings=warn,

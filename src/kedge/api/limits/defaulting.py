@@ -49,7 +49,13 @@ class ContainerDefaulting(NamedTuple):
 
 def with_defaults(bounds: NamespaceLimits, pod: Pod) -> Pod:
     """Return the pod with the default requests and limits of its containers."""
-    return _with_records(bounds, pod)[0]
+    return _with_records(bounds, pod, "")[0]
+
+
+def with_more_defaults(bounds: NamespaceLimits, pod: Pod) -> Pod:
+    """Return a pod that got defaults before and was changed since, with those that it lacks now;
+    its annotation lists both."""
+    return _with_records(bounds, pod, pod.metadata.annotations.get(ANNOTATION, ""))[0]
 
 
 def defaulted(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[DefaultedAmount]]:
@@ -58,11 +64,13 @@ def defaulted(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[Defaulte
     Ephemeral containers and the pod as a whole get no defaults. A pod without any default is
     returned as the same object.
     """
-    changed, records = _with_records(bounds, pod)
+    changed, records = _with_records(bounds, pod, "")
     return changed, [each for record in records for each in record.each()]
 
 
-def _with_records(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[ContainerDefaulting]]:
+def _with_records(
+    bounds: NamespaceLimits, pod: Pod, before: str
+) -> tuple[Pod, Sequence[ContainerDefaulting]]:
     if not bounds.default_rules:
         return pod, ()
     records: list[ContainerDefaulting] = []
@@ -74,7 +82,8 @@ def _with_records(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[Cont
         changes["initContainers"] = init
     if not records:
         return pod, ()
-    text = PREFIX + "; ".join(map(str, records))
+    start = f"{before}; " if before.startswith(PREFIX) else PREFIX
+    text = start + "; ".join(map(str, records))
     metadata = replace(pod.metadata, annotations={**pod.metadata.annotations, ANNOTATION: text})
     return replace(pod, metadata=metadata, spec=replace(spec, **changes)), records
 

@@ -1,6 +1,5 @@
 """PodDisruptionBudget: how many pods of a set may be down at once on purpose."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -8,6 +7,7 @@ from msgspec import field
 
 from kedge.api import rules
 from kedge.api.apps_v1 import rolling
+from kedge.api.conditions import validate_conditions
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import (
     Condition,
@@ -26,18 +26,6 @@ from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
 EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
-STATUSES = ("False", "True", "Unknown")
-REASON_LIMIT = 1024
-MESSAGE_LIMIT = 32 * 1024
-
-_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
-_is_reason = re.compile(_REASON).fullmatch
-_BAD_REASON = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of "
-    "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' "
-    "(e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
-    f"regex used for validation is '{_REASON}')"
-)
 
 
 class PodDisruptionBudgetSpec(Model):
@@ -105,34 +93,9 @@ def _number_or_percent(value: int | str, path: str) -> Iterator[FieldError]:
 
 
 def validate_status(new: PodDisruptionBudget, old: PodDisruptionBudget) -> Iterator[FieldError]:
-    seen: set[str] = set()
-    for i, condition in enumerate(new.status.conditions):
-        path = f"status.conditions[{i}]"
-        if condition.type in seen:
-            yield FieldError.duplicate(f"{path}.type", condition.type)
-        seen.add(condition.type)
-        yield from _condition(condition, path)
+    yield from validate_conditions("status.conditions", new.status.conditions)
     for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
         yield from rules.nonnegative(f"status.{name}", getattr(new.status, name))
-
-
-def _condition(condition: Condition, path: str) -> Iterator[FieldError]:
-    yield from rules.problems(f"{path}.type", condition.type, names.qualified_name(condition.type))
-    if condition.status not in STATUSES:
-        yield FieldError.not_supported(f"{path}.status", condition.status, STATUSES)
-    if condition.observedGeneration < 0:
-        why = "must be greater than or equal to zero"
-        yield FieldError.invalid(f"{path}.observedGeneration", condition.observedGeneration, why)
-    if not condition.lastTransitionTime:
-        yield FieldError.required(f"{path}.lastTransitionTime")
-    if not condition.reason:
-        yield FieldError.required(f"{path}.reason")
-    elif not _is_reason(condition.reason):
-        yield FieldError.invalid(f"{path}.reason", condition.reason, _BAD_REASON)
-    if len(condition.reason) > REASON_LIMIT:
-        yield FieldError.too_long(f"{path}.reason", REASON_LIMIT)
-    if len(condition.message.encode()) > MESSAGE_LIMIT:
-        yield FieldError.too_long(f"{path}.message", MESSAGE_LIMIT)
 
 
 def _or_not_applicable(value: int | str | None) -> str:

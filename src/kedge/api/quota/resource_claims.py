@@ -1,12 +1,18 @@
 """The quota usage of a ResourceClaim: its count, and the maximum of devices of each class."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from kedge.api.builtin.content import listed, reach, text
-from kedge.api.model import Document
 from kedge.api.quota.count import count_name
 from kedge.api.quota.measure import ONE, ZERO, QuotaMeasure
+from kedge.api.resource_v1.device_request import (
+    ALL,
+    EXACT_COUNT,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    alternatives,
+)
+from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.machinery.quantity import Quantity
 
 _COUNT = count_name("resource.k8s.io", "resourceclaims")
@@ -25,41 +31,29 @@ class ResourceClaimQuotaMeter:
     def names(self, hard: Iterable[str]) -> frozenset[str]:
         return frozenset(name for name in hard if name == _COUNT or name.endswith(_OF_CLASS))
 
-    def measure(self, obj: Document) -> QuotaMeasure:
+    def measure(self, obj: ResourceClaim) -> QuotaMeasure:
         usage = {_COUNT: ONE}
-        for request in listed(obj.content, "spec.devices.requests"):
+        for request in obj.spec.devices.requests:
             for class_, devices in _at_most(request).items():
                 name = class_ + _OF_CLASS
                 usage[name] = usage.get(name, ZERO) + Quantity.from_value(devices)
         return QuotaMeasure(usage, {})
 
-    def missing(self, obj: Document, names: Iterable[str]) -> str:
+    def missing(self, obj: ResourceClaim, names: Iterable[str]) -> str:
         return ""
 
 
-def _at_most(request: Mapping[str, Any]) -> dict[str, int]:
+def _at_most(request: DeviceRequest) -> dict[str, int]:
     """Devices by class: of alternatives, each class counts with the largest that names it."""
     most: dict[str, int] = {}
-    for wish in _wishes(request):
-        class_ = text(wish, "deviceClassName")
+    for wish in alternatives(request):
+        class_ = wish.deviceClassName
         most[class_] = max(most.get(class_, 0), _devices(wish))
     return most
 
 
-def _wishes(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Return the alternatives of a request; one of them has to be met."""
-    if alternatives := listed(request, "firstAvailable"):
-        yield from alternatives
-    elif (exactly := reach(request, "exactly")) is not None:
-        yield exactly
-
-
-def _devices(wish: Mapping[str, Any]) -> int:
-    match text(wish, "allocationMode"):
-        case "ExactCount":
-            return int(reach(wish, "count", 0))
-        case "All":
-            return _ALL
-        case _:
-            # A mode from a later release: the number of devices is unknown.
-            return 0
+def _devices(wish: ExactDeviceRequest | DeviceSubRequest) -> int:
+    if wish.allocationMode == EXACT_COUNT:
+        return wish.count
+    # A mode from a later release: the number of devices is unknown.
+    return _ALL if wish.allocationMode == ALL else 0

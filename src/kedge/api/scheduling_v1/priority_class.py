@@ -71,7 +71,14 @@ RESOURCE: Resource[PriorityClass] = Resource(
     group="scheduling.k8s.io",
     plural="priorityclasses",
     namespaced=False,
-    strategy=Strategy(default=default, validate=validate, validate_update=validate_update),
+    strategy=Strategy(
+        default=default,
+        # Upstream does not repeat the validation of a new class.
+        validate_new=validate,
+        validate_update=validate_update,
+        # Upstream sets the first generation and never another.
+        desired_state=lambda document: None,
+    ),
     presentation=Presentation(
         short_names=["pc"],
         columns=[

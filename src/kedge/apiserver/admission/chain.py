@@ -19,6 +19,8 @@ class Attempt(msgspec.Struct, frozen=True):
     object: Object | None
     """The object as it would be stored; None when it is deleted."""
     old: Object | None = None
+    is_repeated: bool = False
+    """Whether plugins have changed the object before, and a webhook has since."""
 
 
 class AdmissionPlugin(Protocol):
@@ -55,7 +57,7 @@ class Chain:
         for plugin in self.plugins:
             changed = await plugin.mutate(attempt)
             if changed is not attempt.object:
-                attempt = Attempt(attempt.request, attempt.operation, changed, attempt.old)
+                attempt = msgspec.structs.replace(attempt, object=changed)
         return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:

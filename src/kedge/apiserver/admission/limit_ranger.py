@@ -1,22 +1,36 @@
 """LimitRanger: applies the defaults and limits of a namespace to pods and claims.
 
-It does not refuse workloads. It warns if their pods would be refused.
+It does not refuse workloads. It warns if their pods would be refused, and if a LimitRange would
+refuse pods that already run.
 """
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
 
 from kedge.api.core_v1.limit_range import RESOURCE, LimitRange
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
+from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits.bounds import NamespaceLimits, bounds_of
-from kedge.api.limits.defaulting import with_defaults
+from kedge.api.limits.defaulting import with_defaults, with_more_defaults
+from kedge.api.limits.running_pods import RunningPodViolations, running_violations
 from kedge.api.limits.violations import claim_violations, pod_violations, refusal
 from kedge.api.limits.workloads import outcome, pod_from, template_of
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.refusal import refused
-from kedge.apiserver.authorization.following import follow, place_of
-from kedge.apiserver.watchcache import Item, ResourceCache
+from kedge.apiserver.authorization.cache_follower import follow, place_of
+from kedge.apiserver.watchcache import Item, ResourceCache, Selection
+from kedge.machinery.selectors import FieldSelector, LabelRequirements
 
 _WRITES = ("CREATE", "UPDATE")
+EXAMINED_PODS: Final = 200
+"""How many pods a new LimitRange is compared with. Decoding so many takes about 20 ms."""
+EXAMINED_BYTES: Final = 1 << 20
+"""How large these pods may be together."""
+NAMED_PODS: Final = 5
+"""How many of those that would be refused the warnings name."""
 
 
 class LimitRanger:
@@ -25,7 +39,8 @@ class LimitRanger:
 
     name = "LimitRanger"
 
-    def __init__(self, ranges: ResourceCache) -> None:
+    def __init__(self, ranges: ResourceCache, pods: ResourceCache) -> None:
+        self._pods = pods
         self._ranges: dict[str, dict[str, LimitRange]] = {}
         """By namespace and name; a namespace without any is not here."""
         self._bounds: dict[str, NamespaceLimits] = {}
@@ -51,15 +66,20 @@ class LimitRanger:
         return made
 
     async def mutate(self, attempt: Attempt) -> Object | None:
-        pod = attempt.object
-        if not isinstance(pod, Pod):
-            return pod
+        obj = attempt.object
+        if not isinstance(obj, Pod):
+            return obj
         bounds = self.bounds(attempt.request.namespace)
         if bounds is None or not concerns(attempt):
-            return pod
-        return with_defaults(bounds, pod)
+            return obj
+        if attempt.is_repeated:
+            return with_more_defaults(bounds, obj)
+        return with_defaults(bounds, obj)
 
     async def validate(self, attempt: Attempt) -> None:
+        if isinstance(attempt.object, LimitRange):
+            attempt.request.warnings += self._refused_pods(attempt, attempt.object)
+            return
         bounds = self.bounds(attempt.request.namespace)
         if bounds is None or not concerns(attempt):
             return
@@ -73,6 +93,34 @@ class LimitRanger:
             return
         if violations:
             raise refused(attempt, refusal(violations))
+
+    def _refused_pods(self, attempt: Attempt, written: LimitRange) -> list[str]:
+        """Return warnings about the pods of the namespace that a LimitRange would refuse."""
+        if not concerns(attempt) or not written.spec.limits:
+            return []
+        namespace = attempt.request.namespace
+        everything = Selection(pod.RESOURCE, namespace, LabelRequirements(), FieldSelector())
+        running = (pod.RESOURCE.decode(item.body) for item in _first(self._pods.select(everything)))
+        return list(running_warnings(running_violations(bounds_of([written]), running)))
+
+
+def _first(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield as many pods as may be decoded in one turn of the event loop."""
+    size = 0
+    for item in islice(items, EXAMINED_PODS):
+        size += len(item.body)
+        if size > EXAMINED_BYTES:
+            return
+        yield item
+
+
+def running_warnings(found: Iterable[RunningPodViolations]) -> Iterator[str]:
+    """Yield a warning for each of the first pods, and one for the number of the others."""
+    refused_pods = iter(found)
+    for each in islice(refused_pods, NAMED_PODS):
+        yield f'running pod "{each.pod}" would be refused: {refusal(each.violations)}'
+    if others := sum(1 for _ in refused_pods):
+        yield f"{others} more running pods would be refused: see kedge explain limits --existing"
 
 
 def concerns(attempt: Attempt) -> bool:

@@ -23,8 +23,6 @@ _PROJECTIONS = {
     "configMap": "configmaps (via projected volumes)",
     "secret": "secrets (via projected volumes)",
     "serviceAccountToken": "serviceaccounts (via projected volumes)",
-    "clusterTrustBundle": "clustertrustbundles",
-    "podCertificate": "podcertificates",
 }
 
 

@@ -75,6 +75,7 @@ class _Mutation:
         await self._round(0)
         if self._changed:
             known = self._attempt.object
+            self._attempt = replace(self._attempt, is_repeated=True)
             for plugin in earlier:
                 self._become(await plugin.mutate(self._attempt))
             if self._attempt.object != known:
@@ -90,7 +91,7 @@ class _Mutation:
             if number and hook.uid not in self._outdated:
                 continue
             about = review.subject(self._attempt)
-            seen = self._webhooks.seen(self._attempt, about, match)
+            seen = await self._webhooks.seen(self._attempt, about, match)
             if seen is None:
                 continue
             if await self._ask(seen, number):
@@ -140,8 +141,7 @@ class _Mutation:
 
     def _become(self, obj: Object | None) -> None:
         if obj is not self._attempt.object:
-            was = self._attempt
-            self._attempt = Attempt(was.request, was.operation, obj, was.old)
+            self._attempt = replace(self._attempt, object=obj)
 
     def _outdate(self) -> None:
         self._outdated |= self._asked

@@ -9,6 +9,8 @@ from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import StatusCause, forbidden, not_found
 
 IMMORTAL = ("default", "kube-system", "kube-public")
+REMEMBERED = 4096
+"""Namespaces whose state is kept."""
 
 
 class NamespaceLifecycle:
@@ -20,8 +22,9 @@ class NamespaceLifecycle:
     def __init__(self, find: Callable[[str], Item | None]) -> None:
         self._find = find
         """Gives a namespace by name."""
-        self._known: dict[str, tuple[Item, bool]] = {}
-        """The states of namespaces that were looked at, and whether they are ending."""
+        self._known: dict[str, tuple[int, bool]] = {}
+        """The revisions of namespaces that were looked at, and whether they are ending. Those that
+        are gone stay until there are too many, so the objects themselves are not kept."""
 
     async def mutate(self, attempt: Attempt) -> Object | None:
         # Before other plugins look for things in a namespace that is not there.
@@ -45,8 +48,10 @@ class NamespaceLifecycle:
             self._known.pop(request.namespace, None)
             raise not_found("", "namespaces", request.namespace)
         known = self._known.get(request.namespace)
-        if known is None or known[0] is not found:
-            known = self._known[request.namespace] = (found, _is_ending(found))
+        if known is None or known[0] != found.revision:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[request.namespace] = (found.revision, _is_ending(found))
         if known[1]:
             raise _terminating(attempt)
 

@@ -6,6 +6,7 @@ from random import Random
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import limit_range, namespace, node, service_account
+from kedge.api.core_v1.pod import pod
 from kedge.api.scheduling_v1 import priority_class
 from kedge.apiserver.admission.certificate_approval import CertificateApproval
 from kedge.apiserver.admission.certificate_signing import CertificateSigning
@@ -13,6 +14,7 @@ from kedge.apiserver.admission.certificate_subject_restriction import Certificat
 from kedge.apiserver.admission.chain import AdmissionPlugin
 from kedge.apiserver.admission.default_ingress_class import DefaultIngressClass
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from kedge.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -45,7 +47,9 @@ class Surroundings:
     """The plugins before this one."""
 
     def webhooks(self, plural: str) -> Webhooks:
-        return webhooks_of(plural, self.catalog, self.cache, self.caller, _annotate)
+        return webhooks_of(
+            plural, self.catalog, self.cache, self.caller, _annotate, self.authorizer
+        )
 
 
 def _annotate(request: Request, key: str, value: str) -> None:
@@ -67,7 +71,7 @@ def _validating_webhook(given: Surroundings) -> AdmissionPlugin:
 
 
 def _limit_ranger(given: Surroundings) -> AdmissionPlugin:
-    return LimitRanger(given.cache.of(limit_range.RESOURCE))
+    return LimitRanger(given.cache.of(limit_range.RESOURCE), given.cache.of(pod.RESOURCE))
 
 
 def _service_account(given: Surroundings) -> AdmissionPlugin:
@@ -118,6 +122,10 @@ def _default_ingress_class(given: Surroundings) -> AdmissionPlugin:
     return DefaultIngressClass(given.cache.of(classes))
 
 
+def _deny_service_external_ips(given: Surroundings) -> AdmissionPlugin:
+    return DenyServiceExternalIPs()
+
+
 def _resource_quota(given: Surroundings) -> AdmissionPlugin:
     return ResourceQuotaPlugin(QuotaLedger(given.cache, given.clock))
 
@@ -135,6 +143,7 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,
     "DefaultIngressClass": _default_ingress_class,
+    "DenyServiceExternalIPs": _deny_service_external_ips,
     "MutatingAdmissionWebhook": _mutating_webhook,
     "ValidatingAdmissionWebhook": _validating_webhook,
     "ResourceQuota": _resource_quota,

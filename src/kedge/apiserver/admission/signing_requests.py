@@ -29,9 +29,9 @@ class SigningRequests:
         if not concerns(attempt.request) or not isinstance(obj, Document):
             return obj
         if attempt.operation == "CREATE":
-            return signing_requests.begun(obj, asker(attempt.request.user))
+            return signing_requests.with_requester(obj, requester(attempt.request.user))
         if attempt.request.subresource and isinstance(old, Document):
-            return signing_requests.timed(obj, old, format_time(self._clock.now()))
+            return signing_requests.with_condition_times(obj, old, format_time(self._clock.now()))
         return obj
 
     async def validate(self, attempt: Attempt) -> None:
@@ -43,12 +43,12 @@ def concerns(request: Request) -> bool:
     return request.resource.group == GROUP and request.resource.plural == PLURAL
 
 
-def asker(user: User) -> dict[str, Any]:
-    """How a request names the user who made it."""
-    told = {
+def requester(user: User) -> dict[str, Any]:
+    """Return the fields of a request that name the user who made it."""
+    fields = {
         "username": user.name,
         "uid": user.uid,
         "groups": list(user.groups),
         "extra": {name: list(values) for name, values in user.extra},
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}

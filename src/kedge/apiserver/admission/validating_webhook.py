@@ -34,7 +34,7 @@ class ValidatingAdmissionWebhook:
         if not matches:
             return
         about = review.subject(attempt)
-        views = [self._webhooks.seen(attempt, about, match) for match in matches]
+        views = [await self._webhooks.seen(attempt, about, match) for match in matches]
         await self._ask_all(attempt, [seen for seen in views if seen is not None])
 
     async def _ask_all(self, attempt: Attempt, views: list[ReviewedObjects]) -> None:

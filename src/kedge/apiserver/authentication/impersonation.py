@@ -48,7 +48,7 @@ class Way(NamedTuple):
     user: User
 
 
-def wanted(headers: Mapping[str, str]) -> User | None:
+def impersonated_user(headers: Mapping[str, str]) -> User | None:
     """Return the user that the request's headers impersonate; None without such headers.
 
     Raises 400 if they name a uid, groups or extra fields without a user.

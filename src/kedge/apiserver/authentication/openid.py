@@ -7,6 +7,7 @@ import msgspec
 
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.service_accounts import ISSUER
+from kedge.machinery.interfaces import is_reachable
 from kedge.web.message import JSON, HttpRequest, Response
 
 CONFIGURATION: Final = "/.well-known/openid-configuration"
@@ -35,11 +36,17 @@ class OpenId:
     def _configuration(self) -> dict[str, object]:
         return {
             "issuer": ISSUER,
-            "jwks_uri": f"https://{self._address()}{KEYS}",
+            "jwks_uri": self._keys_url(),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": ["RS256"],
         }
+
+    def _keys_url(self) -> str:
+        """Where pods find the keys: they reach a server at a loopback address by its Service."""
+        address = self._address()
+        host = address.rpartition(":")[0].strip("[]")
+        return f"https://{address}{KEYS}" if is_reachable(host) else f"{ISSUER}{KEYS}"
 
 
 def _page(document: object, content_type: str) -> Response:

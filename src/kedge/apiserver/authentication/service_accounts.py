@@ -90,14 +90,14 @@ class BoundObject(msgspec.Struct, frozen=True, rename="camel", gc=False):
     deletion_timestamp: str = ""
 
 
-class _Identified(msgspec.Struct, frozen=True, gc=False):
+class _IdentifiedObject(msgspec.Struct, frozen=True, gc=False):
     metadata: BoundObject = BoundObject()
 
 
 _issued = msgspec.json.Decoder(_Issued)
 _claims = msgspec.json.Decoder(TokenClaims)
 _legacy = msgspec.json.Decoder(LegacyClaims)
-_identified = msgspec.json.Decoder(_Identified)
+_identified = msgspec.json.Decoder(_IdentifiedObject)
 
 
 def identity(item: Item) -> BoundObject:

@@ -38,7 +38,7 @@ from kedge.machinery.errors import (
     invalid,
     not_found,
 )
-from kedge.web.message import JSON, Response, warning_headers
+from kedge.web.message import Response
 
 RESOURCE: Final = Resource(
     type=Document,
@@ -74,7 +74,7 @@ class TokenRequests:
             request.subresource,
             request.warnings,
         )
-        form = render.wanted(posted, render.PLAIN).form
+        render.response_form(posted, render.PLAIN)
         document = decode.posted_small(posted, "CreateOptions")
         dry_run(posted, "CreateOptions")
         wanted = await _admitted(api, request, _prepared(api, posted, document))
@@ -86,11 +86,7 @@ class TokenRequests:
         token = jwt.sign(self._key, _claims(api, bound, spec, int(now.timestamp())))
         ends = now + timedelta(seconds=spec["expirationSeconds"])
         answer = wanted | {"status": {"token": token, "expirationTimestamp": format_time(ends)}}
-        body = msgspec.json.encode(answer)
-        headers = warning_headers(request.warnings)
-        if form == "yaml":
-            return Response(201, render.to_yaml(body), "application/yaml", headers)
-        return Response(201, body, JSON, headers)
+        return render.plain(posted, answer, 201)
 
 
 def _prepared(api: Api, request: Request, document: dict[str, Any]) -> dict[str, Any]:

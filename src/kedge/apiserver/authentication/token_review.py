@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from kedge.apiserver import managed, render
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import INVALID, Authenticator
@@ -12,7 +10,7 @@ from kedge.apiserver.authentication.service_accounts import AUDIENCES
 from kedge.apiserver.request import Request, User, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.machinery.errors import bad_request
-from kedge.web.message import JSON, Response, warning_headers
+from kedge.web.message import Response
 
 
 class TokenReviews:
@@ -72,7 +70,7 @@ def _status(spec: dict[str, Any], authenticator: Authenticator) -> dict[str, Any
 
 
 def _posted(request: Request) -> dict[str, Any]:
-    render.wanted(request, render.PLAIN)
+    render.response_form(request, render.PLAIN)
     document = decode.posted_small(request, "CreateOptions")
     dry_run(request, "CreateOptions")
     return document
@@ -81,8 +79,4 @@ def _posted(request: Request) -> dict[str, Any]:
 def _answer(request: Request, rest: dict[str, Any]) -> Response:
     resource = request.resource
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
-    body = msgspec.json.encode(head | rest)
-    headers = warning_headers(request.warnings)
-    if render.wanted(request, render.PLAIN).form == "yaml":
-        return Response(201, render.to_yaml(body), "application/yaml", headers)
-    return Response(201, body, JSON, headers)
+    return render.plain(request, head | rest, 201)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-import msgspec
-
 from kedge.apiserver import managed, render
 from kedge.apiserver.api import Api
 from kedge.apiserver.authorization.attributes import of_review
@@ -12,7 +10,7 @@ from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.request import Request, User, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.machinery.errors import FieldError, bad_request, invalid
-from kedge.web.message import JSON, Response, warning_headers
+from kedge.web.message import Response
 
 Spec = dict[str, Any]
 
@@ -55,7 +53,7 @@ def serve_rules(api: Api, request: Request) -> Response:
 
 
 def _posted(request: Request) -> dict[str, Any]:
-    render.wanted(request, render.PLAIN)
+    render.response_form(request, render.PLAIN)
     document = decode.posted_small(request, "CreateOptions")
     dry_run(request, "CreateOptions")
     return document
@@ -69,11 +67,8 @@ def _answer(api: Api, request: Request, document: dict[str, Any], rest: dict[str
 
 def _written(request: Request, rest: dict[str, Any]) -> Response:
     resource = request.resource
-    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version} | rest)
-    headers = warning_headers(request.warnings)
-    if render.wanted(request, render.PLAIN).form == "yaml":
-        return Response(201, render.to_yaml(body), "application/yaml", headers)
-    return Response(201, body, JSON, headers)
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    return render.plain(request, head | rest, 201)
 
 
 def _owned(api: Api, request: Request, document: dict[str, Any]) -> dict[str, Any]:

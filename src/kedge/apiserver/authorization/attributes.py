@@ -7,6 +7,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from kedge.api.metrics_v1alpha1 import aggregate
+from kedge.apiserver.media import wants_addresses_only
 from kedge.apiserver.request import User
 from kedge.apiserver.route import ResourcePath
 from kedge.machinery import names
@@ -36,6 +38,8 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
     fields: FieldSelector = ANYTHING
     """The field selector of a list, watch or deletecollection."""
+    addresses_only: bool = False
+    """Whether a list or watch of pods shows nothing but what network policies refer to."""
 
     @property
     def resource(self) -> str:
@@ -59,18 +63,41 @@ def of_resource(user: User, verb: str, target: ResourcePath, http: HttpRequest) 
         fields = _selected(http.query.get("fieldSelector"))
         if not name and verb in NAMELESS:
             name = _only_name(fields)
-    return Attributes(
-        user,
-        verb,
-        target.group,
-        target.version,
-        target.plural,
-        target.subresource,
-        namespace,
-        name,
-        "",
-        fields,
+    return _of_parts(
+        Attributes(
+            user,
+            verb,
+            target.group,
+            target.version,
+            target.plural,
+            target.subresource,
+            namespace,
+            name,
+            "",
+            fields,
+            _is_of_addresses(verb, target, http),
+        )
     )
+
+
+def _of_parts(asked: Attributes) -> Attributes:
+    """A read of aggregated usage is a read of the usage of all pods of its namespace: a rule about
+    the aggregate itself neither grants nor is needed."""
+    if asked.group != aggregate.GROUP or asked.plural not in aggregate.PLURALS:
+        return asked
+    if asked.subresource or asked.verb not in ("get", *NAMELESS):
+        return asked
+    verb = "watch" if asked.verb == "watch" else "list"
+    return Attributes(
+        asked.user, verb, asked.group, asked.version, "pods", namespace=asked.namespace
+    )
+
+
+def _is_of_addresses(verb: str, target: ResourcePath, http: HttpRequest) -> bool:
+    is_pods = target.plural == "pods" and not target.group and not target.subresource
+    if verb not in NAMELESS or not is_pods:
+        return False
+    return wants_addresses_only(http.headers.get("accept", ""))
 
 
 def of_path(user: User, method: str, path: str) -> Attributes:
@@ -84,16 +111,18 @@ def of_review(user: User, spec: Mapping[str, Any]) -> Attributes:
     if path is not None:
         return Attributes(user, path.get("verb", ""), path=path.get("path", ""))
     asked = spec.get("resourceAttributes") or {}
-    return Attributes(
-        user=user,
-        verb=asked.get("verb", ""),
-        group=asked.get("group", ""),
-        version=asked.get("version", ""),
-        plural=asked.get("resource", ""),
-        subresource=asked.get("subresource", ""),
-        namespace=asked.get("namespace", ""),
-        name=asked.get("name", ""),
-        fields=_reviewed(asked.get("fieldSelector") or {}),
+    return _of_parts(
+        Attributes(
+            user=user,
+            verb=asked.get("verb", ""),
+            group=asked.get("group", ""),
+            version=asked.get("version", ""),
+            plural=asked.get("resource", ""),
+            subresource=asked.get("subresource", ""),
+            namespace=asked.get("namespace", ""),
+            name=asked.get("name", ""),
+            fields=_reviewed(asked.get("fieldSelector") or {}),
+        )
     )
 
 

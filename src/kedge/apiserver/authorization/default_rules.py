@@ -195,9 +195,10 @@ AGENT = """\
 kedge:node
   list,watch discovery.k8s.io: endpointslices
   list,watch core: namespaces
+  list,watch networking.k8s.io: networkpolicies
 """
-"""Further rules of nodes. With upstream, kube-proxy and CoreDNS have them: kedge's agent does their
-work. The role `system:node` stays as it is upstream."""
+"""Further rules of nodes. With upstream, kube-proxy, CoreDNS and the network plugin have them:
+kedge's agent does their work. The role `system:node` stays as it is upstream."""
 
 CONTROLLERS = """\
 attachdetach-controller

@@ -7,7 +7,7 @@ from kedge.api.catalog import Catalog
 from kedge.api.core_v1.pod import pod
 from kedge.apiserver.authorization import defaults, references
 from kedge.apiserver.authorization.attributes import Attributes, Decision
-from kedge.apiserver.authorization.following import follow, place_of
+from kedge.apiserver.authorization.cache_follower import follow, place_of
 from kedge.apiserver.authorization.references import Reference, Volumed
 from kedge.apiserver.authorization.rights import Rights, keys_of
 from kedge.apiserver.request import User
@@ -179,11 +179,13 @@ class NodeAuthorizer:
         match asked.subresource, asked.verb:
             case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
                 return ALLOWED
+            case "", "list" | "watch" if not asked.name:
+                # As with kube-proxy: routes lead to the pods of other nodes.
+                return ALLOWED
             case "", "get" | "list" | "watch":
                 if asked.name == node:
                     return ALLOWED
-                what = f"'{asked.name}'" if asked.name else "all nodes"
-                why = f"node '{node}' cannot read {what}, only its own Node object"
+                why = f"node '{node}' cannot read '{asked.name}', only its own Node object"
                 return Decision(False, why)
         return NO_OPINION
 
@@ -196,7 +198,7 @@ class NodeAuthorizer:
             case "", "get":
                 return self._related(node, asked)
             case "", "list" | "watch":
-                if asked.fields.exact("spec.nodeName") == node:
+                if asked.fields.exact("spec.nodeName") == node or asked.addresses_only:
                     return ALLOWED
                 if asked.name:
                     return self._related(node, asked)

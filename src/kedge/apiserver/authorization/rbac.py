@@ -9,7 +9,7 @@ from kedge.api.rbac_v1.role import GROUP, PolicyRule
 from kedge.api.rbac_v1.role import RESOURCE as ROLES
 from kedge.api.rbac_v1.role_binding import GROUP_KIND, SERVICE_ACCOUNT, USER, RoleRef, Subject
 from kedge.apiserver.authorization.attributes import Attributes, Decision
-from kedge.apiserver.authorization.following import follow, place_of
+from kedge.apiserver.authorization.cache_follower import follow, place_of
 from kedge.apiserver.authorization.rights import NO_RIGHTS, Rights, keys_of
 from kedge.apiserver.request import User
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache

@@ -6,6 +6,7 @@ import msgspec
 
 from kedge.api.core_v1 import node
 from kedge.api.core_v1.pod import pod
+from kedge.apiserver.metrics.groups import CachedPodGroups
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock
 from kedge.metrics.reports import ObjectIdentity, UsageReports
@@ -46,6 +47,7 @@ class CachedCluster:
         self._nodes = cache.of(node.RESOURCE)
         self._decoded: dict[str, tuple[Item, PodSketch]] = {}
         """Pods that scraping looks up every few seconds, each until it changes."""
+        self._pods.listeners.add(self._pod_changed)
 
     def node_identity(self, name: str) -> ObjectIdentity | None:
         return _identified(self._nodes.get(self._nodes.resource.key("", name)))
@@ -71,6 +73,11 @@ class CachedCluster:
             decoded = self._decoded[key] = (item, _pod.decode(item.body))
         return decoded[1]
 
+    def _pod_changed(self, change: Change | None) -> None:
+        # A deleted pod may never be asked for again, so `pod` alone would not drop it.
+        if change is not None and change.type == "DELETED":
+            self._decoded.pop(change.item.key, None)
+
     def uids(self) -> set[str]:
         """The uids of all nodes and pods."""
         items = (*self._nodes.values(), *self._pods.values())
@@ -79,7 +86,9 @@ class CachedCluster:
 
 def node_reports(cache: WatchCache, clock: Clock, *, usage_window: str = SHORTEST) -> UsageReports:
     """Reports that follow the nodes and pods of a cache."""
-    reports = UsageReports(CachedCluster(cache), clock, usage_window=usage_window)
+    reports = UsageReports(
+        CachedCluster(cache), CachedPodGroups(cache), clock, usage_window=usage_window
+    )
     pods, nodes = cache.of(pod.RESOURCE), cache.of(node.RESOURCE)
 
     def pod_changed(change: Change | None) -> None:

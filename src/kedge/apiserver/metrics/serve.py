@@ -1,10 +1,14 @@
 """Get, list and watch of usage, in both metrics groups and in every form."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from kedge.api.model import ListMeta
+from kedge.api.resource import ObjectSource
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
+from kedge.apiserver.context import Answer
+from kedge.apiserver.metrics import percentiles
 from kedge.apiserver.metrics.watch import watch
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs.unstored import page, page_options
@@ -16,7 +20,7 @@ from kedge.metrics.selection import HURRY_NODES, UsageSelection
 from kedge.metrics.serve import lists
 from kedge.metrics.serve.lists import ListForm
 from kedge.metrics.usage_object import UsageObject
-from kedge.web.message import Response
+from kedge.web.message import Response, warning_headers
 
 PAGED_FROM: Final = 20_000
 """Lists that are longer than this come in pages, if the client asks for pages."""
@@ -24,9 +28,11 @@ _KUBERNETES: Final = "metrics.k8s.io"
 _FIELDS: Final = frozenset(("metadata.name", "metadata.namespace"))
 
 
-def answer(api: Api, request: Request) -> Response:
+def answer(api: Api, request: Request) -> Answer:
     """The response to a get, list or watch; other verbs were refused before."""
-    collection = api.metrics.nodes if request.resource.plural == "nodes" else api.metrics.pods
+    collection = _collection(api, request)
+    if wanted := percentiles.requested(request):
+        return _with_percentiles(api, request, collection, wanted)
     form = _form(api, request)
     if request.verb == "watch":
         if not request.query.flag("watch"):
@@ -53,6 +59,13 @@ def selection(request: Request) -> UsageSelection:
     return UsageSelection(request.namespace, labels, fields, hurries)
 
 
+def _collection(api: Api, request: Request) -> Collection:
+    resource = request.resource
+    if resource.source is ObjectSource.USAGE_AGGREGATES:
+        return api.metrics.aggregates.current(resource.plural)
+    return api.metrics.nodes if resource.plural == "nodes" else api.metrics.pods
+
+
 def _check_fields(request: Request, fields: FieldSelector) -> None:
     for term in fields.terms:
         if term.field not in _FIELDS and term.field not in request.resource.presentation.fields:
@@ -76,13 +89,31 @@ def _one(api: Api, request: Request, collection: Collection, form: ListForm) -> 
     return render.one(request, _item(form, found), api.clock)
 
 
-def _list(api: Api, request: Request, collection: Collection, form: ListForm) -> Response:
+async def _with_percentiles(
+    api: Api, request: Request, collection: Collection, wanted: str
+) -> Response:
+    if request.verb == "get":
+        found = collection.get(request.namespace, request.name)
+        if found is None:
+            raise gone(request)
+        (body,) = await percentiles.extended(api, request, [found], wanted)
+        return render.one(request, Item(found.key, found.version, body), api.clock)
+    objects = collection.select(selection(request))
+    meta = ListMeta(resourceVersion=str(collection.versions.last))
+    bodies = await percentiles.extended(api, request, objects, wanted)
+    items = [Item(each.key, each.version, body) for each, body in zip(objects, bodies, strict=True)]
+    response = render.many(request, items, meta, api.clock)
+    response.headers.extend(warning_headers(request.warnings))
+    return response
+
+
+def _list(api: Api, request: Request, collection: Collection, form: ListForm) -> Answer:
     version = collection.versions.last
     options = page_options(request, version)
     if len(collection) <= PAGED_FROM:
         options = options._replace(limit=0)
     selected = selection(request)
-    choice = render.wanted(request, render.MANY)
+    choice = render.response_form(request, render.MANY)
     meta = ListMeta(resourceVersion=str(version))
     if choice.form == "json" and selected.everything and not any(options):
         return Response(200, lists.whole(form, collection, selected, meta))
@@ -94,5 +125,16 @@ def _list(api: Api, request: Request, collection: Collection, form: ListForm) ->
         counts_rest=selected.everything,
     )
     if choice.form == "json":
-        return Response(200, lists.pieces(form, objects, meta))
-    return render.many(request, [_item(form, each) for each in objects], meta, api.clock)
+        return Response(200, lists.pieces(form, objects, meta, collection.at_once))
+    return _shown(api, request, objects, form, meta)
+
+
+async def _shown(
+    api: Api, request: Request, objects: Sequence[UsageObject], form: ListForm, meta: ListMeta
+) -> Response:
+    """A list in another form than JSON, which needs all objects first."""
+    items = []
+    for each in objects:
+        items.append(_item(form, each))
+        await api.clock.give_way()
+    return render.many(request, items, meta, api.clock)

@@ -7,13 +7,14 @@ import msgspec
 
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.request import Request, integer
+from kedge.apiserver.request import Request
 from kedge.apiserver.verbs.read import parse_revision
 from kedge.apiserver.verbs.watch import (
     BOOKMARK_SECONDS,
     INITIAL_EVENTS_END,
     EventEncoder,
     check_options,
+    watch_seconds,
 )
 from kedge.apiserver.watchcache import Item, event_line
 from kedge.machinery.errors import expired
@@ -41,8 +42,8 @@ def watch(
     everything = query.flag("sendInitialEvents") or (not initial and not since)
     if initial and not everything and not since:
         since = collection.versions.last
-    seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
-    choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
+    seconds = watch_seconds(api, request)
+    choice = render.response_form(request, ("json", "table", "partial", "partial-list"))
     lines = EventEncoder(api, request, choice)
     follower = UsageWatch(
         api,
@@ -103,15 +104,16 @@ class UsageWatch:
             error = expired(f"too old resource version: {since} ({self._collection.forgotten})")
             sink.write(event_line("ERROR", msgspec.json.encode(error.status())))
             return
-        # A version from the future is that of another server and means nothing here.
-        if not since or since > versions.last:
-            await self._begin()
-        else:
-            self._position = since
-        if announce:
-            sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
+        # Aggregates that nothing listens to are forgotten, also while a slow peer reads them.
         self._collection.listeners[self._wake.set] = self._selection
         try:
+            # A version from the future is that of another server and means nothing here.
+            if not since or since > versions.last:
+                await self._begin()
+            else:
+                self._position = since
+            if announce:
+                sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
             async with asyncio.TaskGroup() as group:
                 timer = group.create_task(self._wake_in_time())
                 await self._follow()
@@ -124,6 +126,7 @@ class UsageWatch:
         self._position = self._collection.versions.last
         for entry in self._collection.select(self._selection):
             self._sink.write(self._line("ADDED", entry))
+            await self._clock.give_way()
             if self._sink.paused:
                 await self._sink.drain()
 
@@ -144,20 +147,25 @@ class UsageWatch:
     async def _send(self) -> None:
         """Send events; an object that changes again meanwhile is sent once, in its newest state."""
         while self._position < self._collection.versions.last:
-            for until, text in self._events():
+            for until, text in await self._events():
                 self._sink.write(text)
                 self._position = until
                 if self._sink.paused:
                     await self._sink.drain()
                     break
 
-    def _events(self) -> Iterable[tuple[int, bytes]]:
+    async def _events(self) -> Iterable[tuple[int, bytes]]:
         """The events since the last version, in pieces, each with its last version."""
         kept, key = self._collection.news, (self._same, self._position)
         if self._lines.plain and key in kept:
             return kept[key]
         changes = self._collection.changes_after(self._position, self._selection)
-        news = self._written(changes, self._collection.versions.last)
+        last = self._collection.versions.last
+        # JSON that does not exist yet is made in turns of the event loop, not for all at once.
+        for _, _, entry in changes:
+            entry.rest()
+            await self._clock.give_way()
+        news = self._written(changes, last)
         if not self._lines.plain or len(changes) > _SHARED or len(kept) >= _KEPT:
             return news
         kept[key] = shared = tuple(news)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from kedge.api.model import Document, Object, ObjectMeta
+from kedge.apiserver import render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
@@ -13,7 +14,7 @@ from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.apiserver.verbs.write import ObjectPart
 from kedge.machinery.errors import FieldError, bad_request, conflict, invalid
-from kedge.web.message import Response, json_response
+from kedge.web.message import Response
 
 SUCCESS = {
     "kind": "Status",
@@ -71,7 +72,7 @@ async def bind(
         return DesiredDocument(_assign(request, live, binding, labels, api.timestamp()))
 
     await write.modify(api, request, assigned, BOUND, "CreateOptions")
-    return json_response(SUCCESS, 201)
+    return render.status(request.http, SUCCESS, 201)
 
 
 def _assign(

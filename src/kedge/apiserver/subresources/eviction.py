@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kedge.api.options import DeleteOptions, Preconditions
-from kedge.apiserver import body
+from kedge.apiserver import body, render
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.request import Request, check_dry_run
 from kedge.apiserver.subresources.binding import SUCCESS, admit_posted
@@ -23,7 +23,7 @@ from kedge.machinery.errors import (
     invalid,
 )
 from kedge.machinery.selectors import labels_from_object
-from kedge.web.message import Response, json_response
+from kedge.web.message import Response
 
 ENDED: Final = ("Succeeded", "Failed")
 TRIES: Final = 20
@@ -46,7 +46,7 @@ async def serve(api: Api, request: Request) -> Response:
         except _Overtaken as race:
             if left == 1:
                 raise race.error from None
-    return json_response(SUCCESS, 201)
+    return render.status(request.http, SUCCESS, 201)
 
 
 class _Overtaken(Exception):

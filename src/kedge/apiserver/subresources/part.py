@@ -3,7 +3,6 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from kedge.apiserver import render
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, read, write
@@ -24,7 +23,7 @@ def update_part(part: ObjectPart) -> PartHandler:
     async def update(api: Api, request: Request) -> Response:
         document = await decode.posted(api, request, "UpdateOptions")
         item, _ = await write.update_document(api, request, document, part)
-        return render.one(request, item, api.clock)
+        return await read.shown_object(api, request, item)
 
     return update
 
@@ -34,6 +33,6 @@ def patch_part(part: ObjectPart) -> PartHandler:
 
     async def patch(api: Api, request: Request) -> Response:
         item, _ = await write.patch_part(api, request, part)
-        return render.one(request, item, api.clock)
+        return await read.shown_object(api, request, item)
 
     return patch

@@ -9,7 +9,7 @@ from kedge.api.model import Document, ObjectMeta
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.authorization.attributes import Attributes
-from kedge.apiserver.request import Request
+from kedge.apiserver.request import Request, integer
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import (
     FieldError,
@@ -145,7 +145,7 @@ async def log(api: Api, request: Request) -> Response:
         raise await _refusal(exchange, request.name)
     if websocket.is_wanted(request.http.headers):
         return relay.in_messages(request.http, exchange)
-    response = relay.poured(exchange)
+    response = relay.streamed_response(exchange)
     response.content_type, response.headers = "text/plain", []
     return response
 
@@ -155,7 +155,7 @@ def log_parameters(query: Query, name: str) -> Parameters:
     numbers = {
         key: number
         for key in ("tailLines", "limitBytes", "sinceSeconds")
-        if (number := _number(query, key)) is not None
+        if (number := integer(query, key)) is not None
     }
     since, stream = query.get("sinceTime"), query.get("stream") or "All"
     if errors := list(_log_errors(numbers, since, stream)):
@@ -167,16 +167,6 @@ def log_parameters(query: Query, name: str) -> Parameters:
         *([("sinceTime", since)] if since else []),
         ("stream", stream),
     ]
-
-
-def _number(query: Query, name: str) -> int | None:
-    text = query.get(name)
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def _log_errors(numbers: Mapping[str, int], since: str, stream: str) -> Iterator[FieldError]:

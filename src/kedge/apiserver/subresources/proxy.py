@@ -38,7 +38,7 @@ async def to_node(api: Api, request: Request) -> Response:
     address = agent(api, asked.name)
     if asked.port not in ("", str(address.port)):
         host = proxy_target.check_address(address.host)
-        address = _server(asked.scheme, host, int(asked.port))
+        address = _server(api, asked.scheme, host, int(asked.port))
     return await _pass_on(request, address)
 
 
@@ -51,7 +51,7 @@ async def to_pod(api: Api, request: Request) -> Response:
         raise not_found("", "pods", asked.name)
     host = proxy_target.check_address(str((found.get("status") or {}).get("podIP", "")))
     port = asked.number or proxy_target.first_port(found) or _HTTP_PORTS[asked.scheme]
-    return await _pass_on(request, _server(asked.scheme, host, port))
+    return await _pass_on(request, _server(api, asked.scheme, host, port))
 
 
 async def to_service(api: Api, request: Request) -> Response:
@@ -59,7 +59,7 @@ async def to_service(api: Api, request: Request) -> Response:
     asked = proxy_target.split(request.name, "service")
     await admit(api, request, "ServiceProxyOptions", {"path": _rest(request)})
     host, port = _endpoint(api, request.namespace, asked)
-    return await _pass_on(request, _server(asked.scheme, host, port))
+    return await _pass_on(request, _server(api, asked.scheme, host, port))
 
 
 def _endpoint(api: Api, namespace: str, asked: ProxyName) -> tuple[str, int]:
@@ -91,8 +91,9 @@ def _pod(api: Api, namespace: str, name: str) -> Mapping[str, Any] | None:
     return None if item is None else item.document()
 
 
-def _server(scheme: str, host: str, port: int) -> ServerAddress:
-    return ServerAddress(host, port, _unverified() if scheme == "https" else None)
+def _server(api: Api, scheme: str, host: str, port: int) -> ServerAddress:
+    tls = _unverified() if scheme == "https" else None
+    return ServerAddress(host, port, tls, make=api.network.maker(host))
 
 
 @cache
@@ -151,7 +152,7 @@ async def _reach(address: ServerAddress, asking: OutgoingRequest) -> Exchange:
 
 def _response(http: HttpRequest, exchange: Exchange, base: LinkBase) -> Response:
     """Return the other server's response, with its links moved below the path of the proxy."""
-    response = relay.poured(exchange, is_head=http.method == "HEAD")
+    response = relay.streamed_response(exchange, is_head=http.method == "HEAD")
     response.headers = [
         (name, base.moved(value) if name == "Location" else value)
         for name, value in response.headers

@@ -40,11 +40,13 @@ async def get(api: Api, request: Request) -> Response:
 async def update(api: Api, request: Request) -> Response:
     """Set the replicas of a workload."""
     posted = decode.posted_small(_view(request), "UpdateOptions")
+    _check_name(request, posted)
     return _answer(api, request, await _set(api, request, lambda scale: posted))
 
 
 async def patch(api: Api, request: Request) -> Response:
     """Apply a patch to the Scale, and its replicas to the workload."""
+    write.check_patchable(api, request)
     change = await api.long_work.run(len(request.http.body), read_patch, _view(request))
 
     def patched(scale: dict[str, Any]) -> dict[str, Any]:
@@ -93,18 +95,23 @@ def _shown(resource: Resource[Any], obj: Object) -> Object:
 
 
 def _with_replicas(request: Request, live: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
+    _check_name(request, scale)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas < 0:
         error = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid("autoscaling", "Scale", request.name, [error])
     meta = live["metadata"]
     sent = scale.get("metadata") or {}
-    named = ObjectMeta(name=sent.get("name", ""), namespace=sent.get("namespace", ""))
-    prepare.place(request, named)
     for name in ("uid", "resourceVersion"):
         if sent.get(name):
             meta = meta | {name: sent[name]}
     return _put(live | {"metadata": meta}, _paths(request.resource).replicas, replicas)
+
+
+def _check_name(request: Request, scale: dict[str, Any]) -> None:
+    sent = scale.get("metadata") or {}
+    named = ObjectMeta(name=sent.get("name", ""), namespace=sent.get("namespace", ""))
+    prepare.place(request, named)
 
 
 def scale_of(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:

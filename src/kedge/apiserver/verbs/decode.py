@@ -14,7 +14,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, field_validation
 from kedge.machinery import extensions
-from kedge.machinery.errors import StatusError, bad_request, too_large
+from kedge.machinery.errors import StatusError, too_large
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import AsMapping, TypeMismatch, UnknownFields, fit
 
@@ -90,7 +90,7 @@ def shape(
             resource.extensions.settle(fitted)
         return fitted
     except TypeMismatch as misfit:
-        raise unreadable(resource, str(misfit)) from None
+        raise unreadable(resource, str(misfit), misfit.restored) from None
 
 
 def _fit_around_owners(
@@ -152,23 +152,36 @@ def check_kind(resource: Resource[Any], document: dict[str, Any]) -> None:
     if kind == resource.kind and version == resource.api_version:
         return
     if not isinstance(kind, str) or not isinstance(version, str):
-        raise bad_request("kind and apiVersion must be strings")
-    if kind != resource.kind and version == resource.api_version:
-        raise bad_request(
+        why = "kind and apiVersion must be strings"
+    elif kind != resource.kind and version == resource.api_version:
+        why = (
             f"the object provided is unrecognized (must be of type {resource.kind}): "
             f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
         )
-    raise bad_request(
-        f"the API version in the data ({version}) does not match the expected API version "
-        f"({resource.api_version})"
-    )
+    else:
+        why = (
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    raise UnreadableDocument(why, why)
 
 
-def unreadable(resource: Resource[Any], why: str) -> StatusError:
-    return bad_request(
+class UnreadableDocument(StatusError):
+    """A document that does not fit its kind: 400, or 422 as the result of a patch."""
+
+    def __init__(self, message: str, why: str, restored: str = "") -> None:
+        super().__init__(400, "BadRequest", message)
+        self.why = why
+        self.restored = restored or why
+        """The reason after a strategic merge patch, whose result is not parsed again."""
+
+
+def unreadable(resource: Resource[Any], why: str, restored: str = "") -> UnreadableDocument:
+    message = (
         f'{resource.kind} in version "{resource.version}" cannot be handled as a '
         f"{resource.kind}: {why}"
     )
+    return UnreadableDocument(message, why, restored)
 
 
 def _complain(request: Request, findings: list[str], validation: str) -> None:

@@ -8,26 +8,24 @@ same three reasons. The mark is never taken back, and a later delete can only sh
 period, as upstream has it: a controller that saw the mark may rely on it.
 """
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from kedge.api.model import ListMeta, Object
+from kedge.api.model import Object
 from kedge.api.options import DeleteOptions, Preconditions
 from kedge.api.resource import Resource
 from kedge.apiserver import body, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.request import Request, check_dry_run
-from kedge.apiserver.verbs.read import chosen
-from kedge.apiserver.verbs.selection import selected
+from kedge.apiserver.request import Request, check_dry_run, integer
+from kedge.apiserver.verbs.read import read_page, shown_object, shown_objects
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import FieldError, StatusError, bad_request, conflict, invalid_options
 from kedge.storage.store import RevisionConflict
-from kedge.web.message import Response, json_response, warning_headers
+from kedge.web.message import Response, warning_headers
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -40,41 +38,40 @@ async def delete(api: Api, request: Request) -> Response:
     options = read_options(request)
     item, removed = await delete_object(api, request, options)
     if not removed or request.resource.strategy.returns_deleted_object:
-        return render.one(request, item, api.clock)
-    meta = item.document()["metadata"]
+        return await shown_object(api, request, item)
+    meta = item.identity
     details = {
-        "name": meta["name"],
+        "name": meta.name,
         "group": request.resource.group,
         "kind": request.resource.plural,
-        "uid": meta["uid"],
+        "uid": meta.uid,
     }
-    response = json_response(
-        {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {key: value for key, value in details.items() if value},
-        }
-    )
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }
+    response = render.status(request.http, status, 200)
     response.headers += warning_headers(request.warnings)
     return response
 
 
 async def delete_collection(api: Api, request: Request) -> Response:
-    """Delete the selected objects, and return them."""
+    """Delete the selected objects, or a page of them; return them as they were before."""
     options = read_options(request)
-    items = await chosen(api, api.cache_of(request.resource), selected(request))
-    affected: list[Item] = []
-    for item in items:
+    page = await read_page(api, request)
+    for item in page.items:
+        # A dry run waits for nothing, so thousands of objects would be deleted in one turn.
+        await api.clock.give_way()
         one = _request_for(request, item)
         try:
-            affected.append((await delete_object(api, one, options))[0])
+            await delete_object(api, one, options)
         except StatusError as error:
             if error.code != 404:
                 raise
-    meta = ListMeta(resourceVersion=str(api.cache.revision))
-    return render.many(request, affected, meta, api.clock)
+    return shown_objects(api, request, page.items, page.meta)
 
 
 def _request_for(request: Request, item: Item) -> Request:
@@ -120,7 +117,7 @@ async def _begin_or_finish(
         return item, False
     if dry:
         return Item(item.key, item.revision, msgspec.json.encode(document)), False
-    return await api.put(resource, document, expect=item.revision), False
+    return await api.put(resource, document, item, len(item.body)), False
 
 
 def _marked(
@@ -145,7 +142,7 @@ def _terminating(
     if not obj.metadata.deletionTimestamp:
         meta["deletionTimestamp"] = format_time(_after(api.clock.now(), grace))
         meta["deletionGracePeriodSeconds"] = grace
-        if resource.strategy.counts_generation:
+        if obj.metadata.generation > 0:
             meta["generation"] = obj.metadata.generation + 1
     elif known is not None and grace < known:
         end, grace = _nearer(obj.metadata.deletionTimestamp, known, grace, api.clock.now())
@@ -250,10 +247,8 @@ def to_options(document: Any) -> DeleteOptions:
 def _from_query(request: Request) -> dict[str, Any]:
     query = request.query
     document: dict[str, Any] = {}
-    if seconds := query.get("gracePeriodSeconds"):
-        if not re.fullmatch("-?[0-9]{1,18}", seconds):
-            raise bad_request(f'invalid value for query parameter gracePeriodSeconds: "{seconds}"')
-        document["gracePeriodSeconds"] = int(seconds)
+    if (seconds := integer(query, "gracePeriodSeconds")) is not None:
+        document["gracePeriodSeconds"] = seconds
     if policy := query.get("propagationPolicy"):
         document["propagationPolicy"] = policy
     if "orphanDependents" in query:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from kedge.api.resource import Resource
-from kedge.apiserver import body, managed
+from kedge.apiserver import body, managed, prepare
 from kedge.apiserver.media import PATCHES, body_type
 from kedge.apiserver.request import Request, field_manager
 from kedge.apiserver.verbs import decode
@@ -20,6 +22,7 @@ from kedge.machinery.errors import (
     StatusError,
     bad_request,
     internal,
+    invalid,
     invalid_options,
     unsupported_media_type,
 )
@@ -48,15 +51,20 @@ class Patch:
 
 def read_patch(request: Request) -> Patch:
     """Return the patch in the request's body; 415 for a type that the resource does not take."""
+    return _READERS[patch_sort(request)](request)
+
+
+def patch_sort(request: Request) -> str:
+    """Return which of the four types a patch has; raises errors of the type and its options."""
     content_type = body_type(request.http.headers.get("content-type", ""))
     sort = PATCHES.get(content_type)
-    offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
     if sort is None or not _takes(request.resource, sort):
+        offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
         raise unsupported_media_type(content_type, offered)
     if sort != "apply" and "force" in request.query and request.query.get("force"):
         error = FieldError.forbidden("force", "may not be specified for non-apply patch")
         raise invalid_options("PatchOptions", [error])
-    return _READERS[sort](request)
+    return sort
 
 
 def _takes(resource: Resource[Any], sort: str) -> bool:
@@ -84,9 +92,14 @@ def _merge(request: Request) -> Patch:
 def _strategic(request: Request) -> Patch:
     read = _settled(request, body.read_json(request.http.body))
     schema = request.resource.schema
-    return _on_live(
-        request, lambda live: strategic.apply(schema, live, read.document), read.duplicates
-    )
+    patched = body.whole_numbers(request.http.body, read.document)
+    # Kind and apiVersion of a strategic patch have no effect.
+    own = {"kind": request.resource.kind, "apiVersion": request.resource.api_version}
+
+    def change(live: dict[str, Any]) -> Any:
+        return strategic.apply(schema, live, patched) | own
+
+    return _on_live(request, change, read.duplicates, patch.printed(patched))
 
 
 def _settled(request: Request, read: body.Body) -> body.Body:
@@ -97,8 +110,14 @@ def _settled(request: Request, read: body.Body) -> body.Body:
 
 
 def _on_live(
-    request: Request, change: Callable[[dict[str, Any]], Any], duplicates: Sequence[str] = ()
+    request: Request,
+    change: Callable[[dict[str, Any]], Any],
+    duplicates: Sequence[str] = (),
+    strategic_text: str = "",
 ) -> Patch:
+    """Return a patch of the live object. An error about the changed one quotes it, or the text of a
+    strategic patch."""
+
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
     ) -> DesiredDocument:
@@ -106,9 +125,24 @@ def _on_live(
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
-        return DesiredDocument(decode.fitted(request, changed, "PatchOptions", duplicates, live))
+        try:
+            fitted = decode.fitted(request, changed, "PatchOptions", duplicates, live)
+        except decode.UnreadableDocument as error:
+            text = strategic_text or _as_json(changed)
+            why = error.restored if strategic_text else error.why
+            errors = [FieldError.invalid("patch", text[:MOST_QUOTED], why)]
+            raise invalid("", "", "", errors) from None
+        return DesiredDocument(fitted)
 
     return Patch(produce)
+
+
+MOST_QUOTED = 64 << 10
+"""Characters of the patched object that an error quotes."""
+
+
+def _as_json(document: dict[str, Any]) -> str:
+    return msgspec.json.encode({name: document[name] for name in sorted(document)}).decode()
 
 
 def _attempt(change: Callable[[], Any]) -> Any:
@@ -135,7 +169,10 @@ def _apply(request: Request) -> Patch:
         raise invalid_options("PatchOptions", [error])
     field_manager(request, "PatchOptions")
     read = _read_config(request)
-    config = _canonical(request, read.document)
+    config = _canonical(request, body.whole_numbers(request.http.body, read.document))
+
+    def settle(document: dict[str, Any]) -> dict[str, Any]:
+        return decode.fitted(request, document, "PatchOptions", read.duplicates)
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
@@ -150,9 +187,9 @@ def _apply(request: Request) -> Patch:
             subresource=subresource,
             now=now,
             ignore=ignored(request.resource),
+            settle=settle,
         )
-        shaped = decode.fitted(request, merged, "PatchOptions", read.duplicates)
-        return DesiredDocument(shaped, applied=True)
+        return DesiredDocument(merged, applied=True)
 
     return Patch(produce, may_create=True)
 
@@ -164,16 +201,20 @@ def _read_config(request: Request) -> body.Body:
     if not config.get("apiVersion") or not config.get("kind"):
         raise bad_request("apiVersion and kind are required in an apply patch")
     decode.check_kind(resource, config)
-    meta = config.setdefault("metadata", {})
+    meta = config.get("metadata")
+    if meta is None:
+        meta = config["metadata"] = {}
     if not isinstance(meta, dict):
-        raise bad_request("metadata must be an object")
+        return read  # apply itself refuses it
     if meta.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     meta.pop("managedFields", None)
-    if meta.setdefault("name", request.name) != request.name:
+    name = meta.get("name", request.name)
+    if name == "":
+        raise prepare.nameless(request)
+    if isinstance(name, str) and name != request.name:
         raise bad_request(
-            f"the name of the object ({meta['name']}) does not match the name on the URL "
-            f"({request.name})"
+            f"the name of the object ({name}) does not match the name on the URL ({request.name})"
         )
     return read
 
@@ -189,13 +230,42 @@ def _json_or_yaml(data: bytes) -> body.Body:
 
 
 def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
-    """Spell quantities and times as the live object does; otherwise they would seem changed."""
+    """Spell quantities and times as the live object does; otherwise they would seem changed.
+
+    Nulls and empty values stay: an applier that names them wants the field, empty.
+    """
     unknown: list[str] = []
-    shaped = decode.shape(request.resource, config, unknown)
+    try:
+        shaped = decode.shape(request.resource, config, unknown)
+    except decode.UnreadableDocument:
+        return config  # apply itself names each value of another type
     mapped = decode.mappings(unknown)
     request.warnings += mapped
     # Undeclared fields are left in: apply itself refuses them, naming each.
-    return config if len(unknown) > len(mapped) else shaped
+    return config if len(unknown) > len(mapped) else _with_empty(shaped, config)
+
+
+def _with_empty(shaped: Any, config: Any) -> Any:
+    """Return a shaped value with the null and empty members of the original."""
+    if type(shaped) is dict and type(config) is dict:
+        result = {
+            name: _with_empty(inner, config[name]) if name in config else inner
+            for name, inner in shaped.items()
+        }
+        for name, inner in config.items():
+            if name not in result and _is_empty(inner):
+                result[name] = inner
+        return result
+    if type(shaped) is list and type(config) is list:
+        return list(map(_with_empty, shaped, config))
+    return shaped
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a value is null, or a list or map that holds nothing else."""
+    if type(value) is dict:
+        return all(map(_is_empty, value.values()))
+    return value is None or value == []
 
 
 _READERS = {"json": _json, "merge": _merge, "strategic": _strategic, "apply": _apply}

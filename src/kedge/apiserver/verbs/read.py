@@ -1,15 +1,17 @@
 """Get and list: from the watch cache, or from the store's history for a past revision."""
 
 import base64
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
-from kedge.apiserver.request import Request, integer
+from kedge.apiserver.long_work import LONG
+from kedge.apiserver.request import Request, list_numbers
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item, ResourceCache, Selection
 from kedge.machinery.errors import (
@@ -22,20 +24,27 @@ from kedge.machinery.errors import (
     timeout,
 )
 from kedge.storage.store import RevisionCompacted
-from kedge.web.message import Response
+from kedge.web.message import Response, Sink
 
 WAIT_FOR_REVISION = 3.0
 """Seconds that a read waits for a state that the server has not reached yet."""
 
 
-def get(api: Api, request: Request) -> Response:
+def get(api: Api, request: Request) -> Response | Coroutine[Any, Any, Response]:
     """Return the object as it is now: every acknowledged write is in the cache already."""
     if request.http.query_string and (version := request.query.get("resourceVersion")):
         _check_reached(api, parse_revision(version))
     item = api.find(request)
     if item is None:
         raise gone(request)
-    return render.one(request, item, api.clock)
+    if len(item.body) < LONG:
+        return render.one(request, item, api.clock)
+    return shown_object(api, request, item)
+
+
+async def shown_object(api: Api, request: Request, item: Item, status: int = 200) -> Response:
+    """Return one object; a large one is shown in a thread."""
+    return await api.long_work.run(len(item.body), render.one, request, item, api.clock, status)
 
 
 def _check_reached(api: Api, revision: int) -> None:
@@ -67,7 +76,8 @@ def list_(api: Api, request: Request) -> Response | Awaitable[Response]:
     query = request.query
     if "sendInitialEvents" in query:
         raise initial_events_on_list()
-    is_plain = query.get("resourceVersion") in ("", "0") and not query.get("limit")
+    limit = list_numbers(query).limit if request.http.query_string else 0
+    is_plain = query.get("resourceVersion") in ("", "0") and not limit
     if is_plain and not query.get("continue") and not query.get("resourceVersionMatch"):
         return _list_latest(api, request)
     return _list_snapshot(api, request)
@@ -78,11 +88,24 @@ def initial_events_on_list() -> StatusError:
     return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
 
 
+@dataclass(frozen=True)
+class ListPage:
+    """The objects of a list, or of a page of it."""
+
+    items: Sequence[Item]
+    meta: ListMeta
+
+
 async def _list_snapshot(api: Api, request: Request) -> Response:
+    page = await read_page(api, request)
+    return shown_objects(api, request, page.items, page.meta)
+
+
+async def read_page(api: Api, request: Request) -> ListPage:
     """Return the objects as they were at one moment, in pages if asked."""
     selection = selected(request)
     cache = api.cache_of(request.resource)
-    limit = integer(request, "limit")
+    limit = list_numbers(request.query).limit
     snapshot = await _snapshot(api, request, selection, limit)
     if snapshot.exact > api.cache.revision:
         # A token from a store that got further than this one, which began anew.
@@ -95,7 +118,7 @@ async def _list_snapshot(api: Api, request: Request) -> Response:
     items = await chosen(api, cache, selection)
     if snapshot.after:
         items = [item for item in items if item.key > snapshot.after]
-    return _page(api, request, selection, items, limit, revision)
+    return _page(selection, items, limit, revision)
 
 
 def _list_latest(api: Api, request: Request) -> Response | Awaitable[Response]:
@@ -107,13 +130,31 @@ def _list_latest(api: Api, request: Request) -> Response | Awaitable[Response]:
         if sum(map(effort_of, items)) > MUCH:
             return _list_in_turns(api, request, selection, items, meta)
         items = [item for item in items if selection.matches(item)]
-    return render.many(request, items, meta, api.clock)
+    return shown_objects(api, request, items, meta)
+
+
+def shown_objects(api: Api, request: Request, items: Sequence[Item], meta: ListMeta) -> Response:
+    """Return a list. Rows, YAML and protobuf of large objects are made in a thread: an object is
+    decoded for it as a whole, which takes a tenth of a second for the largest."""
+    response = render.many(request, items, meta, api.clock)
+    if not render.decodes_objects(request) or all(len(item.body) < LONG for item in items):
+        return response
+    assert not isinstance(response.body, bytes)
+    pieces = iter(response.body)  # type: ignore[arg-type]
+
+    async def send(sink: Sink) -> None:
+        while (piece := await api.long_work.run(LONG, next, pieces, None)) is not None:
+            sink.write(piece)
+            await sink.drain()
+
+    response.body = send
+    return response
 
 
 async def _list_in_turns(
     api: Api, request: Request, selection: Selection, items: Sequence[Item], meta: ListMeta
 ) -> Response:
-    return render.many(request, await _matching(api, selection, items), meta, api.clock)
+    return shown_objects(api, request, await _matching(api, selection, items), meta)
 
 
 MUCH = 1 << 20
@@ -147,23 +188,15 @@ async def _matching(api: Api, selection: Selection, items: Sequence[Item]) -> li
     return kept
 
 
-def _page(
-    api: Api,
-    request: Request,
-    selection: Selection,
-    items: Sequence[Item],
-    limit: int,
-    revision: int,
-) -> Response:
+def _page(selection: Selection, items: Sequence[Item], limit: int, revision: int) -> ListPage:
     if not limit or len(items) <= limit:
-        meta = ListMeta(resourceVersion=str(revision))
-        return render.many(request, items, meta, api.clock)
+        return ListPage(items, ListMeta(resourceVersion=str(revision)))
     meta = ListMeta(
         resourceVersion=str(revision),
         continue_=token(revision, items[limit - 1].key, selection),
         remainingItemCount=len(items) - limit if selection.everything else None,
     )
-    return render.many(request, items[:limit], meta, api.clock)
+    return ListPage(items[:limit], meta)
 
 
 async def _check_kept(api: Api, snapshot: ListSnapshot, selection: Selection) -> None:
@@ -178,7 +211,7 @@ async def _check_kept(api: Api, snapshot: ListSnapshot, selection: Selection) ->
 
 async def _past(
     api: Api, request: Request, selection: Selection, snapshot: ListSnapshot, limit: int
-) -> Response:
+) -> ListPage:
     """Return a list as it was, from the history of the store."""
     # Without selectors every entry counts, so that no more than a page need be read.
     most = limit if selection.everything else 0
@@ -195,13 +228,13 @@ async def _past(
         items.append(cache.item(entry))
     if not page.more:
         kept = await _matching(api, selection, items)
-        return _page(api, request, selection, kept, limit, snapshot.exact)
+        return _page(selection, kept, limit, snapshot.exact)
     meta = ListMeta(
         resourceVersion=str(snapshot.exact),
         continue_=token(snapshot.exact, items[-1].key, selection),
         remainingItemCount=page.remaining,
     )
-    return render.many(request, items, meta, api.clock)
+    return ListPage(items, meta)
 
 
 async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> ListSnapshot:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from kedge.api.model import ListMeta
-from kedge.apiserver.request import Request, integer
+from kedge.apiserver.request import Request, list_numbers
 from kedge.apiserver.verbs.read import check_match, initial_events_on_list, parse_revision
 from kedge.machinery.errors import StatusError, bad_request, expired
 
@@ -31,7 +31,7 @@ def page_options(request: Request, version: int) -> PageOptions:
     for another state."""
     if request.http.query_string:
         _check(request, version)
-    return PageOptions(integer(request, "limit"), _position(request.query.get("continue")))
+    return PageOptions(list_numbers(request.query).limit, _position(request.query.get("continue")))
 
 
 def page(

@@ -20,11 +20,13 @@ from typing import Any
 
 import msgspec
 
+from kedge.api.core_v1.pod import pod_addresses
 from kedge.api.model import ListMeta
-from kedge.apiserver import render
+from kedge.apiserver import protobuf_answers, render
 from kedge.apiserver.api import Api
+from kedge.apiserver.long_work import LONG
 from kedge.apiserver.media import ResponseForm
-from kedge.apiserver.request import Request, integer
+from kedge.apiserver.request import Request, list_numbers
 from kedge.apiserver.verbs.read import check_match, parse_revision
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import (
@@ -37,7 +39,7 @@ from kedge.apiserver.watchcache import (
 )
 from kedge.machinery.errors import FieldError, StatusError, expired, invalid_options
 from kedge.storage.store import RevisionCompacted
-from kedge.web.message import Response, Sink
+from kedge.web.message import JSON, Response, Sink
 
 BOOKMARK_SECONDS = 60.0
 PUSHED_BYTES = 64 << 10
@@ -56,13 +58,14 @@ def watch(api: Api, request: Request) -> Response:
     initial = query.get("sendInitialEvents")
     check_options(version, match, initial)
     revision = parse_revision(version)
-    seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
-    choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
+    seconds = watch_seconds(api, request)
+    choice = render.response_form(request, render.offered_of(request.resource, render.WATCHED))
+    events = EventEncoder(api, request, choice)
     follower = WatchStream(
         api,
         api.cache_of(request.resource),
         selected(request),
-        EventEncoder(api, request, choice),
+        events,
         bookmarks=query.flag("allowWatchBookmarks"),
         deadline=api.clock.monotonic() + seconds,
     )
@@ -76,7 +79,12 @@ def watch(api: Api, request: Request) -> Response:
     async def stream(sink: Sink) -> None:
         await start(sink)
 
-    return Response(200, stream)
+    return Response(200, stream, events.content_type)
+
+
+def watch_seconds(api: Api, request: Request) -> int:
+    """Return after how many seconds a watch ends: the client's choice, or up to an hour."""
+    return list_numbers(request.query).timeout_seconds or 1800 + int(api.random.random() * 1800)
 
 
 def check_options(version: str, match: str, initial: str) -> None:
@@ -103,13 +111,36 @@ class EventEncoder:
         self._choice = choice
         self._include = render.included(request)
         self._columns_sent = False
+        self._encoded: tuple[Item, bytes] | None = None
+        """A large object that was encoded in a thread."""
         own = request.resource.store_as is None
+        self._is_protobuf = choice.form.startswith("protobuf")
+        self._event = protobuf_answers.event if self._is_protobuf else event_line
         self.plain = choice.form == "json" and own
         self.of_objects = choice.form in ("json", "partial") and own
         """Whether a sink that takes whole objects can encode them as the client asked."""
 
+    @property
+    def content_type(self) -> str:
+        return protobuf_answers.WATCH_TYPE if self._is_protobuf else JSON
+
+    async def prepare(self, item: Item) -> None:
+        """Encode an object in a thread if that takes long."""
+        if self._is_protobuf and len(item.body) >= LONG:
+            self._encoded = (item, await self._api.long_work.run(LONG, self._body, item))
+
     def of(self, type_: str, item: Item) -> bytes:
-        return event_line(type_, self._body(item))
+        # It is used once: thousands of watches would otherwise hold a megabyte each.
+        encoded, self._encoded = self._encoded, None
+        if encoded is not None and encoded[0] is item:
+            return self._event(type_, encoded[1])
+        return self._event(type_, self._body(item))
+
+    def error(self, error: StatusError) -> bytes:
+        """Return the event that ends a watch."""
+        status = error.status()
+        encode = protobuf_answers.status if self._is_protobuf else msgspec.json.encode
+        return self._event("ERROR", encode(status))
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         """Return a bookmark: a revision from which a later watch may start."""
@@ -118,22 +149,32 @@ class EventEncoder:
         if annotations:
             meta["annotations"] = annotations
         if self._choice.form == "table":
-            return event_line("BOOKMARK", self._bookmark_table(meta))
-        if self._choice.form == "json":
+            return self._event("BOOKMARK", self._bookmark_table(meta))
+        if self._choice.form in ("json", "protobuf"):
             kind, version = resource.kind, resource.api_version
         else:
             kind, version = "PartialObjectMetadata", f"meta.k8s.io/{self._choice.version}"
         document = {"kind": kind, "apiVersion": version, "metadata": meta}
-        return event_line("BOOKMARK", msgspec.json.encode(document))
+        return self._event("BOOKMARK", self._marker(msgspec.json.encode(document)))
+
+    def _marker(self, body: bytes) -> bytes:
+        """Return the object of a bookmark in the form that the client asked for."""
+        return self._body(Item("", 0, body)) if self._is_protobuf else body
 
     def _body(self, item: Item) -> bytes:
         match self._choice.form:
             case "json":
                 return render.own_version(self._request.resource, item.body)
+            case "protobuf":
+                return protobuf_answers.one(self._request.resource, item)
             case "table":
                 return self._table(item)
-            case _:
+            case "addresses":
+                return pod_addresses.reduced(item.body)
+            case "partial" | "partial-list":
                 return render.partial(item, self._choice.version)
+            case _:
+                return protobuf_answers.partial(item, self._choice.version)
 
     def _table(self, item: Item) -> bytes:
         resource, version = self._request.resource, self._choice.version
@@ -193,8 +234,11 @@ class WatchStream:
             self._position = max(self._api.cache.revision, self._cache.loaded)
             for item in self._cache.candidates(self._selection):
                 await self._api.clock.give_way()
+                if self._is_late():
+                    return
                 if not self._selection.everything and not self._selection.matches(item):
                     continue
+                await self._lines.prepare(item)
                 sink.write(self._lines.of("ADDED", item))
                 if sink.paused:
                     await sink.drain()
@@ -213,7 +257,7 @@ class WatchStream:
             try:
                 await self._replay()
             except RevisionCompacted as lost:
-                sink.write(_error_line(_too_old(revision, lost.oldest)))
+                sink.write(self._lines.error(_too_old(revision, lost.oldest)))
                 return
             await self._follow()
 
@@ -242,6 +286,10 @@ class WatchStream:
             changes, reached = await history(self._api.store, self._cache, self._position, until)
             for change in changes:
                 await self._api.clock.give_way()
+                if self._is_late():
+                    return
+                if self._selection.sees(change) is not None:
+                    await self._lines.prepare(change.item)
                 self._send(change)
                 if self._sink.paused:
                     await self._sink.drain()
@@ -250,7 +298,7 @@ class WatchStream:
     async def _follow(self) -> None:
         clock = self._api.clock
         next_bookmark = clock.monotonic() + BOOKMARK_SECONDS
-        while clock.monotonic() < self._deadline and not self._over():
+        while not self._is_late() and not self._over():
             if not await self._catch_up():
                 return
             await self._listen(min(self._deadline, next_bookmark) - clock.monotonic())
@@ -258,6 +306,10 @@ class WatchStream:
                 next_bookmark += BOOKMARK_SECONDS
                 self._mark()
         self._mark()
+
+    def _is_late(self) -> bool:
+        """Whether the time of the watch is up. Its client goes on after the last change it got."""
+        return self._api.clock.monotonic() >= self._deadline
 
     def _over(self) -> bool:
         """Whether the resource is gone, or stored in another version than this watch began with."""
@@ -269,13 +321,17 @@ class WatchStream:
             if self._sink.paused:
                 await self._sink.drain()
             if self._position < self._cache.log_start:
-                self._sink.write(_error_line(_too_old(self._position, self._cache.log_start)))
+                self._sink.write(self._lines.error(_too_old(self._position, self._cache.log_start)))
                 return False
             fresh = self._cache.changes_after(self._position)
             if not fresh:
                 return True
             for change in fresh:
                 await self._api.clock.give_way()
+                if self._is_late():
+                    return False
+                if self._selection.sees(change) is not None:
+                    await self._lines.prepare(change.item)
                 self._send(change)
                 if self._sink.paused:
                     break
@@ -357,7 +413,3 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 def _too_old(revision: int, oldest: int) -> StatusError:
     return expired(f"too old resource version: {revision} ({oldest})")
-
-
-def _error_line(error: StatusError) -> bytes:
-    return event_line("ERROR", msgspec.json.encode(error.status()))

@@ -21,6 +21,7 @@ that touches the cache, locks or admission stays on the event loop.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import eq
 from typing import Any
 
 import msgspec
@@ -29,12 +30,13 @@ from msgspec.structs import replace
 from kedge.api import metadata
 from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
 from kedge.api.resource import Resource
-from kedge.apiserver import managed, prepare, render
+from kedge.apiserver import managed, prepare
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
 from kedge.apiserver.request import Request, dry_run, field_manager
 from kedge.apiserver.verbs import decode
-from kedge.apiserver.verbs.patches import DesiredDocument, Patch, read_patch
+from kedge.apiserver.verbs.patches import DesiredDocument, Patch, patch_sort, read_patch
+from kedge.apiserver.verbs.read import shown_object
 from kedge.apiserver.watchcache import Item
 from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
@@ -44,6 +46,7 @@ from kedge.machinery.errors import (
     conflict,
     enough,
     invalid,
+    quoted,
 )
 from kedge.storage.store import RevisionConflict
 from kedge.web.message import Response
@@ -52,6 +55,8 @@ MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
 NAME_TRIES = 8
+_ANY_VERSION = ("", "0")
+"""The resourceVersions of an update that fits any version of the object."""
 
 Change = Callable[[dict[str, Any]], DesiredDocument]
 """Makes the desired document from the live one."""
@@ -70,7 +75,7 @@ class ObjectPart:
     shown: Callable[[Resource[Any], Object], Object | None] | None = None
     """Returns what admission sees instead of the object, and cannot change; None to skip it."""
     counts: bool = True
-    """Whether a changed spec raises the generation."""
+    """Whether a change of the desired state raises the generation."""
 
 
 def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -81,8 +86,7 @@ def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 
 def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
-    yield from metadata.validate_update(new.metadata, old.metadata)
-    yield from _metadata_errors(resource, new, names.path_segment)
+    yield from _metadata_update_errors(resource, new, old, resource.metadata_checks.main)
     yield from resource.strategy.validate(new)
     yield from resource.strategy.validate_update(new, old)
 
@@ -95,8 +99,37 @@ def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 
 def _validate_status(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
-    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from _metadata_update_errors(resource, new, old, resource.metadata_checks.status)
     yield from resource.strategy.validate_status(new, old)
+
+
+def _metadata_update_errors(
+    resource: Resource[Any], new: Object, old: Object, checks: str
+) -> Iterator[FieldError]:
+    """Yield the errors of changed metadata, each as often as upstream's checks find it."""
+    whole = list(_metadata_errors(resource, new, names.path_segment, names.finalizer))
+    change = list(metadata.validate_update(new.metadata, old.metadata))
+    yield from whole
+    yield from change
+    finalizers = list(_finalizer_errors(resource, new))
+    for check in checks:
+        if check == "U":
+            yield from change
+            yield from finalizers
+        else:
+            yield from _metadata_errors(
+                resource, new, resource.strategy.check_name, _rule(resource)
+            )
+
+
+def _finalizer_errors(resource: Resource[Any], new: Object) -> Iterator[FieldError]:
+    if not resource.metadata_checks.any_finalizer:
+        yield from metadata.standard_finalizers(new.metadata.finalizers)
+
+
+def _rule(resource: Resource[Any]) -> names.Rule:
+    """Return the rule for finalizers in the code of the kind."""
+    return names.finalizer if resource.metadata_checks.any_finalizer else names.core_finalizer
 
 
 def all_but_status(resource: Resource[Any]) -> dict[str, Any]:
@@ -112,7 +145,7 @@ def only_status(resource: Resource[Any]) -> dict[str, Any]:
 _STATUS_WRITES = ("status", "metadata")
 
 MAIN = ObjectPart("", _take_main, _validate_main, only_status)
-STATUS = ObjectPart("status", _take_status, _validate_status, all_but_status)
+STATUS = ObjectPart("status", _take_status, _validate_status, all_but_status, counts=False)
 
 
 # Create.
@@ -122,7 +155,7 @@ async def create(api: Api, request: Request) -> Response:
     """Create an object."""
     document = await decode.posted(api, request, "CreateOptions")
     item = await create_object(api, request, DesiredDocument(document))
-    return render.one(request, item, api.clock, 201)
+    return await shown_object(api, request, item, 201)
 
 
 async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> Item:
@@ -176,7 +209,7 @@ def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
     resource = request.resource
     errors = enough(
         chain(
-            _metadata_errors(resource, new, resource.strategy.check_name),
+            _metadata_errors(resource, new, resource.strategy.check_name, _rule(resource)),
             resource.strategy.validate(new),
             resource.strategy.validate_new(new),
         )
@@ -208,17 +241,17 @@ def _judge(
     )
     if counting:
         raise invalid(request.resource.group, request.resource.kind, name, counting)
-    request.warnings += map(extensions.warning, used)
+    request.warnings += dict.fromkeys(map(extensions.warning, used))
 
 
 def _metadata_errors(
-    resource: Resource[Any], obj: Object, check_name: names.Rule
+    resource: Resource[Any], obj: Object, check_name: names.Rule, check_finalizer: names.Rule
 ) -> Iterator[FieldError]:
     return metadata.validate(
         obj.metadata,
         namespaced=resource.namespaced,
         check_name=check_name,
-        check_finalizer=names.finalizer if resource.custom else names.core_finalizer,
+        check_finalizer=check_finalizer,
     )
 
 
@@ -288,16 +321,16 @@ async def _store_new(api: Api, request: Request, value: bytes, dry: bool) -> Ite
     if dry:
         return Item(key, 0, value)
     try:
-        return await api.put_bytes(resource, key, value, expect=0)
-    except RevisionConflict:
+        return await api.put_bytes(resource, key, value, None)
+    except RevisionConflict as race:
+        # An apply looks for the object next, and would not find it before the cache has it.
+        await api.caught_up(race)
         raise already_exists(resource.group, resource.plural, request.name) from None
 
 
 def _exists(resource: Resource[Any], name: str, present: Item) -> StatusError:
-    deleting = "deletionTimestamp" in present.document()["metadata"]
-    return already_exists(
-        resource.group, resource.plural, name, "object is being deleted" if deleting else ""
-    )
+    deleting = "object is being deleted" if present.identity.deletion_timestamp else ""
+    return already_exists(resource.group, resource.plural, name, deleting)
 
 
 # Update.
@@ -307,7 +340,7 @@ async def update(api: Api, request: Request) -> Response:
     """Replace an object by the one in the body."""
     document = await decode.posted(api, request, "UpdateOptions")
     item, created = await update_document(api, request, document, MAIN)
-    return render.one(request, item, api.clock, 201 if created else 200)
+    return await shown_object(api, request, item, 201 if created else 200)
 
 
 async def update_document(
@@ -316,18 +349,29 @@ async def update_document(
     """Replace an object (or the part of it that an endpoint may change) by a fitted document."""
     resource = request.resource
     meta = document.setdefault("metadata", {})
-    if not meta.get("name"):
-        meta["name"] = request.name
+    prepare.place(request, _identity(meta))
     if api.find(request) is None:
         if not (resource.strategy.allows_create_on_update and part is MAIN):
             raise gone(request)
+        if uid := meta.get("uid"):
+            # A client that has read the object does not want another one in its place.
+            raise prepare.other_uid(request, uid, "")
         return await create_object(api, request, DesiredDocument(document)), True
     version = meta.get("resourceVersion", "")
-    if not version and not resource.strategy.allows_unconditional_update and part is MAIN:
+    if (
+        version in _ANY_VERSION
+        and not resource.strategy.allows_unconditional_update
+        and part is MAIN
+    ):
         error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid(resource.group, resource.kind, request.name, [error])
+        # Upstream names the resource here, where it names the kind elsewhere.
+        raise invalid(resource.group, resource.plural, request.name, [error])
     item = await modify(api, request, lambda live: DesiredDocument(document), part, "UpdateOptions")
     return item, False
+
+
+def _identity(meta: dict[str, Any]) -> ObjectMeta:
+    return ObjectMeta(name=meta.get("name", ""), namespace=meta.get("namespace", ""))
 
 
 async def modify(
@@ -341,12 +385,12 @@ async def modify(
             item = api.find(request)
             if item is None:
                 raise gone(request)
-            live = live_document(request.resource, item)
-            size = len(request.http.body)
+            size, stored = len(request.http.body), len(item.body)
+            live = await api.long_work.run(stored, live_document, request.resource, item)
             try:
-                wanted = await api.long_work.run(size and size + len(item.body), change, live)
-                new = await _changed(api, request, live, wanted, part, manager, len(item.body))
-                if new == live:
+                wanted = await api.long_work.run(size and size + stored, change, live)
+                new = await _changed(api, request, live, wanted, part, manager, stored)
+                if await api.long_work.run(stored, eq, new, live):
                     return item
                 if dry:
                     return Item(item.key, item.revision, msgspec.json.encode(new))
@@ -463,7 +507,8 @@ async def _store_changed(api: Api, request: Request, item: Item, document: dict[
     if may_go(resource, document):
         await api.delete(resource, item)
         return Item(item.key, item.revision, msgspec.json.encode(document))
-    return await api.put(resource, document, expect=item.revision)
+    weight = len(request.http.body) + len(item.body)
+    return await api.put(resource, document, item, weight)
 
 
 def may_go(resource: Resource[Any], document: dict[str, Any]) -> bool:
@@ -478,12 +523,12 @@ def may_go(resource: Resource[Any], document: dict[str, Any]) -> bool:
 
 def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any]) -> None:
     version = wanted.get("metadata", {}).get("resourceVersion", "")
-    if version and version != live["metadata"]["resourceVersion"]:
+    if version not in _ANY_VERSION and version != live["metadata"]["resourceVersion"]:
         if not version.isdecimal():
-            error = FieldError.invalid(
-                "metadata.resourceVersion", version, "must be an unsigned integer"
+            # The store of upstream parses the version, and its error is not translated.
+            raise StatusError(
+                500, "", f"strconv.ParseUint: parsing {quoted(version)}: invalid syntax"
             )
-            raise invalid(request.resource.group, request.resource.kind, request.name, [error])
         raise conflict(request.resource.group, request.resource.plural, request.name, MODIFIED)
 
 
@@ -493,11 +538,12 @@ def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any
 async def patch(api: Api, request: Request) -> Response:
     """Apply a patch to an object."""
     item, created = await patch_part(api, request, MAIN)
-    return render.one(request, item, api.clock, 201 if created else 200)
+    return await shown_object(api, request, item, 201 if created else 200)
 
 
 async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item, bool]:
     """Apply the patch in the body to the part of an object that an endpoint may change."""
+    check_patchable(api, request)
     change = await api.long_work.run(len(request.http.body), read_patch, request)
     while True:
         if api.find(request) is None and change.may_create and part is MAIN:
@@ -513,6 +559,15 @@ async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item
         except StatusError as error:
             if not (error.code == 404 and change.may_create and part is MAIN):
                 raise
+
+
+def check_patchable(api: Api, request: Request) -> None:
+    """Refuse a patch of a missing object, unless it is an apply: 404 comes before an error of the
+    body, but after those of the options."""
+    if api.find(request) is None and patch_sort(request) != "apply":
+        dry_run(request, "PatchOptions")
+        field_manager(request, "PatchOptions")
+        raise gone(request)
 
 
 async def _create_by_apply(

@@ -15,6 +15,7 @@ from kedge.apiserver.webhooks.services import Address, Resolve
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Unreachable
 from kedge.machinery.errors import StatusError
+from kedge.web.cluster_network import MACHINE, ClusterNetwork
 
 ANSWER_BYTES = 6 << 20
 """The longest answer that is read: a patch of the largest object fits, in base64."""
@@ -45,8 +46,9 @@ class _Place(NamedTuple):
 class Caller:
     """Everything that the server says to webhooks passes here."""
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, network: ClusterNetwork = MACHINE) -> None:
         self._resolve = resolve
+        self._network = network
         self._transports: OrderedDict[_Place, HttpTransport] = OrderedDict()
 
     async def call(self, client: WebhookEndpoint, body: bytes, seconds: int) -> bytes:
@@ -94,7 +96,7 @@ class Caller:
     async def _transport(self, place: _Place) -> HttpTransport:
         transport = self._transports.get(place)
         if transport is None:
-            transport = self._transports[place] = _made(place)
+            transport = self._transports[place] = _made(place, self._network)
             if len(self._transports) > TRANSPORTS:
                 _, oldest = self._transports.popitem(last=False)
                 await oldest.close()
@@ -102,10 +104,11 @@ class Caller:
         return transport
 
 
-def _made(place: _Place) -> HttpTransport:
+def _made(place: _Place, network: ClusterNetwork) -> HttpTransport:
     try:
         ca_pem = base64.b64decode(place.ca_bundle)
-        return HttpTransport(place.url, ca_pem=ca_pem, dial=place.address)
+        make = network.maker(place.address[0]) if place.address else None
+        return HttpTransport(place.url, ca_pem=ca_pem, dial=place.address, make=make)
     except (ssl.SSLError, ValueError):
         why = "unable to load root certificates: unable to parse bytes as PEM block"
         raise CallFailed(f"could not get REST client: {why}") from None

@@ -1,32 +1,68 @@
-"""matchConditions: expressions that all must hold before a webhook is called."""
+"""matchConditions: expressions that all must hold before a webhook or policy is asked."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
-from kedge.machinery.cel import CelCondition, CelError
+from kedge.machinery.cel import (
+    LOOP_PATIENCE,
+    PER_CALL_LIMIT,
+    CelCondition,
+    CelError,
+    CelPatienceError,
+    Environment,
+    uses,
+)
+from kedge.machinery.cel.macros import WITH_BINDINGS
 
-VARIABLES = ("object", "oldObject", "request")
+BUDGET: Final = 2_500_000
+"""The cost limit of all conditions of one webhook or policy together."""
+OUT_OF_BUDGET: Final = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+
+@lru_cache(maxsize=2)
+def _stored(params: bool) -> Environment:
+    """Return the environment of stored conditions. An older release may have accepted more than a
+    new condition may have."""
+    return Environment(uses.match_conditions(params).variables, macros=WITH_BINDINGS)
 
 
 class Conditions:
-    """The conditions of one webhook, compiled when the first request asks for them."""
+    """The conditions of one webhook or policy, compiled when the first request asks for them."""
 
-    __slots__ = ("_compiled", "_expressions")
+    __slots__ = ("_compiled", "_expressions", "_params")
 
-    def __init__(self, expressions: Iterable[str]) -> None:
+    def __init__(self, expressions: Iterable[str], *, params: bool = False) -> None:
         self._expressions = tuple(expressions)
+        self._params = params
         self._compiled: list[CelCondition | CelError] | None = None
 
-    def hold(self, values: Mapping[str, Any]) -> bool:
-        """Whether all are true. One that is false decides, whatever is wrong with the others."""
+    async def hold(self, values: Mapping[str, Any]) -> bool:
+        """Return whether all are true. A false one decides, whatever is wrong with the others."""
+        try:
+            return self._hold(values, LOOP_PATIENCE)
+        except CelPatienceError:
+            return await asyncio.to_thread(self._hold, values, None)
+
+    def _hold(self, values: Mapping[str, Any], patience: int | None) -> bool:
         errors: list[str] = []
+        left = BUDGET
         for condition in self._conditions():
             try:
                 if isinstance(condition, CelError):
                     raise condition
-                if not condition.holds(values):
+                truth, cost = condition.costed(values, min(left, PER_CALL_LIMIT), patience)
+                left -= cost
+                if not truth:
                     return False
+            except CelPatienceError:
+                raise
             except CelError as error:
+                if left < PER_CALL_LIMIT:
+                    raise CelError(OUT_OF_BUDGET) from None
                 errors.append(str(error))
         if errors:
             once = list(dict.fromkeys(errors))
@@ -35,12 +71,11 @@ class Conditions:
 
     def _conditions(self) -> list[CelCondition | CelError]:
         if self._compiled is None:
-            self._compiled = [_compiled(expression) for expression in self._expressions]
+            self._compiled = [self._condition(expression) for expression in self._expressions]
         return self._compiled
 
-
-def _compiled(expression: str) -> CelCondition | CelError:
-    try:
-        return CelCondition(expression, VARIABLES)
-    except CelError as error:
-        return error
+    def _condition(self, expression: str) -> CelCondition | CelError:
+        try:
+            return CelCondition(expression, _stored(self._params), allow_dyn=True)
+        except CelError as error:
+            return error

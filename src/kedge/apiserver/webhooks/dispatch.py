@@ -10,12 +10,15 @@ from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import namespace
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.authorization.attributes import Attributes
+from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.authorization.expressions import authorizer_variables
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import Caller, CallFailed
 from kedge.apiserver.webhooks.configuration import GROUP, Hook, Hooks, Match
-from kedge.machinery.cel import CelError
+from kedge.machinery.cel import CelError, uses
 from kedge.machinery.errors import StatusError, bad_request, forbidden, internal, not_found
 
 log = logging.getLogger(__name__)
@@ -66,8 +69,10 @@ class Webhooks:
         caller: Caller,
         namespace_labels: NamespaceLabels,
         annotate: Annotate = no_annotations,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._hooks = hooks
+        self._authorizer = authorizer
         self._caller = caller
         self._namespace_labels = namespace_labels
         self.annotate = annotate
@@ -80,7 +85,7 @@ class Webhooks:
             return ()
         return self._hooks.matching(attempt.operation, request.resource, request.subresource)
 
-    def seen(
+    async def seen(
         self, attempt: Attempt, about: review.ReviewSubject, match: Match
     ) -> ReviewedObjects | None:
         """Return the objects for the webhook; None if its selectors or conditions exclude them."""
@@ -90,7 +95,7 @@ class Webhooks:
         if not (self._in_namespaces(hook, attempt, about) and _in_objects(hook, attempt)):
             return None
         seen = ReviewedObjects.of(attempt, about, match)
-        return seen if _conditions_hold(hook, seen) else None
+        return seen if await self._conditions_hold(attempt, hook, seen) else None
 
     def _in_namespaces(self, hook: Hook, attempt: Attempt, about: review.ReviewSubject) -> bool:
         if hook.namespaces.empty or not (about.namespace or _is_namespace(about)):
@@ -101,6 +106,28 @@ class Webhooks:
         if labels is None:
             raise not_found("", "namespaces", about.namespace)
         return hook.namespaces.matches(labels)
+
+    async def _conditions_hold(self, attempt: Attempt, hook: Hook, seen: ReviewedObjects) -> bool:
+        if hook.conditions is None:
+            return True
+        values = {
+            "object": seen.object,
+            "oldObject": seen.old,
+            "request": uses.request_value(seen.description()),
+            **self._authorizer_of(attempt.request, seen.about),
+        }
+        try:
+            return await hook.conditions.hold(values)
+        except CelError as error:
+            if hook.ignores_failure:
+                return False
+            about = seen.about
+            raise forbidden(
+                about.resource.group, about.resource.plural, about.name, str(error)
+            ) from None
+
+    def _authorizer_of(self, request: Request, about: review.ReviewSubject) -> dict[str, Any]:
+        return {} if self._authorizer is None else requested(self._authorizer, request, about)
 
     async def ask(
         self, request: Request, seen: ReviewedObjects, *, mutating: bool
@@ -139,6 +166,7 @@ def webhooks_of(
     cache: WatchCache,
     caller: Caller,
     annotate: Annotate = no_annotations,
+    authorizer: Authorizer | None = None,
 ) -> Webhooks:
     """The webhooks of one sort of configuration, named by its plural."""
     configurations = catalog.find(GROUP, "v1", plural)
@@ -149,7 +177,26 @@ def webhooks_of(
         item = namespaces.get(namespace.RESOURCE.key("", name))
         return None if item is None else item.labels
 
-    return Webhooks(Hooks(cache.of(configurations), catalog), caller, labels, annotate)
+    hooks = Hooks(cache.of(configurations), catalog)
+    return Webhooks(hooks, caller, labels, annotate, authorizer)
+
+
+def requested(
+    authorizer: Authorizer, request: Request, about: review.ReviewSubject
+) -> dict[str, Any]:
+    """Return the authorizer's variables for expressions about a request."""
+    resource = about.resource
+    asked = Attributes(
+        request.user,
+        "",
+        resource.group,
+        resource.version,
+        resource.plural,
+        about.subresource,
+        about.namespace,
+        about.name,
+    )
+    return authorizer_variables(authorizer, request.user, asked)
 
 
 def failed(hook: Hook, error: CallFailed) -> StatusError | None:
@@ -170,18 +217,3 @@ def _in_objects(hook: Hook, attempt: Attempt) -> bool:
         return True
     objects = (attempt.object, attempt.old)
     return any(obj is not None and hook.objects.matches(obj.metadata.labels) for obj in objects)
-
-
-def _conditions_hold(hook: Hook, seen: ReviewedObjects) -> bool:
-    if hook.conditions is None:
-        return True
-    values = {"object": seen.object, "oldObject": seen.old, "request": seen.description()}
-    try:
-        return hook.conditions.hold(values)
-    except CelError as error:
-        if hook.ignores_failure:
-            return False
-        about = seen.about
-        raise forbidden(
-            about.resource.group, about.resource.plural, about.name, str(error)
-        ) from None

@@ -2,6 +2,7 @@
 
 import http.client
 import ssl
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,10 +15,15 @@ from kedge.cli.cluster import process, restarts, state
 from kedge.cli.cluster.registry import RegisteredCluster, node_directories
 from kedge.cli.cluster.up.command import context
 from kedge.gateway import listening
+from kedge.machinery.clock import Clock
 from kedge.machinery.durations import human_age
 from kedge.restarter.restarter import SERVER
 
 _PATIENCE: Final = 2.0
+START_SECONDS: Final = 10.0
+"""How long after its start a server may need to become ready: `kedge up` returns as soon as it
+answers, while its controllers still read the store."""
+_PAUSE: Final = 0.05
 
 
 class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -30,6 +36,10 @@ class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How much of a container the machine allows it: full, userns or plain."""
     service_proxy: str = ""
     """How it carries Services: nftables, userspace, or none, and why."""
+    network_policy: str = ""
+    """How it enforces NetworkPolicies: nftables, or none and why."""
+    node_network: str = ""
+    """How it reaches the pods of other machines; empty if there can be none."""
     pid: int = 0
 
 
@@ -163,6 +173,8 @@ def _nodes(directory: Path) -> Iterator[NodeProcess]:
             status="Running" if agent else "Stopped",
             level=known.level if known else "",
             service_proxy=known.service_proxy if known else "",
+            network_policy=known.network_policy if known else "",
+            node_network=known.node_network if known else "",
             pid=agent.pid if agent else 0,
         )
 
@@ -172,8 +184,27 @@ def store_bytes(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.glob("store.db*"))
 
 
+def is_ready(directory: Path, url: str, clock: Clock) -> bool:
+    """Return whether the server is ready; wait for one that has just started."""
+    server = state.read_server(directory)
+    deadline = clock.monotonic() + (
+        start_seconds_left(server.started, clock.now()) if server else 0
+    )
+    while not answers(directory, url):
+        if clock.monotonic() >= deadline or process.running(directory) is None:
+            return False
+        time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
+    return True
+
+
+def start_seconds_left(started: datetime, now: datetime) -> float:
+    """Return how long a server that started then may still take to become ready."""
+    age = (now - started).total_seconds()
+    return min(START_SECONDS, max(0.0, START_SECONDS - age))
+
+
 def answers(directory: Path, url: str) -> bool:
-    """Whether the server says that it is ready."""
+    """Return whether the server says that it is ready."""
     where = urlsplit(url)
     try:
         trusting = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))

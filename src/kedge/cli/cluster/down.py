@@ -162,8 +162,8 @@ def check_down(what: str, directory: Path, problems: list[str]) -> None:
     """Raise a Failure that lists the problems, if there are any."""
     if problems:
         raise Failure(
-            f"{what} is not wholly down: {'; '.join(problems)}. What it held is kept in"
-            f" {directory}; run 'kedge down' again when the cause is gone"
+            f"{what} was not stopped completely: {'; '.join(problems)}. Its files are kept in"
+            f" {directory}: remove the cause, then run 'kedge down' again"
         )
 
 

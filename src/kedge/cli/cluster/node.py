@@ -85,7 +85,7 @@ def run(flags: Namespace) -> int:
     source = Settings(flags)
     config = node_settings.node_config(source)
     last_seen = partial(node_settings.server_of_node, source, config)
-    find = last_seen if flags.join_fd is None else told(flags.join_fd)
+    find = last_seen if flags.join_fd is None else url_from_pipe(flags.join_fd)
     ready = say(config) if flags.ready_fd is None else tell(flags.ready_fd)
     # A starter that sends the address of the server later has made the node, too.
     invited = node_settings.invitation(source) if flags.join_fd is None else None
@@ -173,7 +173,7 @@ def accept(config: "NodeConfig", invitation: "Invitation") -> None:
         raise Failure(str(error)) from error
 
 
-def told(descriptor: int) -> Callable[[], str]:
+def url_from_pipe(descriptor: int) -> Callable[[], str]:
     """Return a function that reads the URL of the server from a pipe."""
 
     def find() -> str:

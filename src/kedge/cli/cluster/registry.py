@@ -21,21 +21,21 @@ class ClusterLocation(NamedTuple):
     """The state root: the default place of clusters, and the list of all of them."""
     name: str
     directory: Path | None
-    """Its directory if that was named, in which case the name counts for nothing."""
+    """Its directory, if given; the name is then ignored."""
 
     def __str__(self) -> str:
         return f"in {self.directory}" if self.directory else f'"{self.name}"'
 
 
 class RegisteredCluster(NamedTuple):
-    """A cluster that is here."""
+    """A cluster on this machine."""
 
     cluster: state.ClusterRecord
     directory: Path
 
 
 def find(where: ClusterLocation) -> RegisteredCluster | None:
-    """The cluster that is meant, if it is here."""
+    """Return the chosen cluster; None if it does not exist."""
     directory = where.directory or resolve(where.root, where.name)
     try:
         cluster = state.read(directory)
@@ -118,7 +118,7 @@ def _leads_to(entry: Path, directory: Path) -> bool:
 
 
 def forget(root: Path, name: str, directory: Path) -> None:
-    """List the cluster no more."""
+    """Remove the cluster from the list."""
     entry = root / name
     if entry.is_symlink() and entry.resolve() == directory.resolve():
         entry.unlink()

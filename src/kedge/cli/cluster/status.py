@@ -40,16 +40,17 @@ def show(where: "ClusterLocation", output: str | None) -> int:
     import msgspec
 
     from kedge.cli.cluster import registry
-    from kedge.cli.cluster.cluster_status import answers, look
+    from kedge.cli.cluster.cluster_status import is_ready, look
     from kedge.cli.output import printers
     from kedge.machinery.clock import SystemClock
 
     found = registry.find(where)
     if found is None:
         raise Failure(f"there is no cluster {where} here: 'kedge list' shows those that are")
-    status = look(found, SystemClock().now())
+    clock = SystemClock()
+    status = look(found, clock.now())
     if status.status == "Running":
-        word = "Ready" if answers(found.directory, status.address) else "NotReady"
+        word = "Ready" if is_ready(found.directory, status.address, clock) else "NotReady"
         status = msgspec.structs.replace(status, status=word)
     print(printers.document(status, output) if output else describe(status))
     return 0 if status.status == "Ready" else 1
@@ -74,6 +75,10 @@ def describe(status: "ClusterStatus") -> str:
         told = f"{node.status}, level {node.level}" if node.level else node.status
         if node.service_proxy:
             told = f"{told}, services: {node.service_proxy}"
+        if node.network_policy:
+            told = f"{told}, network policies: {node.network_policy}"
+        if node.node_network:
+            told = f"{told}, other machines: {node.node_network}"
         pairs.append((f"Node {node.name}", f"{told}, process {node.pid}" if node.pid else told))
     if status.restart:
         pairs.append(("Restart", _restart(status)))

@@ -15,6 +15,7 @@ from kedge.cli.failure import Failure
 from kedge.client.kubeconfig_paths import paths_to_read
 from kedge.machinery.interfaces import address_towards
 from kedge.node.config import PLUGINS, Invitation, NodeConfig
+from kedge.node.host import node_record
 from kedge.node.host.node_record import read_server as server_of
 from kedge.restarter.program import REASON_VARIABLE
 from kedge.settings import parse
@@ -25,7 +26,9 @@ def node_config(source: Settings) -> NodeConfig:
     name = source.field(NodeConfig, "name") or _node_here(source)
     config = configured_node(source, name, is_first=True)
     url = _joined(source, config)
-    if not url or source.field(NodeConfig, "address") is not None:
+    if not url:
+        return _where_it_was(config)
+    if source.field(NodeConfig, "address") is not None:
         return config
     host = urlsplit(url)
     try:
@@ -36,6 +39,14 @@ def node_config(source: Settings) -> NodeConfig:
             " which address the node is to be reached"
         ) from error
     return msgspec.structs.replace(config, address=address)
+
+
+def _where_it_was(config: NodeConfig) -> NodeConfig:
+    """Return a node of `kedge up` with the address of its machine that `kedge up` found."""
+    known = node_record.read(config.state)
+    if config.machine_address or known is None:
+        return config
+    return msgspec.structs.replace(config, machine_address=known.machine_address)
 
 
 def node_name(number: int) -> str:

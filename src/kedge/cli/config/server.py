@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
-from kedge.api.builtin.service_networks import SERVICE_RANGE
+from kedge.api.builtin.service_networks import POD_NETWORK, SERVICE_RANGE
 from kedge.apiserver.config import ADMISSION_PLUGINS, SERVER_ADMISSION, ServerConfig
 from kedge.cli.config.cluster import place
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.controllers import names as controllers
+from kedge.machinery.interfaces import own_addresses
 from kedge.metrics_server.config import MetricsServerConfig
 from kedge.restarter.program import REASON_VARIABLE
 from kedge.settings.setting import Setting, bound_settings, declared
@@ -46,13 +47,22 @@ def metrics_server_config(source: Settings) -> MetricsServerConfig:
 
 
 def _check_load_balancers(config: ServerConfig) -> None:
-    """Refuse addresses for load balancers that Services have in the cluster."""
-    if IPv4Network(config.load_balancer_network).overlaps(SERVICE_RANGE):
-        flag = declared(ServerConfig, "load_balancer_network").flag
-        raise Failure(
-            f"{flag} {config.load_balancer_network} overlaps {SERVICE_RANGE}, the network of"
-            " cluster IPs: choose another one"
-        )
+    """Refuse addresses for load balancers that the cluster or the machine has for other uses:
+    nodes refuse packets to all addresses of this network that no Service has."""
+    wanted = IPv4Network(config.load_balancer_network)
+    taken = {
+        SERVICE_RANGE: "the network of cluster IPs",
+        POD_NETWORK: "the network of pods",
+        **{IPv4Network(each): "an address of this machine" for each in _own_ipv4()},
+    }
+    for network, what in taken.items():
+        if wanted.overlaps(network):
+            flag = declared(ServerConfig, "load_balancer_network").flag
+            raise Failure(f"{flag} {wanted} overlaps {network}, {what}: choose another one")
+
+
+def _own_ipv4() -> list[str]:
+    return [each for each in own_addresses() if ":" not in each]
 
 
 def _admission(source: Settings, default: tuple[str, ...]) -> tuple[str, ...]:

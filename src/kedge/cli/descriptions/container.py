@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from kedge.cli.descriptions import parts
-from kedge.cli.descriptions.anything import lines_of
+from kedge.cli.descriptions.any_object import lines_of
 from kedge.cli.descriptions.parts import NONE, Fields, fact
 
 _PROBES = {"Liveness": "livenessProbe", "Readiness": "readinessProbe", "Startup": "startupProbe"}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kedge.cli.descriptions import anything, event, limit_range, node, pod, secret
+from kedge.cli.descriptions import any_object, event, limit_range, node, pod, secret
 from kedge.cli.descriptions.parts import Fields, RelatedObjects
 
 Describer = Callable[[Fields, RelatedObjects], str]
@@ -21,4 +21,4 @@ KINDS: Final[Mapping[tuple[str, str], Describer]] = {
 def describe(document: Fields, about: RelatedObjects) -> str:
     """The object for people to read."""
     which = (document["apiVersion"], document["kind"])
-    return KINDS.get(which, anything.describe)(document, about)
+    return KINDS.get(which, any_object.describe)(document, about)

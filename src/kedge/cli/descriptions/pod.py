@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from kedge.cli.descriptions import parts
-from kedge.cli.descriptions.anything import outline
+from kedge.cli.descriptions.any_object import outline
 from kedge.cli.descriptions.container import bounds, containers
 from kedge.cli.descriptions.parts import NONE, Fields, RelatedObjects, fact
 

@@ -3,7 +3,7 @@
 import base64
 import binascii
 
-from kedge.cli.descriptions import anything
+from kedge.cli.descriptions import any_object
 from kedge.cli.descriptions.parts import LAST_APPLIED, Fields, RelatedObjects
 
 
@@ -16,7 +16,7 @@ def describe(secret: Fields, about: RelatedObjects) -> str:
         if key != LAST_APPLIED
     }
     data = {key: size(value) for key, value in (secret.get("data") or {}).items()}
-    return anything.describe({**secret, "metadata": metadata, "data": data}, about)
+    return any_object.describe({**secret, "metadata": metadata, "data": data}, about)
 
 
 def size(encoded: str) -> str:

@@ -15,6 +15,9 @@ manifest, its limit, or a LimitRange of the namespace), the total of the pod, an
 of a LimitRange that it violates. Files can contain pods, claims, and workloads, whose pods are
 explained; other kinds are skipped. The exit code is 1 if anything would be refused.
 
+With --existing: print the running pods of the namespace that its LimitRanges would refuse now. With
+-f, LimitRanges in the files are compared as well, before you apply them.
+
 Nothing is created. With --dry-run=server the server decides: it may run without LimitRanger, and it
 checks more than LimitRanges.
 
@@ -24,6 +27,7 @@ not start because a source is missing."""
 EXAMPLES: Final = """\
   kedge explain limits -f pod.yaml
   kedge explain limits -n team-a -f deployment.yaml --dry-run=server
+  kedge explain limits --existing -f limit-range.yaml
   kedge explain env web-0 -c main"""
 
 
@@ -38,6 +42,11 @@ def add_flags(parser: ArgumentParser) -> None:
         default="",
         metavar="NAME",
         help="for env: the container (default: the first)",
+    )
+    parser.add_argument(
+        "--existing",
+        action="store_true",
+        help="for limits: the running pods that would be refused",
     )
     client_flags.add_files(parser, required=False)
     client_flags.add_cluster(parser)
@@ -65,8 +74,25 @@ def _limits(flags: Namespace) -> int:
     from kedge.cli.objects import manifests
     from kedge.cli.objects.connection import visit
 
+    if flags.existing:
+        return _existing(flags)
     if not flags.filename or flags.pod or flags.container:
         raise Failure("'kedge explain limits' is about manifests: kedge explain limits -f FILE")
     read = manifests.read(flags.filename, sys.stdin, recursive=flags.recursive)
     ask = flags.dry_run == "server"
     return visit(client_config(Settings(flags)), lambda there: limits.explain(there, read, ask=ask))
+
+
+def _existing(flags: Namespace) -> int:
+    from kedge.cli.explain import limits
+    from kedge.cli.objects import manifests
+    from kedge.cli.objects.connection import visit
+
+    if flags.pod or flags.container:
+        raise Failure("--existing is about all running pods: kedge explain limits --existing")
+    files = flags.filename
+    read = manifests.read(files, sys.stdin, recursive=flags.recursive) if files else []
+    written = [each for each in read if (each.api_version, each.kind) == ("v1", "LimitRange")]
+    return visit(
+        client_config(Settings(flags)), lambda there: limits.explain_existing(there, written)
+    )

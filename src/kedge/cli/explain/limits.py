@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kedge.api.core_v1 import limit_range, persistent_volume_claim
+from kedge.api.core_v1.limit_range import LimitRange
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.container import Container, ResourceRequirements
@@ -13,6 +14,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.limits.bounds import Bound, NamespaceLimits, bounds_of
 from kedge.api.limits.defaulting import DefaultedAmount
+from kedge.api.limits.running_pods import running_violations
 from kedge.api.limits.violations import LimitRangeViolation, asked_together, claim_violations
 from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.model import Object
@@ -31,6 +33,7 @@ from kedge.machinery.shape import AsMapping, TypeMismatch, fit
 Amounts = Mapping[str, Quantity]
 
 HEAD = ("CONTAINER", "RESOURCE", "REQUEST", "FROM", "LIMIT", "FROM")
+EXISTING_HEAD = ("POD", "LIMITRANGE", "VIOLATION")
 NOTHING = "-"
 MANIFEST = "manifest"
 COPIED = "copied from limit"
@@ -49,6 +52,34 @@ class LimitsExplanation(NamedTuple):
 
     rows: Sequence[tuple[str, ...]]
     violations: Sequence[LimitRangeViolation]
+
+
+async def explain_existing(connection: ApiSession, written: Sequence[Manifest]) -> int:
+    """Print the running pods that LimitRanges would refuse; 1 if there are any.
+
+    LimitRanges from files take the place of those in the namespace with the same name.
+    """
+    namespace = connection.namespace
+    ranges = {
+        each.metadata.name: each
+        for each in (await connection.client.list(limit_range.RESOURCE, namespace)).items
+    }
+    for manifest in written:
+        obj = object_of(limit_range.RESOURCE, manifest, namespace)
+        assert isinstance(obj, LimitRange)
+        ranges[manifest.name] = limit_range.default(obj)
+    pods = (await connection.client.list(pod.RESOURCE, namespace)).items
+    rows = [
+        (found.pod, each.limit_range, each.message)
+        for found in running_violations(bounds_of(ranges.values()), pods)
+        for each in found.violations
+    ]
+    print(f"Namespace {namespace}, LimitRanges: {', '.join(sorted(ranges)) or '<none>'}\n")
+    if rows:
+        print(printers.table([EXISTING_HEAD, *rows]))
+    else:
+        print("No LimitRange is against a running pod.")
+    return 1 if rows else 0
 
 
 async def explain(connection: ApiSession, read: Sequence[Manifest], *, ask: bool) -> int:

@@ -92,9 +92,7 @@ def add_files(parser: ArgumentParser, *, required: bool) -> None:
         metavar="FILE",
         help="file or directory with manifests, - for standard input; may be repeated",
     )
-    parser.add_argument(
-        "-R", "--recursive", action="store_true", help="also directories within directories"
-    )
+    parser.add_argument("-R", "--recursive", action="store_true", help="also read subdirectories")
 
 
 def add_dry_run(parser: ArgumentParser) -> None:

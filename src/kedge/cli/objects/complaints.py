@@ -47,7 +47,9 @@ def _cause(cause: StatusCause) -> str:
 def warnings_in(headers: Mapping[str, str]) -> Iterable[str]:
     """The texts of the Warning headers of an answer."""
     for text in _WARNING.findall(headers.get("warning", "")):
-        yield re.sub(r"\\(.)", r"\1", text)
+        plain = re.sub(r"\\(.)", r"\1", text)
+        # Headers are read as Latin-1; the texts are UTF-8.
+        yield plain.encode("latin-1", "replace").decode(errors="replace")
 
 
 class WarningTransport:

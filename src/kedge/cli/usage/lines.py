@@ -32,6 +32,8 @@ class TopOptions(NamedTuple):
     containers: bool = False
     wide: bool = False
     headings: bool = True
+    grouped: bool = False
+    """Whether `what` names groups of pods."""
 
     @property
     def of_nodes(self) -> bool:
@@ -40,7 +42,8 @@ class TopOptions(NamedTuple):
     @property
     def node(self) -> str:
         """The node whose pods are asked for, if it is that."""
-        return "" if self.of_nodes or self.what in ("pods", "pod", "po") else self.what
+        others = self.of_nodes or self.grouped or self.what in ("pods", "pod", "po")
+        return "" if others else self.what
 
     @property
     def plain(self) -> bool:

@@ -117,7 +117,7 @@ class CertificateNames(NamedTuple):
     """The kinds of further names: email, URI or whatever else."""
 
 
-def asked(request: CertificateSigningRequest) -> CertificateNames:
+def requested_names(request: CertificateSigningRequest) -> CertificateNames:
     """Return the names in a certificate request; raise ValueError if it is malformed."""
     from cryptography import x509
 
@@ -311,7 +311,7 @@ class CertificateSigningController:
     async def _reason_to_approve(self, request: CertificateSigningRequest) -> str:
         """Return the message of an automatic approval; empty if a person must decide."""
         spec = request.spec
-        wanted = asked(request)
+        wanted = requested_names(request)
         if spec.signerName == CLIENT or unfit(spec.signerName, wanted, spec.usages):
             return ""
         own = spec.username == wanted.common_name
@@ -350,7 +350,7 @@ class CertificateSigningController:
 
     async def _issue(self, request: CertificateSigningRequest) -> None:
         spec = request.spec
-        if why := unfit(spec.signerName, asked(request), spec.usages):
+        if why := unfit(spec.signerName, requested_names(request), spec.usages):
             await self._add_condition(request, "status", "Failed", "SignerValidationFailure", why)
             return
         pem = base64.b64decode(spec.request)

@@ -26,22 +26,22 @@ from kedge.controllers.pod_state import is_leaving
 from kedge.machinery.durations import format_time
 
 MOST_UNCOUNTED: Final = 500
-"""How many pods are named at a time: a status should not become large."""
+"""Pods that the status names at a time, so that it stays small."""
 
 
 class AccountedPods(NamedTuple):
     """Pods that one status update counts."""
 
     status: JobStatus
-    """Names them; to be written before anything else is done."""
+    """The status that names the pods. Write it before anything else."""
     pods: list[Pod]
-    """To be set free after that."""
+    """The pods whose finalizers to remove after that."""
     whole: bool
-    """Whether these were all."""
+    """Whether no more pods wait to be counted."""
 
 
 def counted(status: JobStatus, tracked: Collection[str]) -> JobStatus:
-    """The status in which pods that are no longer tracked are numbers and not names."""
+    """Return the status with counts in place of the names of pods without a finalizer."""
     names = status.uncountedTerminatedPods or UncountedTerminatedPods()
     succeeded = [uid for uid in names.succeeded if uid in tracked]
     failed = [uid for uid in names.failed if uid in tracked]
@@ -90,7 +90,7 @@ def entry(tally: JobTally, status: JobStatus, outcome: JobOutcome | None) -> Acc
 
 
 def _may_go(tally: JobTally, pod: Pod, outcome: JobOutcome | None) -> bool:
-    """Whether a pod need not be kept any longer."""
+    """Whether the finalizer of a pod may be removed."""
     if outcome is not None or is_leaving(tally.job) or pod.status.phase == "Succeeded":
         return True
     if not has_failed(pod, tally.job):

@@ -87,7 +87,7 @@ class OwnerScales:
                 raise
             if (error.details or {}).get("name"):
                 return None
-            # Nothing is said of the owner: there is no such subresource.
+            # This 404 is about the subresource, not about the owner.
             kind = qualified(resource.group, resource.plural)
             raise UnknownScale(f"{kind} does not implement the scale subresource") from None
         if scale["metadata"].get("uid") != owner.uid:

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Node, NodeCondition
-from kedge.controllers.nodes.tainted import condition
+from kedge.controllers.nodes.condition_taints import condition
 
 GRACE: Final = 50.0
 """Seconds for which a node may be silent; its agent renews its lease every ten."""

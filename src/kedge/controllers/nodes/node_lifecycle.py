@@ -13,7 +13,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.controllers.loop import ControllerLoop, together
-from kedge.controllers.nodes import tainted
+from kedge.controllers.nodes import condition_taints
 from kedge.controllers.nodes.node_health import EXCLUDED, GRACE, STARTUP_GRACE, silent, zone_of
 from kedge.controllers.nodes.zones import EvictionRate, ZoneState, rate_of, state_of
 from kedge.controllers.pod_marks import mark
@@ -98,10 +98,10 @@ class NodeLifecycleController:
         name = node.metadata.name
         self._tell(node, "RegisteredNode", f"event: Registered Node {name} in Controller")
         self._heard[name] = self._clock.monotonic()
-        if not tainted.readiness(node) and node.metadata.creationTimestamp:
+        if not condition_taints.readiness(node) and node.metadata.creationTimestamp:
             age = self._clock.now() - parse_time(node.metadata.creationTimestamp)
             self._heard[name] -= max(age.total_seconds(), 0.0)
-        if tainted.readiness(node) == "Unknown":
+        if condition_taints.readiness(node) == "Unknown":
             self._unmarked.add(name)
 
     def _forget(self, node: Node) -> None:
@@ -120,7 +120,7 @@ class NodeLifecycleController:
         if before is not None and before.spec.nodeName == now.spec.nodeName:
             return
         node = self._nodes.get(now.spec.nodeName)
-        if node is not None and tainted.readiness(node) == "Unknown":
+        if node is not None and condition_taints.readiness(node) == "Unknown":
             self._unmarked.add(node.metadata.name)
             self._loop.add(node.metadata.name)
 
@@ -141,7 +141,7 @@ class NodeLifecycleController:
     def _is_silent(self, node: Node) -> bool:
         """Whether a node has been silent for too long; if not, it is looked at again in time."""
         name, now = node.metadata.name, self._clock.monotonic()
-        grace = self._grace if tainted.readiness(node) else STARTUP_GRACE
+        grace = self._grace if condition_taints.readiness(node) else STARTUP_GRACE
         left = self._heard[name] + grace - now
         if left <= 0:
             self._silent.add(name)
@@ -156,27 +156,30 @@ class NodeLifecycleController:
         if changed == node:
             return node
         written = await self._client.update(NODES, changed, subresource="status")
-        if tainted.readiness(node) == "True":
+        if condition_taints.readiness(node) == "True":
             self._tell(node, "NodeNotReady", "status is now: NodeNotReady")
         self._unmarked.add(node.metadata.name)
         await self._nodes.written(written)
         return written
 
     async def _retaint(self, node: Node) -> None:
-        alarm = self._alarm(node)
-        taints = tainted.retainted(node, alarm, format_time(self._clock.now()))
+        eviction = self._eviction_key(node)
+        taints = condition_taints.updated_taints(node, eviction, format_time(self._clock.now()))
         if taints == list(node.spec.taints):
             return
         changed = replace(node, spec=replace(node.spec, taints=taints))
         await self._nodes.written(await self._client.update(NODES, changed))
 
-    def _alarm(self, node: Node) -> str:
-        """The taint by which pods are now to be driven from a node. Giving up another node takes
-        a permit of its zone; what drives them away already may change its name."""
-        wanted = tainted.alarm(node)
+    def _eviction_key(self, node: Node) -> str:
+        """Return the key of the NoExecute taint that a node should have now; empty if none.
+
+        A node without such a taint needs a permit of its zone, which limits the rate of evictions.
+        A node that has one may get the other one without a permit.
+        """
+        wanted = condition_taints.required_eviction_key(node)
         if not wanted or self._lost:
             return ""
-        if tainted.alarmed(node):
+        if condition_taints.eviction_key(node):
             return wanted
         zone = self._zones.get(zone_of(node))
         if zone is None:
@@ -234,12 +237,12 @@ class NodeLifecycleController:
 
 def _state(nodes: list[Node]) -> ZoneState:
     heeded = [node for node in nodes if EXCLUDED not in node.metadata.labels]
-    return state_of(tainted.readiness(node) == "True" for node in heeded)
+    return state_of(condition_taints.readiness(node) == "True" for node in heeded)
 
 
 def _reported(node: Node) -> str:
     """When the node itself last said how it is."""
-    ready = tainted.condition(node, "Ready")
+    ready = condition_taints.condition(node, "Ready")
     return ready.lastHeartbeatTime if ready and ready.reason != NEVER_HEARD else ""
 
 

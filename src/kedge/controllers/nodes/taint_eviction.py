@@ -13,7 +13,7 @@ from kedge.client.events import NORMAL, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions.budget import TARGET
 from kedge.controllers.loop import ControllerLoop, together
-from kedge.controllers.nodes.tainted import evicting, patience
+from kedge.controllers.nodes.condition_taints import no_execute_taints, tolerated_seconds
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.shared_informers import SharedInformers, key_of
@@ -66,11 +66,11 @@ class TaintEvictionController:
             return
         if before is not None and _placed(before) == _placed(now):
             return
-        if key_of(now) in self._doomed or evicting(self._nodes.get(now.spec.nodeName)):
+        if key_of(now) in self._doomed or no_execute_taints(self._nodes.get(now.spec.nodeName)):
             self._loop.add(key_of(now))
 
     def _node_changed(self, before: Node | None, now: Node | None) -> None:
-        if evicting(before) == evicting(now):
+        if no_execute_taints(before) == no_execute_taints(now):
             return
         for node in (before, now):
             if node is not None:
@@ -102,8 +102,8 @@ class TaintEvictionController:
             self._loop.add_later(key, doom.at - now)
 
     def _patience(self, pod: Pod) -> float | None:
-        taints = evicting(self._nodes.get(pod.spec.nodeName))
-        return patience(pod.spec.tolerations, taints) if taints else None
+        taints = no_execute_taints(self._nodes.get(pod.spec.nodeName))
+        return tolerated_seconds(pod.spec.tolerations, taints) if taints else None
 
     def _spare(self, pod: Pod) -> None:
         if self._doomed.pop(key_of(pod), None) is not None:

@@ -21,8 +21,8 @@ from kedge.controllers.services.slicing import (
     MANAGED_BY,
     SERVICE_NAME,
     SlicePlan,
+    endpoints_by_ports,
     plan,
-    wanted,
 )
 from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
@@ -121,7 +121,7 @@ class EndpointSliceController:
         present = [each for each in self._of_service.get(key_of(service)) if not is_leaving(each)]
         problems: list[str] = []
         for family in (served := families(service)):
-            groups, found = wanted(service, pods, nodes, family)
+            groups, found = endpoints_by_ports(service, pods, nodes, family)
             problems += found
             own = [each for each in present if each.addressType == family]
             await self._do(plan(service, family, groups, own))

@@ -116,7 +116,8 @@ class EndpointsController:
         except StatusError as error:
             if namespace_is_leaving(error):
                 return
-            if error.reason != "Conflict":
+            # Another client changed or deleted the endpoints; the next attempt sees that.
+            if error.reason not in ("Conflict", "NotFound"):
                 what = "create" if new else "update"
                 about = "endpoint for service" if new else "endpoint"
                 message = f"Failed to {what} {about} {meta.namespace}/{meta.name}: {error}"

@@ -94,7 +94,7 @@ def ports_of(service: Service, numbers: PortNumbers) -> Ports:
     )
 
 
-def wanted(
+def endpoints_by_ports(
     service: Service, pods: Iterable[Pod], nodes: Mapping[str, Node], family: str
 ) -> tuple[dict[Ports, list[Endpoint]], list[str]]:
     """The endpoints by their ports, and what is wrong with pods that were left out."""

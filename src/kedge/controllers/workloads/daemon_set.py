@@ -142,7 +142,7 @@ class DaemonSetController:
         for owner in self._sets:
             self._loop.add(key_of(owner))
 
-    # Seeing to one.
+    # Reconciling one set.
 
     async def _reconcile(self, key: Key) -> None:
         owner = self._sets.get(key.name, key.namespace)
@@ -217,7 +217,7 @@ class DaemonSetController:
         return found
 
     async def _tell(self, owner: DaemonSet, revisions: Revisions) -> None:
-        """Write the status as it is now, and come back when it will be another by itself."""
+        """Write the status, and reconcile again when time alone will change it."""
         view = self._view(owner, revisions)
         pods = self._pods.owned(owner.metadata.uid)
         status = counted(view, placed(pods), revisions.collisions or owner.status.collisionCount)
@@ -238,7 +238,7 @@ class DaemonSetController:
             await self._sets.written(told)
 
     async def _forget(self, owner: DaemonSet, revisions: Revisions) -> None:
-        """Keep no more of the past than the set asks for, but what pods still have."""
+        """Delete revisions beyond the history limit, except those that pods have."""
         limit = owner.spec.revisionHistoryLimit
         if limit is None:
             return
@@ -277,7 +277,7 @@ def _is_same_place(before: Node, now: Node) -> bool:
 
 
 async def _both(*writes: Awaitable[None]) -> None:
-    """Do all of it, and fail if one of them does."""
+    """Run all of them; raise the first failure."""
     for outcome in await asyncio.gather(*writes, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome

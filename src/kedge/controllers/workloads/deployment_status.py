@@ -9,7 +9,12 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.deployment import Deployment, DeploymentCondition, DeploymentStatus
 from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.controllers.workloads.replicas import REPLICA_FAILURE
-from kedge.controllers.workloads.rollout import DeploymentReplicaSets, total, unavailable, wanted
+from kedge.controllers.workloads.rollout import (
+    DeploymentReplicaSets,
+    desired_replicas,
+    total,
+    unavailable,
+)
 from kedge.machinery.durations import format_time, moved, parse_time
 
 AVAILABLE: Final = "Available"
@@ -117,7 +122,7 @@ def _terminating(sets: Iterable[ReplicaSet]) -> int | None:
 
 
 def _availability(deployment: Deployment, available: int, now: datetime) -> DeploymentCondition:
-    if available >= wanted(deployment) - unavailable(deployment):
+    if available >= desired_replicas(deployment) - unavailable(deployment):
         message = "Deployment has minimum availability."
         return _condition(AVAILABLE, "True", "MinimumReplicasAvailable", message, now)
     message = "Deployment does not have minimum availability."
@@ -132,7 +137,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     counts = status.updatedReplicas, status.replicas, status.availableReplicas
     if status.observedGeneration < deployment.metadata.generation:
         return False
-    return all(count == wanted(deployment) for count in counts)
+    return all(count == desired_replicas(deployment) for count in counts)
 
 
 def rolled(deployment: Deployment, sets: DeploymentReplicaSets, now: datetime) -> DeploymentStatus:

@@ -18,14 +18,14 @@ from kedge.controllers.workloads.replicas import (
 from kedge.machinery.clock import Clock
 
 
-def wanted(obj: ReplicaSet) -> ReplicaDemand:
+def demand(obj: ReplicaSet) -> ReplicaDemand:
     spec = obj.spec
     return ReplicaDemand(
         spec.replicas or 0, compiled(spec.selector), spec.template, spec.minReadySeconds
     )
 
 
-def told(
+def with_status(
     obj: ReplicaSet, counts: ReplicaCounts, failure: ReplicaFailure | None, now: str
 ) -> ReplicaSet:
     conditions = failing(obj.status.conditions, ReplicaSetCondition, failure, now)
@@ -37,5 +37,5 @@ class ReplicaSetController(ReplicasController[ReplicaSet]):
     """Creates and deletes the pods of ReplicaSets."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
-        kind = ReplicaOwnerKind(RESOURCE, "replicaset-controller", wanted, told)
+        kind = ReplicaOwnerKind(RESOURCE, "replicaset-controller", demand, with_status)
         super().__init__(client, shared, clock, kind)

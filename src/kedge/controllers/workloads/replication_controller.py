@@ -23,14 +23,14 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import LabelRequirements, Requirement
 
 
-def wanted(obj: ReplicationController) -> ReplicaDemand:
+def demand(obj: ReplicationController) -> ReplicaDemand:
     spec = obj.spec
     selector = LabelRequirements(Requirement(k, "=", (v,)) for k, v in spec.selector.items())
     template = spec.template or PodTemplateSpec()
     return ReplicaDemand(spec.replicas or 0, selector, template, spec.minReadySeconds)
 
 
-def told(
+def with_status(
     obj: ReplicationController, counts: ReplicaCounts, failure: ReplicaFailure | None, now: str
 ) -> ReplicationController:
     conditions = failing(obj.status.conditions, ReplicationControllerCondition, failure, now)
@@ -41,5 +41,5 @@ class ReplicationControllerController(ReplicasController[ReplicationController])
     """Creates and deletes the pods of ReplicationControllers."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
-        kind = ReplicaOwnerKind(RESOURCE, "replication-controller", wanted, told)
+        kind = ReplicaOwnerKind(RESOURCE, "replication-controller", demand, with_status)
         super().__init__(client, shared, clock, kind)

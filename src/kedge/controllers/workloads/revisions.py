@@ -21,10 +21,10 @@ from kedge.controllers.workloads.rollout import (
     MOST,
     DeploymentReplicaSets,
     by_age,
+    desired_replicas,
     first_size,
     most,
     size,
-    wanted,
 )
 
 HASH_LABEL: Final = "pod-template-hash"
@@ -135,7 +135,7 @@ def numbered(deployment: Deployment, new: ReplicaSet) -> Deployment:
 
 def noting_size(deployment: Deployment, annotations: Mapping[str, str]) -> dict[str, str]:
     """Annotations of a ReplicaSet, with what its Deployment wants now."""
-    sizes = {DESIRED: str(wanted(deployment)), MOST: str(most(deployment))}
+    sizes = {DESIRED: str(desired_replicas(deployment)), MOST: str(most(deployment))}
     return {**annotations, **sizes}
 
 

@@ -41,7 +41,7 @@ class ReplicaSetResize:
 # The pace.
 
 
-def wanted(deployment: Deployment) -> int:
+def desired_replicas(deployment: Deployment) -> int:
     return deployment.spec.replicas or 0
 
 
@@ -74,20 +74,20 @@ def surge(deployment: Deployment) -> int:
 
 def unavailable(deployment: Deployment) -> int:
     """How many of the wanted pods may be missing."""
-    return min(_pace(deployment)[1], wanted(deployment))
+    return min(_pace(deployment)[1], desired_replicas(deployment))
 
 
 def most(deployment: Deployment) -> int:
     """How many pods there may be at all."""
-    return min(wanted(deployment) + surge(deployment), _INT32_MAX)
+    return min(desired_replicas(deployment) + surge(deployment), _INT32_MAX)
 
 
 def _pace(deployment: Deployment) -> tuple[int, int]:
     if not is_rolling(deployment):
         return 0, 0
     pace = deployment.spec.strategy.rollingUpdate or RollingUpdateDeployment()
-    above = rolling.count(pace.maxSurge, wanted(deployment), up=True)
-    below = rolling.count(pace.maxUnavailable, wanted(deployment), up=False)
+    above = rolling.count(pace.maxSurge, desired_replicas(deployment), up=True)
+    below = rolling.count(pace.maxUnavailable, desired_replicas(deployment), up=False)
     # Rounding must not stop a rollout: one pod goes first, for quota may forbid one more.
     return above, below if above or below else 1
 
@@ -105,7 +105,7 @@ def grown(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSe
     new = sets.new
     if new is None:
         return []
-    target = wanted(deployment)
+    target = desired_replicas(deployment)
     if size(new) < target:
         target = _grown(deployment, size(new), total(sets.all))
     return [ReplicaSetResize(new, target)] if target != size(new) else []
@@ -113,9 +113,9 @@ def grown(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSe
 
 def _grown(deployment: Deployment, now: int, pods: int) -> int:
     if not is_rolling(deployment):
-        return wanted(deployment)
+        return desired_replicas(deployment)
     room = max(most(deployment) - pods, 0)
-    return min(now + room, wanted(deployment))
+    return min(now + room, desired_replicas(deployment))
 
 
 def shrunk(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
@@ -126,7 +126,7 @@ def shrunk(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaS
     """
     if sets.new is None:
         return []
-    least = wanted(deployment) - unavailable(deployment)
+    least = desired_replicas(deployment) - unavailable(deployment)
     useless_new = size(sets.new) - sets.new.status.availableReplicas
     spare = total(sets.all) - least - useless_new
     if spare <= 0:
@@ -165,7 +165,7 @@ def cleared(sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
 def is_scaled(deployment: Deployment, sets: DeploymentReplicaSets) -> bool:
     """Whether the Deployment wants another number of pods than when its sets were resized."""
     noted = (noted_number(each, DESIRED) for each in active(sets.all))
-    return any(each is not None and each != wanted(deployment) for each in noted)
+    return any(each is not None and each != desired_replicas(deployment) for each in noted)
 
 
 def noted_number(set_: ReplicaSet, annotation: str) -> int | None:
@@ -184,7 +184,7 @@ def rescaled(deployment: Deployment, sets: DeploymentReplicaSets) -> list[Replic
     """
     only = _only_or_latest(sets)
     if only is not None:
-        return [ReplicaSetResize(only, wanted(deployment))]
+        return [ReplicaSetResize(only, desired_replicas(deployment))]
     if _is_saturated(deployment, sets.new):
         return cleared(sets)
     if is_rolling(deployment):
@@ -205,12 +205,12 @@ def _is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
     if new is None:
         return False
     counts = size(new), noted_number(new, DESIRED), new.status.availableReplicas
-    return all(count == wanted(deployment) for count in counts)
+    return all(count == desired_replicas(deployment) for count in counts)
 
 
 def _in_proportion(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     found = active(sets.all)
-    allowed = most(deployment) if wanted(deployment) else 0
+    allowed = most(deployment) if desired_replicas(deployment) else 0
     left = allowed - total(found)
     grows = left > 0
     # The largest first; of equals, the newer one grows and the older one shrinks.
@@ -230,7 +230,7 @@ def _in_proportion(deployment: Deployment, sets: DeploymentReplicaSets) -> list[
 
 def _share(deployment: Deployment, set_: ReplicaSet) -> int:
     """By how much a ReplicaSet would change if it kept its part of the whole."""
-    if not wanted(deployment):
+    if not desired_replicas(deployment):
         return -size(set_)
     before = noted_number(set_, MOST) or deployment.status.replicas
     if not before:

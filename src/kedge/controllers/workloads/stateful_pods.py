@@ -20,7 +20,7 @@ INDEX_ANNOTATIONS: Final = (
     "pod.beta.kubernetes.io/statefulset-index",
     "spec.pod.beta.kubernetes.io/statefulset-index",
 )
-"""Where the downward API looks for the index in manifests of the proposal that it came from."""
+"""The annotations of the index in the original proposal of the downward API."""
 
 ORDINAL_LIMIT: Final = 2**31
 _NUMBERED: Final = re.compile(r"(.*)-([0-9]+)", re.DOTALL)
@@ -49,7 +49,7 @@ def first_ordinal(owner: StatefulSet) -> int:
 
 
 def ordinals(owner: StatefulSet) -> range:
-    """The numbers that there should be pods of."""
+    """Return the ordinals that should have pods."""
     first = first_ordinal(owner)
     return range(first, first + (owner.spec.replicas or 0))
 
@@ -59,7 +59,7 @@ def revision_of(pod: Pod) -> str:
 
 
 def numbered_pod(owner: StatefulSet, template: PodTemplateSpec, ordinal: int, revision: str) -> Pod:
-    """The pod of one number, as it is posted."""
+    """Return the pod of an ordinal, as it is posted."""
     pod = pod_of(RESOURCE, owner, template)
     name = f"{owner.metadata.name}-{ordinal}"
     meta = identified(replace(pod.metadata, name=name))
@@ -69,7 +69,7 @@ def numbered_pod(owner: StatefulSet, template: PodTemplateSpec, ordinal: int, re
 
 
 def has_identity(pod: Pod) -> bool:
-    """Whether a pod says of itself which one it is."""
+    """Whether a pod has the labels and annotations of its ordinal."""
     return pod.metadata.labels.get(POD_NAME) == pod.metadata.name
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
+from kedge.deviceplugin.check.program import CheckedProgram
 from kedge.deviceplugin.sockets import answers, reachable
 from kedge.machinery.clock import Clock
 
@@ -73,7 +74,7 @@ class PluginBench:
     restart_seconds: float = 0.0
     """How long the plugin took to register again."""
     _server: Any = None
-    _process: asyncio.subprocess.Process | None = None
+    _program: CheckedProgram = field(default_factory=CheckedProgram)
 
     # The kubelet.
 
@@ -138,33 +139,16 @@ class PluginBench:
 
     async def start(self) -> None:
         """Start the plugin, if that is ours to do."""
-        if self.command:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        await self._program.start(self.command)
 
     async def stop(self, number: int = signal.SIGTERM, seconds: float = 5.0) -> bool:
         """Stop what was started; whether it ended in time."""
-        process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return process is not None
-        os.killpg(process.pid, number)
-        try:
-            await asyncio.wait_for(process.wait(), seconds)
-        except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-            return False
-        return True
+        return await self._program.stop(number, seconds)
 
     @property
     def alive(self) -> bool:
         """Whether it runs, as far as we can know."""
-        return self._process is None or self._process.returncode is None
+        return self._program.alive
 
     def chosen(self) -> list[PluginRegistration]:
         """The registrations of the plugin in question, in order."""
@@ -203,25 +187,14 @@ class PluginBench:
 
     # Calls.
 
-    @contextlib.asynccontextmanager
-    async def connected(self, path: Path | None = None) -> AsyncIterator[Any]:
-        grpc = library.load()
-        where, held = reachable(path or self.path)
-        try:
-            async with grpc.aio.insecure_channel(f"unix:{where}", options=_OPTIONS) as channel:
-                yield channel
-        finally:
-            held.close()
+    def connected(self, path: Path | None = None) -> contextlib.AbstractAsyncContextManager[Any]:
+        return connected(path or self.path)
 
     async def call(
         self, method: methods.Method[Q, A], request: Q, seconds: float = CALL_SECONDS
     ) -> A:
-        """Raises Rejected."""
-        async with self.connected() as channel:
-            try:
-                return await methods.caller(channel, method)(request, timeout=seconds)
-            except library.load().aio.AioRpcError as error:
-                raise CallRejected(error.code().name, error.details() or "") from error
+        """Raises CallRejected."""
+        return await call(self.path, method, request, seconds)
 
     async def first_list(self, seconds: float = 5.0) -> list[m.Device]:
         """Return the first response of ListAndWatch. Raises CallRejected."""
@@ -257,6 +230,29 @@ class PluginBench:
     @property
     def healthy(self) -> list[str]:
         return [each.id for each in self.devices if each.health == m.HEALTHY]
+
+
+@contextlib.asynccontextmanager
+async def connected(path: Path) -> AsyncIterator[Any]:
+    """A channel to a socket."""
+    grpc = library.load()
+    where, held = reachable(path)
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{where}", options=_OPTIONS) as channel:
+            yield channel
+    finally:
+        held.close()
+
+
+async def call(
+    path: Path, method: methods.Method[Q, A], request: Q, seconds: float = CALL_SECONDS
+) -> A:
+    """Call a method of the program behind a socket. Raises CallRejected."""
+    async with connected(path) as channel:
+        try:
+            return await methods.caller(channel, method)(request, timeout=seconds)
+        except library.load().aio.AioRpcError as error:
+            raise CallRejected(error.code().name, error.details() or "") from error
 
 
 def owner(number: int = 0) -> m.Owner:

@@ -21,7 +21,7 @@ from kedge.deviceplugin.check.scenario import (
 from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.names import qualified_name
 
-scenario = Scenarios()
+scenario: Scenarios[PluginBench] = Scenarios()
 
 T = TypeVar("T")
 

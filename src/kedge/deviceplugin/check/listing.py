@@ -13,7 +13,7 @@ from kedge.deviceplugin.check.scenario import (
     expect,
 )
 
-scenario = Scenarios()
+scenario: Scenarios[PluginBench] = Scenarios()
 
 _GROUP = "devices"
 LONGEST_ID = 63

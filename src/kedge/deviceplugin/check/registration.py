@@ -11,7 +11,7 @@ from kedge.deviceplugin.check.scenario import (
     expect,
 )
 
-scenario = Scenarios()
+scenario: Scenarios[PluginBench] = Scenarios()
 
 _GROUP = "registration"
 

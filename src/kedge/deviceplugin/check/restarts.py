@@ -12,7 +12,7 @@ from kedge.deviceplugin.check.scenario import (
     expect,
 )
 
-scenario = Scenarios()
+scenario: Scenarios[PluginBench] = Scenarios()
 
 _GROUP = "restarts"
 LONGEST = 15.0

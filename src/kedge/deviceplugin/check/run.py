@@ -1,8 +1,8 @@
 """Runs all scenarios and collects their results."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from kedge.deviceplugin.check import calls, listing, registration, restarts
 from kedge.deviceplugin.check.bench import PluginBench
@@ -13,8 +13,9 @@ from kedge.deviceplugin.check.scenario import (
     ScenarioResult,
     ScenarioSkipped,
 )
+from kedge.machinery.clock import Clock
 
-SCENARIOS: Final = (
+SCENARIOS: Final[Sequence[Scenario[PluginBench]]] = (
     *registration.scenario,
     *listing.scenario,
     *calls.scenario,
@@ -33,13 +34,36 @@ class Finding:
     seconds: float
 
 
+class CheckBench(Protocol):
+    """Everything that scenarios need."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def open(self) -> None:
+        """Begin. Raises DirectoryInUse or OSError."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=CheckBench)
+
+
 async def check(bench: PluginBench, tell: Callable[[Finding], None]) -> list[Finding]:
-    """Run all scenarios and report each finding at once. Raises DirectoryInUse or OSError."""
+    """Check a device plugin, and report each finding at once. Raises DirectoryInUse or OSError."""
+    return await run_scenarios(SCENARIOS, bench, tell)
+
+
+async def run_scenarios(
+    scenarios: Sequence[Scenario[C]], bench: C, tell: Callable[[Finding], None]
+) -> list[Finding]:
+    """Run scenarios and report each finding at once. Raises DirectoryInUse or OSError."""
     await bench.open()
     findings: list[Finding] = []
     hopeless = False
     try:
-        for each in SCENARIOS:
+        for each in scenarios:
             found = _not_tried(each) if hopeless else await _try(each, bench)
             hopeless = hopeless or (each.vital and found.verdict is ScenarioResult.FAIL)
             findings.append(found)
@@ -49,7 +73,7 @@ async def check(bench: PluginBench, tell: Callable[[Finding], None]) -> list[Fin
     return findings
 
 
-async def _try(scenario: Scenario, bench: PluginBench) -> Finding:
+async def _try(scenario: Scenario[C], bench: C) -> Finding:
     begun = bench.clock.monotonic()
     verdict, detail = ScenarioResult.OK, ""
     try:
@@ -64,7 +88,7 @@ async def _try(scenario: Scenario, bench: PluginBench) -> Finding:
     return Finding(scenario.group, scenario.title, verdict, detail, round(took, 3))
 
 
-def _not_tried(scenario: Scenario) -> Finding:
+def _not_tried(scenario: Scenario[C]) -> Finding:
     detail = "an earlier check failed that this one needs"
     return Finding(scenario.group, scenario.title, ScenarioResult.SKIP, detail, 0.0)
 

@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar
 
-from kedge.deviceplugin.check.bench import PluginBench
+B = TypeVar("B")
+"""A bench, on which plugins or drivers are checked."""
 
 
 class ScenarioResult(StrEnum):
@@ -30,28 +32,30 @@ class ScenarioSkipped(Exception):
     """The scenario does not apply to this plugin; the message says why."""
 
 
-Try = Callable[[PluginBench], Awaitable[str | None]]
+Try = Callable[[B], Awaitable[str | None]]
 """Returns a remark or nothing; raises ScenarioFailed, ScenarioDoubtful or ScenarioSkipped."""
 
 
 @dataclass(frozen=True)
-class Scenario:
+class Scenario(Generic[B]):
     """One requirement and the function that checks it."""
 
     group: str
     title: str
-    attempt: Try
+    attempt: Try[B]
     vital: bool = False
     """Whether there is nothing to try without it."""
 
 
-class Scenarios(list[Scenario]):
+class Scenarios(list[Scenario[B]]):
     """A list of scenarios, run in order."""
 
-    def __call__(self, group: str, title: str, *, vital: bool = False) -> Callable[[Try], Try]:
+    def __call__(
+        self, group: str, title: str, *, vital: bool = False
+    ) -> Callable[[Try[B]], Try[B]]:
         """A function that tries one thing is the next one."""
 
-        def listed(attempt: Try) -> Try:
+        def listed(attempt: Try[B]) -> Try[B]:
             self.append(Scenario(group, title, attempt, vital))
             return attempt
 

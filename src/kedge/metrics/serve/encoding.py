@@ -7,25 +7,29 @@ numbers of a row, in the smallest unit; the few that fit a larger unit are then 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import ceil
 from typing import Final
 
 import msgspec
 
 from kedge.machinery.durations import SECOND, format_duration
+from kedge.metrics import detail_windows
+from kedge.metrics.detail_scale import ABSENT, value
 from kedge.metrics.frame import Frame, FrameContainer, index
-from kedge.metrics.windows import RESOURCES, STATISTICS, TICK_SECONDS, WINDOWS
+from kedge.metrics.windows import CORE, DETAILS, STATISTICS, TICK_SECONDS, WINDOWS, Unit
 
-BEGINNINGS: Final = {
-    kind: b'{"kind":"%b","apiVersion":"metrics/v1alpha1","metadata":' % kind.encode()
-    for kind in ("Pod", "Node")
-}
-"""JSON before the metadata of an object of metrics/v1alpha1, by kind."""
 USAGE_BEGINNING: Final = b'{"metadata":'
 """JSON before the metadata of an element of a list of metrics.k8s.io."""
-_PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
+_PER_WINDOW: Final = len(STATISTICS) * len(CORE)
 _LONGEST: Final = max(WINDOWS.values())
 _UNITS: Final = (b"n", b"Ki")
 _encode: Final = msgspec.json.Encoder().encode
+
+
+@lru_cache(64)
+def beginning(kind: str) -> bytes:
+    """JSON before the metadata of an object of metrics/v1alpha1."""
+    return b'{"kind":"%b","apiVersion":"metrics/v1alpha1","metadata":' % kind.encode()
 
 
 def pod(
@@ -38,7 +42,7 @@ def pod(
     if len(measured) > 1:
         row, since = total
         pieces.append(b',"total":')
-        pieces += _windows(frame.amounts(row), end, since)
+        pieces += _windows(frame, row, end, since)
     pieces.append(b"}")
     return b"".join(pieces)
 
@@ -46,7 +50,7 @@ def pod(
 def node(frame: Frame) -> bytes:
     """JSON after the metadata of a Node of metrics/v1alpha1."""
     end = frame.end_tick * TICK_SECONDS
-    pieces = [b',"machine":', *_windows(frame.amounts(0), end, frame.since)]
+    pieces = [b',"machine":', *_windows(frame, 0, end, frame.since)]
     _containers(pieces, b',"systemContainers":[', frame, frame.systems, end)
     pieces.append(b"}")
     return b"".join(pieces)
@@ -101,7 +105,7 @@ def _containers(
 ) -> None:
     for each in measured:
         pieces += (head, b'{"metadata":{"name":', _quoted(each.name), b'},"metrics":')
-        pieces += _windows(frame.amounts(each.row), end, each.since)
+        pieces += _windows(frame, each.row, end, each.since)
         head = b"},"
     pieces.append(b"}]" if measured else head + b"]")
 
@@ -117,11 +121,13 @@ _AROUND: Final = [
 An @ stands for the times of a window."""
 
 
-def _windows(row: Sequence[int], end: int, since: int) -> list[bytes]:
+def _windows(frame: Frame, place: int, end: int, since: int) -> list[bytes]:
     """JSON of all windows of one row; a window begins with the first reading, if that is later."""
+    row = frame.amounts(place)
+    details = _details(frame.detail_row(place)) if frame.details else None
     least = min(row)
     if least < 0:
-        return [_incomplete(row, end, since)]
+        return [_incomplete(row, end, since, details)]
     pieces = _ended(end).copy()
     if since > end - _LONGEST:
         for number, times in enumerate(_times(end, since)):
@@ -131,6 +137,10 @@ def _windows(row: Sequence[int], end: int, since: int) -> list[bytes]:
     pieces[1::2] = text[1:-1].split(b",")
     if not least or b"000," in text or 0 in [number & 1023 for number in row[1::2]]:
         _enlarge_units(pieces, row)
+    if details is not None:
+        for number, text in enumerate(details):
+            at = 4 * number + 4
+            pieces[at] = pieces[at].replace(b"}", text + b"}", 1)
     return pieces
 
 
@@ -155,17 +165,66 @@ def _enlarge_units(pieces: list[bytes], row: Sequence[int]) -> None:
             pieces[2 * at + 2] = pieces[2 * at + 2][1:]
 
 
-def _incomplete(row: Sequence[int], end: int, since: int) -> bytes:
+def _incomplete(row: Sequence[int], end: int, since: int, details: Sequence[bytes] | None) -> bytes:
     """JSON of windows with missing numbers, which are left out."""
     written = []
+    texts = iter(details or _NO_DETAILS)
     for number, (window, times) in enumerate(zip(WINDOWS, _times(end, since), strict=True)):
         numbers = row[number * _PER_WINDOW :]
         maps = [
-            b'"%b":%b' % (statistic.encode(), _amounts(numbers[2 * at], numbers[2 * at + 1]))
-            for at, statistic in enumerate(STATISTICS)
+            b'"%b":%b'
+            % (statistic.encode(), _with(_amounts(numbers[2 * at], numbers[2 * at + 1]), text))
+            for at, (statistic, text) in enumerate(zip(STATISTICS, texts, strict=False))
         ]
         written.append(b'"%b":{%b,%b}' % (window.encode(), times, b",".join(maps)))
     return b"{%b}" % b",".join(written)
+
+
+def _with(amounts: bytes, details: bytes) -> bytes:
+    """JSON of amounts with further ones, which begin with a comma."""
+    return amounts[:-1] + (details if len(amounts) > len(b"{}") else details[1:]) + b"}"
+
+
+# Details.
+
+_NO_DETAILS: Final = (b"",) * (len(WINDOWS) * len(STATISTICS))
+_NAMES: Final = tuple(b',"%b":"' % each.name.encode() for each in DETAILS)
+_DETAIL_UNITS: Final = {each.name: each.unit for each in DETAILS}
+_DIGITS: Final = 4
+"""Significant digits of rates and shares; codes have no more."""
+
+
+def _details(row: bytes) -> Sequence[bytes] | None:
+    """JSON of the details of each window and statistic, to be added to those of cpu and memory."""
+    found = list(detail_windows.unpack(row))
+    if not found:
+        return None
+    texts = [
+        [b"" if code == ABSENT else _NAMES[number] + _detail(number, code) + b'"' for code in codes]
+        for number, codes in found
+    ]
+    joined = [b"".join(column) for column in zip(*texts, strict=True)]
+    return [joined[at] for at in detail_windows.SPREAD]
+
+
+@lru_cache(1 << 14)
+def _detail(number: int, code: int) -> bytes:
+    """The quantity of a detail."""
+    return detail_text(DETAILS[number].unit, value(code)).encode()
+
+
+def detail_text(unit: Unit, amount: float) -> str:
+    """The quantity of an amount in this unit."""
+    match unit:
+        case Unit.BYTES:
+            # Anything with a size has at least one kibibyte.
+            return _kibibytes(max(round(amount / 1024), amount > 0)).decode()
+        case Unit.COUNT:
+            return _large(round(amount), 1000, ("", "k", "M", "G")).decode()
+        case _:
+            nanos = round(amount * 1e9)
+            rounding = 10 ** max(0, len(str(nanos)) - _DIGITS)
+            return _nanos(round(nanos / rounding) * rounding).decode()
 
 
 def _times(end: int, since: int) -> list[bytes]:
@@ -211,6 +270,15 @@ def _text(seconds: int) -> str:
 @lru_cache(4096)
 def _quoted(name: str) -> bytes:
     return _encode(name)
+
+
+def quantity(resource: str, number: float) -> str:
+    """A number of a row as a quantity."""
+    if resource == "cpu":
+        return _nanos(round(number * 1e9)).decode()
+    if resource == "memory":
+        return _kibibytes(ceil(number / 1024)).decode()
+    return detail_text(_DETAIL_UNITS[resource], number)
 
 
 def _nanos(number: int) -> bytes:

@@ -6,15 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kedge.metrics.collection import Collection, Writer
+from kedge.metrics.collection import AT_ONCE, Collection, Writer
 from kedge.metrics.selection import UsageSelection
-from kedge.metrics.serve.encoding import BEGINNINGS, USAGE_BEGINNING
+from kedge.metrics.serve.encoding import USAGE_BEGINNING, beginning
 from kedge.metrics.usage_object import UsageObject
 
 KEPT_UP_TO: Final = 2_000
 """Objects in a list whose body is kept for the next reader."""
-_PIECE: Final = 128
-"""Objects in one piece of a list."""
 
 
 class ListForm(NamedTuple):
@@ -33,7 +31,7 @@ class ListForm(NamedTuple):
     @property
     def beginning(self) -> bytes:
         """Return the bytes that precede the metadata of a list element."""
-        return USAGE_BEGINNING if self.window else BEGINNINGS[self.kind]
+        return USAGE_BEGINNING if self.window else beginning(self.kind)
 
 
 def one(form: ListForm, found: UsageObject) -> bytes:
@@ -50,14 +48,17 @@ def whole(
     """The list of all objects, or of all in a namespace; kept until the next change.
 
     A long list is not kept: by the time it is sent the next node has reported, and a second copy of
-    everything would wait for a reader that never comes. Its objects keep their JSON instead.
+    everything would wait for a reader that never comes. Its objects keep their JSON instead. Nor is
+    a list of costly objects, which are made one by one as it is sent.
     """
     key = (form.api_version, selection.namespace)
     kept = collection.lists.get(key)
     if kept is not None:
         return kept
     objects = collection.select(selection)
-    fresh = pieces(form, objects, metadata)
+    fresh = pieces(form, objects, metadata, collection.at_once)
+    if collection.at_once < AT_ONCE:
+        return fresh
     if len(objects) > KEPT_UP_TO:
         collection.keep_ready(form.api_version, form.write())
         return fresh
@@ -66,30 +67,32 @@ def whole(
 
 
 def pieces(
-    form: ListForm, objects: Sequence[UsageObject], metadata: Any
+    form: ListForm, objects: Sequence[UsageObject], metadata: Any, at_once: int = AT_ONCE
 ) -> bytes | Iterable[bytes]:
     """The list of these objects; a short one in one piece, which is sent at once."""
     head: dict[str, Any] = {"kind": form.list_kind, "apiVersion": form.api_version}
     encoded = msgspec.json.encode(head | {"metadata": metadata, "items": []})
-    made = _joined(encoded[:-2], form, objects)
-    return next(made) if len(objects) <= _PIECE else made
+    made = _joined(encoded[:-2], form, objects, at_once)
+    return next(made) if len(objects) <= at_once else made
 
 
-def _joined(head: bytes, form: ListForm, objects: Sequence[UsageObject]) -> Iterator[bytes]:
+def _joined(
+    head: bytes, form: ListForm, objects: Sequence[UsageObject], at_once: int
+) -> Iterator[bytes]:
     """The list, in pieces. JSON that does not exist yet is made when its piece is due, so that
     other requests are served in between."""
-    write, beginning = form.write(), form.beginning
-    last = max(0, len(objects) - 1) // _PIECE * _PIECE
-    for at in range(0, last, _PIECE):
-        yield head + _items(beginning, *write(objects[at : at + _PIECE]))
+    write, start = form.write(), form.beginning
+    last = max(0, len(objects) - 1) // at_once * at_once
+    for at in range(0, last, at_once):
+        yield head + _items(start, *write(objects[at : at + at_once]))
         head = b","
-    yield head + _items(beginning, *write(objects[last:])) + b"]}\n"
+    yield head + _items(start, *write(objects[last:])) + b"]}\n"
 
 
-def _items(beginning: bytes, metadata: list[bytes], rests: list[bytes]) -> bytes:
+def _items(start: bytes, metadata: list[bytes], rests: list[bytes]) -> bytes:
     """Objects, separated by commas."""
-    made = [b"," + beginning] * (3 * len(rests))
-    made[:1] = [beginning] if rests else []
+    made = [b"," + start] * (3 * len(rests))
+    made[:1] = [start] if rests else []
     made[1::3] = metadata
     made[2::3] = rests
     return b"".join(made)

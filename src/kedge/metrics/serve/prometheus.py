@@ -3,18 +3,33 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from kedge.metrics.frame import index
 from kedge.metrics.reports import UsageReports
 from kedge.metrics.usage_object import UsageObject
-from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
+from kedge.metrics.windows import CORE, DETAILS, RESOURCES, STATISTICS, WINDOWS, Unit
 
 _PIECE: Final = 256 << 10
-_UNITS: Final = ("cpu_usage_cores", "memory_usage_bytes")
-_COLUMNS: Final = tuple(
-    (f'window="{window}",statistic="{statistic}"', resource)
-    for window in WINDOWS
-    for statistic in STATISTICS
-    for resource in range(len(RESOURCES))
+_SUFFIXES: Final = {
+    Unit.BYTES: "_bytes",
+    Unit.COUNT: "",
+    Unit.BYTES_PER_SECOND: "_bytes_per_second",
+    Unit.PER_SECOND: "_per_second",
+    Unit.SHARE: "_ratio",
+}
+_UNITS: Final = (
+    "cpu_usage_cores",
+    "memory_usage_bytes",
+    *(each.name.replace("-", "_") + _SUFFIXES[each.unit] for each in DETAILS),
 )
+_COLUMNS: Final = tuple(
+    tuple(
+        (f'window="{window}",statistic="{statistic}"', index(window, statistic, resource))
+        for window in WINDOWS
+        for statistic in STATISTICS
+    )
+    for resource in RESOURCES
+)
+"""For each resource the labels and the position of its numbers in a row."""
 
 
 def pages(reports: UsageReports) -> Iterator[bytes]:
@@ -50,12 +65,16 @@ def _family(prefix: str, what: str, rows: Iterable[Row]) -> Iterator[str]:
     kept = list(rows)
     for number, unit in enumerate(_UNITS):
         name = f"{prefix}_{unit}"
+        columns = _COLUMNS[number]
+        if number >= len(CORE) and not any(row[columns[0][1]] >= 0 for _, row in kept):
+            # A detail that no node measures.
+            continue
         yield f"# HELP {name} What {what} used, over rolling windows.\n# TYPE {name} gauge\n"
         for labels, row in kept:
             lines = [
-                f"{name}{{{labels},{column}}} {value:.9g}\n"
-                for (column, resource), value in zip(_COLUMNS, row, strict=True)
-                if resource == number and value >= 0
+                f"{name}{{{labels},{column}}} {row[at]:.9g}\n"
+                for column, at in columns
+                if row[at] >= 0
             ]
             yield "".join(lines)
 

@@ -20,11 +20,14 @@ log = logging.getLogger(__name__)
 
 
 def device_grant(
-    holdings: Iterable[DeviceAllocation], cdi_directories: Sequence[Path], nodes: Path
+    holdings: Iterable[DeviceAllocation],
+    cdi_directories: Sequence[Path],
+    nodes: Path,
+    claimed: Sequence[str] = (),
 ) -> DeviceGrant:
-    """Return the grant of a container's allocations. If two resources set the same key, the first
-    by name wins. CDI devices are read from `cdi_directories`, and missing device nodes are created
-    in `nodes`. Raises ConfigFailure."""
+    """Return the grant of a container's allocations, and of the CDI devices of its claims. If two
+    resources set the same key, the first by name wins. CDI devices are read from `cdi_directories`,
+    and missing device nodes are created in `nodes`. Raises ConfigFailure."""
     env: dict[str, str] = {}
     annotations: dict[str, str] = {}
     mounts: dict[str, ContainerMount] = {}
@@ -37,7 +40,7 @@ def device_grant(
         _add(mounts, _mounts(answer), holding, "mount")
         _add(devices, _devices(answer.devices), holding, "device")
         names += [each.name for each in answer.cdi_devices]
-    named = cdi.resolve(names, cdi_directories, nodes)
+    named = cdi.resolve([*names, *claimed], cdi_directories, nodes)
     return DeviceGrant(
         env={**named.env, **env},
         annotations=annotations,

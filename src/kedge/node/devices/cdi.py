@@ -27,10 +27,31 @@ def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> D
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return DeviceGrant()
+    edits, missing = _edits(wanted, directories)
+    if missing:
+        raise ConfigFailure(
+            f"CDI device injection failed: unresolvable CDI devices {', '.join(missing)}"
+        )
+    if found := _unsupported(edits):
+        raise ConfigFailure(
+            f"CDI device injection failed: {', '.join(wanted)}: this node does not support"
+            f" {', '.join(found)}"
+        )
+    return _grant_of(edits, nodes)
+
+
+def unsupported(names: Iterable[str], directories: Sequence[Path]) -> list[str]:
+    """Return the edits of these devices that no container on this node can get."""
+    wanted = list(dict.fromkeys(names))
+    return _unsupported(_edits(wanted, directories)[0]) if wanted else []
+
+
+def _edits(names: Iterable[str], directories: Sequence[Path]) -> tuple[list[Json], list[str]]:
+    """Return the edits for devices, and the devices that no spec has."""
     specs = list(_specs(directories))
     edits: list[Json] = []
     missing: list[str] = []
-    for name in wanted:
+    for name in names:
         kind, _, device = name.partition("=")
         spec, found = _find(specs, kind, device)
         if found is None:
@@ -39,11 +60,11 @@ def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> D
         general = spec.get("containerEdits") or {}
         edits += [general] if general not in edits else []
         edits.append(found.get("containerEdits") or {})
-    if missing:
-        raise ConfigFailure(
-            f"CDI device injection failed: unresolvable CDI devices {', '.join(missing)}"
-        )
-    return _grant_of(edits, wanted, nodes)
+    return edits, missing
+
+
+def _unsupported(edits: Iterable[Json]) -> list[str]:
+    return list(dict.fromkeys(each for edit in edits for each in _UNABLE if edit.get(each)))
 
 
 def _specs(directories: Sequence[Path]) -> Iterator[Json]:
@@ -80,17 +101,12 @@ def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | Non
     return {}, None
 
 
-def _grant_of(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> DeviceGrant:
+def _grant_of(edits: Sequence[Json], nodes: Path) -> DeviceGrant:
     env: dict[str, str] = {}
     mounts: list[ContainerMount] = []
     devices: list[ContainerDevice] = []
     groups: list[int] = []
     for edit in edits:
-        if unable := [each for each in _UNABLE if edit.get(each)]:
-            raise ConfigFailure(
-                f"CDI device injection failed: {', '.join(names)}: this node does not support"
-                f" {', '.join(unable)}"
-            )
         for variable in edit.get("env") or ():
             key, _, value = str(variable).partition("=")
             env[key] = value

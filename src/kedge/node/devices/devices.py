@@ -13,7 +13,9 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.status import ResourceHealth, ResourceStatus
 from kedge.deviceplugin import wire
-from kedge.deviceplugin.messages import HEALTHY, SOCKET, UNHEALTHY
+from kedge.deviceplugin.messages import HEALTHY, PLUGIN_TYPE, SOCKET, UNHEALTHY
+from kedge.deviceplugin.pod_resources import DynamicResource
+from kedge.dra.messages import DRIVER_TYPE
 from kedge.machinery.clock import Clock
 from kedge.node.devices import artifacts, cdi, paths
 from kedge.node.devices.checkpoint import LedgerCheckpoint
@@ -26,14 +28,16 @@ from kedge.node.devices.ledger import (
     in_order,
 )
 from kedge.node.devices.paths import DirectoryClaim
-from kedge.node.devices.plugin import RELEASE_SECONDS, PluginClient, PluginError
+from kedge.node.devices.plugin import RELEASE_SECONDS, PluginClient
+from kedge.node.devices.plugin_channel import PluginError
 from kedge.node.devices.pod_resources import PodResourcesService
 from kedge.node.devices.registry import PluginRegistry
 from kedge.node.devices.release_notifier import DeviceReleaseNotifier
 from kedge.node.devices.simulated import SimulatedPlugin
-from kedge.node.devices.watcher import PluginWatcher
+from kedge.node.devices.watcher import PluginHandler, PluginWatcher
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
 from kedge.node.pod.timeouts import with_timeout
+from kedge.node.resource_claims.claims import NodeClaims
 
 log = logging.getLogger(__name__)
 
@@ -57,18 +61,21 @@ class NodeDevices:
         simulated: Mapping[str, int] = {},
         cdi_directories: Sequence[Path] = cdi.DIRECTORIES,
     ) -> None:
-        """`directory` is where plugins register; `own` is a directory of the agent alone."""
+        """`directory` is where plugins register; `own` is a directory of the agent alone. Drivers
+        without access to `cdi_directories` can write their specs beside the sockets."""
         self.places = paths.places(directory)
         self._own = own
         self._clock = clock
-        self._cdi = cdi_directories
+        self._cdi = (*cdi_directories, self.places.cdi)
         self._checkpoint = LedgerCheckpoint(own)
         self.fresh = not self._checkpoint.exists()
         """Whether there is no checkpoint."""
         self._ledger = self._checkpoint.read()
         self._registry = PluginRegistry(directory, self._ledger, clock, self._changed)
         self._registry.returned = self._returned
-        self._releases = DeviceReleaseNotifier(self._ledger, self._registry, clock, self._record)
+        self._releases = DeviceReleaseNotifier(
+            self._ledger, self._registry, clock, self._given_back
+        )
         self._simulated = [
             SimulatedPlugin(name, number, clock) for name, number in simulated.items()
         ]
@@ -77,6 +84,10 @@ class NodeDevices:
         self._tell_node: Callable[[], None] = lambda: None
         self._tell_pod: Callable[[str], None] = lambda uid: None
         self._pods: Callable[[], Iterable[Pod]] = list
+        self._exists: Callable[[str], bool] = lambda uid: True
+        self._claims: NodeClaims | None = None
+        self._freed = asyncio.Event()
+        """Set, and replaced, whenever devices have become free."""
         self._begun = clock.monotonic()
 
     def connect(
@@ -84,10 +95,18 @@ class NodeDevices:
         node_changed: Callable[[], None],
         pod_changed: Callable[[str], None],
         pods: Callable[[], Iterable[Pod]],
+        exists: Callable[[str], bool],
+        claims: NodeClaims | None = None,
     ) -> None:
         """Set the callbacks for changes of the node's resources and of the health of a pod's
-        devices, and the source of active pods."""
+        devices, the source of active pods, the test whether the API has a pod of some uid, and the
+        node's resource claims, whose drivers register beside plugins."""
         self._tell_node, self._tell_pod, self._pods = node_changed, pod_changed, pods
+        self._exists = exists
+        self._claims = claims
+
+    def _dynamic_resources(self, pod: Pod, container: Container) -> Sequence[DynamicResource]:
+        return self._claims.dynamic_resources(pod, container) if self._claims else ()
 
     # The loop.
 
@@ -99,11 +118,16 @@ class NodeDevices:
         door = GrpcSocket(
             self.places.plugins / SOCKET, self._own / "registration.sock", self._registry.handlers
         )
-        service = PodResourcesService(self._ledger, lambda: self._pods(), self._clock)
+        service = PodResourcesService(
+            self._ledger, lambda: self._pods(), self._dynamic_resources, self._clock
+        )
         told = GrpcSocket(
             self.places.resources / SOCKET, self._own / "resources.sock", service.handlers
         )
-        watcher = PluginWatcher(self.places.watched, self._registry, self._clock)
+        handlers: dict[str, PluginHandler] = {PLUGIN_TYPE: self._registry}
+        if self._claims is not None:
+            handlers[DRIVER_TYPE] = self._claims.drivers
+        watcher = PluginWatcher(self.places.watched, handlers, self._clock)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._registry, door, told, watcher, self._releases):
                 tasks.create_task(work.run())
@@ -124,6 +148,15 @@ class NodeDevices:
     def _returned(self, resource: str) -> None:
         self._back[resource].set()
         self._releases.wake()
+
+    def _given_back(self) -> None:
+        self._record()
+        self._tell_node()
+        self._announce_free()
+
+    def _announce_free(self) -> None:
+        self._freed.set()
+        self._freed = asyncio.Event()
 
     def _record(self) -> None:
         try:
@@ -221,11 +254,21 @@ class NodeDevices:
             self._ledger.reserve(resource, ids)
         try:
             answer = await plugin.allocate(in_order(ids), owner)
+            self._refuse_unsupported(each.name for each in answer.cdi_devices)
             self._ledger.hold(owner, resource, ids, wire.encode(answer))
         finally:
             self._ledger.cancel_reservation(resource, ids)
         self._record()
         return ids
+
+    def _refuse_unsupported(self, cdi_devices: Iterable[str]) -> None:
+        """Refuse edits that the container could never get, while the pod can still go elsewhere. A
+        device without a spec is not refused: its driver may write the spec before the start."""
+        names = list(cdi_devices)
+        if found := cdi.unsupported(names, self._cdi):
+            raise AllocationError(
+                f"CDI devices {', '.join(names)}: this node does not support {', '.join(found)}"
+            )
 
     async def _preferred(self, plugin: PluginClient, choice: DeviceChoice) -> Sequence[str]:
         if choice.open and plugin.options.get_preferred_allocation_available:
@@ -233,32 +276,47 @@ class NodeDevices:
         return ()
 
     async def _choice(self, resource: str, number: int, reusable: set[str]) -> DeviceChoice:
-        """Return the devices to choose from; wait a moment for devices whose release is being
-        announced to their plugin."""
+        """Return the devices to choose from; wait for devices of deleted pods that still run, and
+        then a moment for devices whose release is being announced to their plugin."""
         until = self._clock.monotonic() + RELEASE_SECONDS
         while True:
             try:
                 return self._ledger.choice(resource, number, reusable)
             except AllocationError:
+                if self._registry.plugin(resource) is None:
+                    raise
+                if self._has_removed_holder(resource):
+                    await self._freed.wait()
+                    until = self._clock.monotonic() + RELEASE_SECONDS
+                    continue
                 left = until - self._clock.monotonic()
                 parting = any(each.resource == resource for each in self._ledger.releases)
-                if not parting or left <= 0 or self._registry.plugin(resource) is None:
+                if not parting or left <= 0:
                     raise
                 with contextlib.suppress(TimeoutError):
-                    await with_timeout(self._clock, left, self._releases.next.wait())
+                    await with_timeout(self._clock, left, self._freed.wait())
+
+    def _has_removed_holder(self, resource: str) -> bool:
+        """Return whether a pod has devices that the API does not have any more: its worker, or the
+        search for orphaned resources, will release them."""
+        holders = {h.owner.pod for h in self._ledger.holdings.values() if h.resource == resource}
+        return not all(map(self._exists, holders))
 
     def release(self, uid: str) -> None:
         if self._ledger.release(uid):
             self._record()
+            if self._ledger.releases:
+                self._tell_node()
             self._releases.wake()
+            self._announce_free()
 
     # Start.
 
-    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
+    def grant(self, pod: Pod, container: Container, cdi_devices: Sequence[str] = ()) -> DeviceGrant:
         holdings = self._ledger.of_container(pod.metadata.uid, container.name)
-        if not holdings:
+        if not holdings and not cdi_devices:
             return DeviceGrant()
-        return artifacts.device_grant(holdings, self._cdi, self._own / "nodes")
+        return artifacts.device_grant(holdings, self._cdi, self._own / "nodes", cdi_devices)
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
         owner = _owner(pod, container)

@@ -118,10 +118,14 @@ class DeviceLedger:
     # The status of the node.
 
     def amounts(self) -> dict[str, DeviceAmounts]:
-        """Return the amounts by resource; one that was ever registered stays, with zero devices."""
+        """Return the amounts by resource; one that was ever registered stays, with zero devices.
+
+        Devices whose plugin has yet to acknowledge their release are not allocatable: a pod that
+        the scheduler binds for them would be refused.
+        """
         return {
             resource: DeviceAmounts(
-                len(offer.devices), sum(k.healthy for k in offer.devices.values())
+                len(offer.devices), len(self._healthy(resource) - self._parting(resource))
             )
             for resource, offer in sorted(self.offers.items())
         }
@@ -221,8 +225,10 @@ class DeviceLedger:
     def _taken(self, resource: str) -> set[str]:
         held = {i for h in self.holdings.values() if h.resource == resource for i in h.ids}
         # A late notice would undo the preparation for the next container.
-        parting = {i for f in self.releases if f.resource == resource for i in f.ids}
-        return held | parting | self._reserved.get(resource, set())
+        return held | self._parting(resource) | self._reserved.get(resource, set())
+
+    def _parting(self, resource: str) -> set[str]:
+        return {i for f in self.releases if f.resource == resource for i in f.ids}
 
 
 class DeviceChoice(NamedTuple):

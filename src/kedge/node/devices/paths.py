@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kedge.deviceplugin.messages import SOCKET
 from kedge.deviceplugin.sockets import answers
+from kedge.dra.messages import OWN_CDI, PLUGINS, REGISTRY
 
 
 class DevicePaths(NamedTuple):
@@ -19,13 +20,23 @@ class DevicePaths(NamedTuple):
     """The directory of the plugin watcher, the other way of registration."""
     resources: Path
     """The directory of the PodResources socket."""
+    drivers: Path
+    """The directory of the directories of drivers for Dynamic Resource Allocation."""
+    cdi: Path
+    """The node's own directory of CDI specs."""
 
 
 def places(plugins: Path) -> DevicePaths:
     """Return the paths: next to the kubelet's directory as in the kubelet, otherwise below the
     directory."""
     around = plugins.parent if plugins.name == "device-plugins" else plugins
-    return DevicePaths(plugins, around / "plugins_registry", around / "pod-resources")
+    return DevicePaths(
+        plugins,
+        around / REGISTRY,
+        around / "pod-resources",
+        around / PLUGINS,
+        around / OWN_CDI,
+    )
 
 
 class DirectoryClaim:

@@ -1,6 +1,6 @@
 """The PodResources service, from which monitoring agents read the allocation of devices."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kedge.api.core_v1.pod.container import Container
@@ -22,10 +22,16 @@ class PodResourcesService:
     """Serves List, Get and GetAllocatableResources."""
 
     def __init__(
-        self, ledger: DeviceLedger, pods: Callable[[], Iterable[Pod]], clock: Clock
+        self,
+        ledger: DeviceLedger,
+        pods: Callable[[], Iterable[Pod]],
+        claims: Callable[[Pod, Container], Sequence[r.DynamicResource]],
+        clock: Clock,
     ) -> None:
+        """`claims` returns the resource claims of a container."""
         self._ledger = ledger
         self._pods = pods
+        self._claims = claims
         self._clock = clock
         self._tokens = BURST
         self._filled = clock.monotonic()
@@ -44,7 +50,7 @@ class PodResourcesService:
 
     async def _list_alpha(self, request: m.Empty, context: Any) -> r.ListPodResourcesResponse:
         await self._limit(context)
-        found = [self._pod(pod, topology=False) for pod in self._pods()]
+        found = [self._pod(pod, is_alpha=True) for pod in self._pods()]
         return r.ListPodResourcesResponse(pod_resources=found)
 
     async def _get(
@@ -78,14 +84,15 @@ class PodResourcesService:
             await context.abort(code, "rejected by rate limit")
         self._tokens -= 1
 
-    def _pod(self, pod: Pod, *, topology: bool = True) -> r.PodResources:
+    def _pod(self, pod: Pod, *, is_alpha: bool = False) -> r.PodResources:
         return r.PodResources(
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
             containers=[
                 r.ContainerResources(
                     name=container.name,
-                    devices=list(self._devices(pod.metadata.uid, container.name, topology)),
+                    devices=list(self._devices(pod.metadata.uid, container.name, not is_alpha)),
+                    dynamic_resources=() if is_alpha else self._claims(pod, container),
                 )
                 for container in _running(pod)
             ],

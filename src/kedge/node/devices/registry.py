@@ -12,7 +12,9 @@ from kedge.deviceplugin import messages as m
 from kedge.machinery.clock import Clock
 from kedge.node.devices.grpc_socket import Handlers
 from kedge.node.devices.ledger import DeviceLedger
-from kedge.node.devices.plugin import DIAL_SECONDS, PluginClient, PluginError
+from kedge.node.devices.plugin import PluginClient
+from kedge.node.devices.plugin_channel import DIAL_SECONDS, PluginError
+from kedge.node.devices.watcher import PluginRefused, Withdraw
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +26,6 @@ _STEP: Final = 0.05
 
 Changed = Callable[[set[str]], None]
 """Called after each change of the ledger, with the pods whose devices have changed."""
-
-
-class PluginRefused(Exception):
-    """A registration is refused; the text is the kubelet's."""
 
 
 class PluginRegistry:
@@ -85,13 +83,20 @@ class PluginRegistry:
             # Old plugins listen only after the answer.
             self._own(self._serve_late(plugin))
 
-    async def adopt(self, resource: str, path: Path) -> None:
+    async def adopt(self, info: m.PluginInfo, endpoint: Path) -> Withdraw:
         """Register a plugin that the plugin watcher has found. Raises PluginRefused."""
-        if not is_extended(resource):
-            raise PluginRefused(f'the ResourceName "{resource}" is invalid')
-        plugin = PluginClient(resource, path, self._clock)
+        if m.VERSION not in info.supported_versions:
+            versions = " ".join(info.supported_versions)
+            raise PluginRefused(
+                f"manager unsupported version: [{versions}], supported version is {m.VERSION}"
+            )
+        if not is_extended(info.name):
+            raise PluginRefused(f'the ResourceName "{info.name}" is invalid')
+        plugin = PluginClient(info.name, endpoint, self._clock)
         await self._connect(plugin)
         self._own(self._serve(plugin))
+        # The end of the plugin's own stream is what ends the registration.
+        return _nothing
 
     def _own(self, work: Any) -> None:
         if self._tasks is None:
@@ -164,6 +169,10 @@ class PluginRegistry:
         if self._plugins.get(plugin.resource) is plugin:
             log.warning("plugin did not register again resource=%s", plugin.resource)
             self._changed(self._ledger.remove_devices(plugin.resource))
+
+
+async def _nothing() -> None:
+    return
 
 
 def _there(path: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kedge.machinery.clock import Clock
 from kedge.node.devices.ledger import DeviceLedger, DeviceReleaseNotice
-from kedge.node.devices.plugin import PluginError
+from kedge.node.devices.plugin_channel import PluginError
 from kedge.node.devices.registry import PluginRegistry
 from kedge.node.pod.timeouts import wait_until_set
 
@@ -31,7 +31,6 @@ class DeviceReleaseNotifier:
         self._clock = clock
         self._told = said
         self._wake = asyncio.Event()
-        self._next = asyncio.Event()
 
     def wake(self) -> None:
         """Send pending notices: there is a new one, or a plugin has registered."""
@@ -50,11 +49,6 @@ class DeviceReleaseNotifier:
                 await self._wake.wait()
                 delay = FIRST_SECONDS
 
-    @property
-    def next(self) -> asyncio.Event:
-        """Return an event that is set with the next acknowledged notice."""
-        return self._next
-
     async def _say(self, farewell: DeviceReleaseNotice) -> bool:
         plugin = self._registry.plugin(farewell.resource)
         if plugin is None:
@@ -68,6 +62,4 @@ class DeviceReleaseNotifier:
             return False
         self._ledger.notified(farewell)
         self._told()
-        self._next.set()
-        self._next = asyncio.Event()
         return True

@@ -4,74 +4,128 @@ import asyncio
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kedge.deviceplugin import library
 from kedge.deviceplugin import messages as m
 from kedge.machinery.clock import Clock
-from kedge.node.devices.plugin import PluginClient, PluginError
-from kedge.node.devices.registry import PluginRefused, PluginRegistry
+from kedge.node.devices.plugin_channel import PluginChannel, PluginError
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-_KIND: Final = "DevicePlugin"
+FIRST_RETRY_SECONDS: Final = 0.5
+LONGEST_RETRY_SECONDS: Final = 122.0
+MOST_SOCKETS: Final = 256
+"""Sockets that are watched at the same time; further ones wait until others vanish."""
+_DEEPEST: Final = 8
+"""Levels of directories below the watched one."""
 
 Mark = tuple[str, int, int]
 """A socket: its path, and its inode to distinguish it from another at the same path."""
+
+Withdraw = Callable[[], Awaitable[None]]
+"""Ends a registration: the socket has vanished."""
+
+
+class PluginRefused(Exception):
+    """A registration is refused; the text is the kubelet's."""
+
+
+class PluginHandler(Protocol):
+    """Registers the plugins of one type."""
+
+    async def adopt(self, info: m.PluginInfo, endpoint: Path) -> Withdraw:
+        """Register a plugin. Raises PluginRefused."""
+        ...
 
 
 class PluginWatcher:
     """Watches a directory for sockets of plugins. The owner must `run` it."""
 
-    def __init__(self, directory: Path, registry: PluginRegistry, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, handlers: Mapping[str, PluginHandler], clock: Clock
+    ) -> None:
+        """`handlers` are by type, as plugins state it."""
         self._directory = directory
-        self._registry = registry
+        self._handlers = handlers
         self._clock = clock
-        self._known: set[Mark] = set()
+        self._attended: dict[Mark, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 found = set(sockets(self._directory))
-                for each in sorted(found - self._known):
-                    tasks.create_task(self._welcome(Path(each[0])))
-                self._known = found
+                # A socket that replaces another: the old registration ends before the new begins.
+                gone = [self._attended.pop(each) for each in self._attended.keys() - found]
+                for task in gone:
+                    task.cancel()
+                if gone:
+                    await asyncio.wait(gone)
+                for each in sorted(found - self._attended.keys()):
+                    if len(self._attended) >= MOST_SOCKETS:
+                        log.warning("too many plugin sockets directory=%s", self._directory)
+                        break
+                    self._attended[each] = tasks.create_task(self._attend(Path(each[0])))
                 await self._clock.sleep(LOOK_SECONDS)
 
-    async def _welcome(self, path: Path) -> None:
+    async def _attend(self, path: Path) -> None:
+        """Register the plugin behind a socket, and end the registration when cancelled."""
         await asyncio.to_thread(library.load)
-        caller = PluginClient(path.name, path, self._clock)
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            withdraw = await self._register(path)
+            if withdraw is not None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await withdraw()
+            await self._clock.sleep(delay)
+            delay = min(delay * 2, LONGEST_RETRY_SECONDS)
+
+    async def _register(self, path: Path) -> Withdraw | None:
+        caller = PluginChannel(path.name, path, self._clock)
+        withdraw: Withdraw | None = None
         try:
             await caller.dial()
             info = await caller.info()
-            error = await self._taken(info, path)
-            if error:
-                log.warning("plugin refused socket=%s error=%r", path, error)
-            await caller.notify(error)
+            try:
+                withdraw = await self._adopted(info, path)
+            except PluginRefused as error:
+                log.warning("plugin refused socket=%s error=%r", path, str(error))
+                await caller.notify(f"RegisterPlugin error -- {error}")
+                return None
+            await caller.notify("")
+            found, withdraw = withdraw, None
+            return found
         except PluginError as failure:
             log.warning("plugin does not answer socket=%s error=%r", path, str(failure))
+            return None
         finally:
             await caller.close()
+            if withdraw is not None:
+                await withdraw()
 
-    async def _taken(self, info: m.PluginInfo, path: Path) -> str:
-        """Return why a plugin is refused; empty if it is registered."""
-        if info.type != _KIND:
-            return f"no handler registered for plugin type: {info.type} at socket {path}"
-        if m.VERSION not in info.supported_versions:
-            versions = " ".join(info.supported_versions)
-            return f"manager unsupported version: [{versions}], supported version is {m.VERSION}"
+    async def _adopted(self, info: m.PluginInfo, path: Path) -> Withdraw:
+        handler = self._handlers.get(info.type)
+        if handler is None:
+            raise PluginRefused(
+                f"no handler registered for plugin type: {info.type} at socket {path}"
+            )
         try:
-            await self._registry.adopt(info.name, Path(info.endpoint or path))
-        except PluginRefused as error:
-            return str(error)
-        return ""
+            return await handler.adopt(info, Path(info.endpoint or path))
+        except (PluginRefused, PluginError):
+            raise
+        except Exception as error:
+            # A plugin must not end the agent, whatever it states about itself.
+            log.exception("plugin not adopted socket=%s", path)
+            raise PluginRefused(f"plugin registration failed with err: {error}") from error
 
 
-def sockets(directory: Path) -> Iterator[Mark]:
+def sockets(directory: Path, depth: int = _DEEPEST) -> Iterator[Mark]:
     """Return all sockets in a directory and below."""
     try:
         entries = list(os.scandir(directory))
@@ -85,6 +139,7 @@ def sockets(directory: Path) -> Iterator[Mark]:
         except OSError:
             continue
         if stat.S_ISDIR(status.st_mode):
-            yield from sockets(Path(entry.path))
+            if depth:
+                yield from sockets(Path(entry.path), depth - 1)
         elif stat.S_ISSOCK(status.st_mode):
             yield entry.path, status.st_ino, status.st_ctime_ns

@@ -81,18 +81,21 @@ class LocalStorageEviction:
             uid = pod.metadata.uid
             observed = self._pods.observed(uid)
             shared = self._paths.shared(uid, [each.id for each in observed.sandboxes])
-            written = self._written(observed.containers)
+            written = written_by(observed.containers, self._paths)
             if message := await self._volumes.excess(pod, written, shared):
                 self._pods.evict(uid, message)
 
-    def _written(self, containers: Iterable[RuntimeContainer]) -> dict[str, list[Path]]:
-        """Return the directories by container name: one for the logs of all attempts, one layer for
-        each."""
-        found: dict[str, list[Path]] = {}
-        for container in containers:
-            places = found.setdefault(container.name, [])
-            logs = Path(container.log_path).parent
-            if container.log_path and logs not in places:
-                places.append(logs)
-            places += self._paths.layers(container.id)
-        return found
+
+def written_by(
+    containers: Iterable[RuntimeContainer], paths: WritablePathLookup
+) -> dict[str, list[Path]]:
+    """Return the directories that containers write outside of volumes, by container name: one for
+    the logs of all attempts, one layer for each."""
+    found: dict[str, list[Path]] = {}
+    for container in containers:
+        places = found.setdefault(container.name, [])
+        logs = Path(container.log_path).parent
+        if container.log_path and logs not in places:
+            places.append(logs)
+        places += paths.layers(container.id)
+    return found

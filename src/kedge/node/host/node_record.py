@@ -28,6 +28,12 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The network of its pods; empty if they have no addresses of their own."""
     service_proxy: str = ""
     """How the node carries Services: nftables, userspace, or none, and why."""
+    network_policy: str = ""
+    """How the node enforces NetworkPolicies: nftables, or none and why."""
+    machine_address: str = ""
+    """Where nodes of other machines reach this one."""
+    node_network: str = ""
+    """How pods of other machines are reached; empty if there can be none."""
     host_image: HostImage = HostImage()
     """The paths that the image `host` hides and shows."""
 

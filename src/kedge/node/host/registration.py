@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from kedge import KUBERNETES, __version__
+from kedge.api.builtin.policy_limits import ENFORCEMENT_ANNOTATION
 from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.coordination_v1.lease import Lease, LeaseSpec
 from kedge.api.core_v1.node import RESOURCE
@@ -38,6 +39,7 @@ from kedge.machinery.quantity import Format, Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.devices.ledger import DeviceAmounts
 from kedge.node.host.machine import MachineInfo
+from kedge.node.network.peers import MACHINE_ADDRESS, NODE_NETWORK
 from kedge.node.runtime.runtime import RuntimeLevel
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ log = logging.getLogger(__name__)
 LEVEL_LABEL: Final = "kedge.dev/level"
 SERVICE_PROXY: Final = "kedge.dev/service-proxy"
 """The annotation that says how the node carries Services."""
+_OWN_ANNOTATIONS: Final = (SERVICE_PROXY, ENFORCEMENT_ANNOTATION, MACHINE_ADDRESS, NODE_NETWORK)
+"""Annotations that the agent removes if they are no longer true."""
 LEASES_NAMESPACE: Final = "kube-node-lease"
 RENEW_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
@@ -69,7 +73,7 @@ def node_object(
     address: str = "",
     pod_cidr: str = "",
     user_namespaces: bool = False,
-    service_proxy: str = "",
+    annotations: Mapping[str, str] | None = None,
 ) -> Node:
     """Return the Node object of this agent, without its conditions. Its `address` is the one of
     the configuration, unless another is given."""
@@ -103,8 +107,7 @@ def node_object(
         ],
     )
     spec = NodeSpec(podCIDR=pod_cidr, podCIDRs=[pod_cidr] if pod_cidr else [])
-    annotations = {SERVICE_PROXY: service_proxy} if service_proxy else {}
-    meta = ObjectMeta(name=config.name, labels=labels, annotations=annotations)
+    meta = ObjectMeta(name=config.name, labels=labels, annotations=dict(annotations or {}))
     return Node(metadata=meta, spec=spec, status=status)
 
 
@@ -182,7 +185,7 @@ def updated_node(found: Node, ours: Node, now: datetime, *, anew: bool = False) 
         metadata=replace(
             found.metadata,
             labels={**found.metadata.labels, **ours.metadata.labels},
-            annotations={**found.metadata.annotations, **ours.metadata.annotations},
+            annotations=_annotations(found.metadata.annotations, ours.metadata.annotations),
         ),
         spec=replace(
             found.spec,
@@ -203,6 +206,12 @@ def updated_node(found: Node, ours: Node, now: datetime, *, anew: bool = False) 
     )
 
 
+def _annotations(found: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """Return ours, and those of others."""
+    others = {key: value for key, value in found.items() if key not in _OWN_ANNOTATIONS}
+    return {**others, **ours}
+
+
 def _since(condition: NodeCondition, before: Mapping[str, NodeCondition]) -> NodeCondition:
     """Return the condition with the time of its latest change."""
     known = before.get(condition.type)
@@ -213,6 +222,8 @@ def _since(condition: NodeCondition, before: Mapping[str, NodeCondition]) -> Nod
 
 def needs_report(found: Node, wanted: Node) -> bool:
     """Return whether anything but the heartbeat times has changed."""
+    if found.metadata.annotations != wanted.metadata.annotations:
+        return True
     return _timeless(found.status) != _timeless(wanted.status)
 
 
@@ -244,7 +255,10 @@ class NodeRegistration:
         images: Images,
         extended: ExtendedResources,
         exposed: Sequence[str] = (),
+        claimed: Node | None = None,
     ) -> None:
+        """`claimed` is the object that the node has already, if any."""
+        self._claimed = claimed
         self.exposed = exposed
         self.registered = asyncio.Event()
         """Set once the node is registered and its lease is renewed."""
@@ -270,6 +284,13 @@ class NodeRegistration:
     def report_soon(self) -> None:
         """Report now, because something in the status may have changed."""
         self._report_event.set()
+
+    def annotate(self, name: str, value: str) -> None:
+        """Set an annotation of the node, now and whenever it is registered again."""
+        meta = self._described.metadata
+        annotations = {**meta.annotations, name: value}
+        self._described = replace(self._described, metadata=replace(meta, annotations=annotations))
+        self.report_soon()
 
     async def run(self) -> None:
         """Register the node and keep it up to date until cancelled."""
@@ -306,6 +327,12 @@ class NodeRegistration:
         return self._described.metadata.name
 
     async def _register(self) -> None:
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            await self._take_over(claimed)
+            self._anew = False
+            await self._renew()
+            return
         wanted = updated_node(self._current(), self._current(), self._clock.now())
         try:
             self._last = await self._client.create(RESOURCE, wanted)

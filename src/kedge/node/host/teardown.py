@@ -13,11 +13,13 @@ from kedge.node.cgroups.tree import PodCgroupTree
 from kedge.node.host import node_record
 from kedge.node.host.user_namespaces import void_claims
 from kedge.node.network.bridge import Bridge
+from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.volumes.mounts import take_down
 from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.sockets import sockets_of
 
 _SHUTDOWN_SECONDS: Final = 10.0
 """Seconds for a supervisor to end its containers; it waits 5 s for the slowest."""
@@ -34,9 +36,15 @@ def teardown(directory: Path) -> str:
     # Not only by the record: an agent that was killed early has not written one.
     left: list[str] = []
     runtime, network = directory / "runtime", directory / "network"
+    namespace = _network(runtime)
+    has_bridge = (network / "network").exists()
+    if has_bridge and not namespace.is_machine:
+        # While the supervisor lives: other nodes of the cluster may keep the namespace.
+        with contextlib.suppress(OSError):
+            asyncio.run(Bridge.find(network, namespace=namespace).remove())
     if runtime.exists():
         left.append(asyncio.run(_end_containers(runtime)))
-    if (network / "network").exists():
+    if has_bridge and namespace.is_machine:
         asyncio.run(Bridge.find(network).remove())
     known = node_record.read(directory)
     if known is not None and known.cgroup:
@@ -51,6 +59,11 @@ def teardown(directory: Path) -> str:
     if not any(left):
         void_claims(directory / "pods")
     return "; ".join(filter(None, left))
+
+
+def _network(runtime: Path) -> NetworkPlace:
+    """Return the network of the node's pods. Only root has it on the machine itself."""
+    return MACHINE if os.geteuid() == 0 else UserNetwork(sockets_of(str(runtime)))
 
 
 async def _end_containers(runtime: Path) -> str:

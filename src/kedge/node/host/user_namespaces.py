@@ -258,7 +258,12 @@ def _after(last: int, usable: Sequence[int]) -> list[int]:
 
 def void_claims(pods: Path, claims: Path = CLAIMS) -> None:
     """Remove the claims of a node without pods."""
-    for claim in claims.glob("[0-9]*"):
+    try:
+        found = [*claims.glob("[0-9]*")]
+    except PermissionError:
+        # Root's nodes made the directory. The nodes of other users cannot claim ids.
+        return
+    for claim in found:
         with contextlib.suppress(OSError):
             if Path(os.fsdecode(claim.read_bytes())).is_relative_to(pods.absolute()):
                 claim.unlink()

@@ -64,7 +64,7 @@ class GarbagePlan:
     """Bytes that should be freed; 0 if the disk is not full."""
 
 
-def wanted(disk: DiskSpace, thresholds: GarbageThresholds) -> int:
+def bytes_to_free(disk: DiskSpace, thresholds: GarbageThresholds) -> int:
     """Return the bytes to free: none below the high threshold, otherwise down to the low one."""
     if disk.used_percent < thresholds.high_percent:
         return 0
@@ -85,7 +85,7 @@ def plan(
 
     `sizes` are those of the layers: a layer is freed with the last image that has it.
     """
-    goal = wanted(disk, thresholds)
+    goal = bytes_to_free(disk, thresholds)
     uses = _uses(images)
     chosen: list[str] = []
     freed = 0

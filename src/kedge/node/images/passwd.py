@@ -38,7 +38,7 @@ def declared_user(text: str) -> int | str:
     return number if number is not None else name or 0
 
 
-def wanted(user: int | None, username: str, group: int | None, image_user: str) -> str:
+def requested_user(user: int | None, username: str, group: int | None, image_user: str) -> str:
     """Return `user[:group]` to look up, from the pod or else from the image."""
     name = str(user) if user is not None else username or str(declared_user(image_user))
     return name if group is None else f"{name}:{group}"

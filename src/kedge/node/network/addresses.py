@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 from pathlib import Path
 from typing import Final
 
-from kedge.api.builtin.service_networks import POD_NETWORK
+from kedge.api.builtin.service_networks import NODE_PREFIX, POD_NETWORK
 
 CLUSTER: Final = POD_NETWORK
 
@@ -19,7 +19,7 @@ class NoFreeAddress(Exception):
 def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
     """Return the first network for a node to which the machine has no route."""
     used = list(taken)
-    for network in CLUSTER.subnets(new_prefix=24):
+    for network in CLUSTER.subnets(new_prefix=NODE_PREFIX):
         if not any(network.overlaps(other) for other in used):
             return network
     raise NoFreeAddress(f"no network of {CLUSTER} is free on this machine")

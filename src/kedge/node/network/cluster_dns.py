@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kedge.client.client import Client
 from kedge.dns.answer_cache import AnswerCache
@@ -21,6 +21,7 @@ from kedge.machinery.interfaces import own_addresses
 from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import DNS_SERVICE
 from kedge.node.network.dns import DOMAIN
+from kedge.node.network.network_place import MACHINE, NetworkPlace, SocketKeeper
 from kedge.node.network.zone_follower import Services, ZoneFollower
 from kedge.node.runtime.runtime import RuntimeFailure
 
@@ -45,7 +46,7 @@ class DnsAddress(NamedTuple):
     port: int = PORT
 
 
-async def release_sockets(keeper: "SocketKeeper") -> None:
+async def release_sockets(keeper: SocketKeeper) -> None:
     """Give up the sockets that an earlier agent of this node served."""
     with contextlib.suppress(RuntimeFailure):
         await keeper.keep_sockets(KEPT, [])
@@ -56,14 +57,6 @@ async def service_address(services: Services) -> str:
     found = (await services()).get(*SERVICE)
     address = found.spec.clusterIP if found is not None else ""
     return "" if address == "None" else address
-
-
-class SocketKeeper(Protocol):
-    """Keeps sockets open while the agent restarts. Raises RuntimeFailure."""
-
-    async def keep_sockets(self, name: str, descriptors: Sequence[int]) -> None: ...
-
-    async def kept_sockets(self, name: str) -> list[int]: ...
 
 
 class ClusterDns:
@@ -77,12 +70,14 @@ class ClusterDns:
         addresses: Sequence[DnsAddress],
         machine_servers: Callable[[], Sequence[str]],
         keeper: SocketKeeper,
+        network: NetworkPlace = MACHINE,
     ) -> None:
         self.serving: Final = asyncio.Event()
         """Set once queries are answered at all addresses."""
         self._clock = clock
         self._addresses = addresses
         self._keeper = keeper
+        self._network = network
         self._bound: list[DnsSockets] = []
         self._objects = ZoneFollower(client, services, clock)
         self._zone = ClusterZone(
@@ -161,7 +156,9 @@ class ClusterDns:
         is_logged = False
         while True:
             try:
-                return DnsSockets(str(where.address), where.port, where.link, kept)
+                return DnsSockets(
+                    str(where.address), where.port, where.link, kept, self._network.socket
+                )
             except OSError as error:
                 if not is_logged:
                     log.warning("cluster DNS cannot use %s: %s; retrying", where.address, error)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.network.nftables.attributes import (
     INET,
     attribute,
@@ -43,18 +44,46 @@ class TrackedFlow(NamedTuple):
     id: bytes
 
 
-def udp_flows() -> list[TrackedFlow]:
-    """Return the UDP flows that the kernel tracks in this network namespace."""
-    with contextlib.closing(open_netfilter()) as channel:
+class FlowLookup:
+    """Looks up single UDP flows to a socket of the machine by the addresses that the socket
+    sees."""
+
+    def __init__(self, namespace: NetworkPlace, address: str, port: int) -> None:
+        self._channel = open_netfilter(namespace)
+        self._here = IPv4Address(address).packed, port
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def flow_from(self, client: IPv4Address, port: int) -> TrackedFlow:
+        """Return the flow with this source as the socket sees it. Raises OSError."""
+        address, own_port = self._here
+        ends = nested(1, attribute(1, address) + attribute(2, client.packed))
+        ports = attribute(2, own_port.to_bytes(2, "big")) + attribute(3, port.to_bytes(2, "big"))
+        answer = nested(_REPLY, ends + nested(2, attribute(1, bytes([UDP])) + ports))
+        request = message(_SUBSYSTEM << 8 | _GET, _REQUEST, 0, answer, family=INET)
+        self._channel.send(request)
+        for kind, _, content in read_messages(self._channel.recv(1 << 16)):
+            if kind == _ERROR:
+                number = error_number(content)
+                raise OSError(number, os.strerror(number))
+            for flow in read_flow(content):
+                return flow
+        raise FileNotFoundError("the kernel does not track the flow")
+
+
+def udp_flows(namespace: NetworkPlace = MACHINE) -> list[TrackedFlow]:
+    """Return the UDP flows that the kernel tracks in a network namespace."""
+    with contextlib.closing(open_netfilter(namespace)) as channel:
         channel.send(message(_SUBSYSTEM << 8 | _GET, _REQUEST | _DUMP, 0, b"", family=INET))
         return [flow for content in dumped(channel) for flow in read_flow(content)]
 
 
-def delete_flows(flows: list[TrackedFlow]) -> int:
+def delete_flows(flows: list[TrackedFlow], namespace: NetworkPlace = MACHINE) -> int:
     """Delete flows; return how many there still were."""
     if not flows:
         return 0
-    with contextlib.closing(open_netfilter()) as channel:
+    with contextlib.closing(open_netfilter(namespace)) as channel:
         return sum(_delete(channel, each) for each in flows)
 
 

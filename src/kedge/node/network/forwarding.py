@@ -6,27 +6,35 @@ from pathlib import Path
 from typing import Final
 
 from kedge.machinery import atomic
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 
 log = logging.getLogger(__name__)
 
-_LINKS: Final = Path("/proc/sys/net/ipv4/conf")
 _FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
 _BEFORE: Final = Path("/run/kedge/forwarding")
 """The value of ip_forward before the first node of the machine started, for the last one to
 restore."""
 
 
-def forward_between_pods(link: str) -> None:
+def forward_between_pods(link: str, namespace: NetworkPlace = MACHINE) -> None:
     """Let packets in by a bridge. Unlike `ip_forward`, this changes nothing of the machine."""
-    _set(link, "forwarding", "1")
+    _set(namespace, link, "forwarding", "1")
     # Packets from a pod to another leave by the link by which they came. That is intended.
-    _set(link, "send_redirects", "0")
+    _set(namespace, link, "send_redirects", "0")
 
 
-def reach_loopback(link: str) -> None:
+def forward_from_tunnel(link: str) -> None:
+    """Let packets of pods of other machines in."""
+    _set(MACHINE, link, "forwarding", "1")
+    # Several nodes of a machine send by one tunnel, and each gets the answers by its own. The chain
+    # `tunnel` checks senders more strictly than this filter would.
+    _set(MACHINE, link, "rp_filter", "2")
+
+
+def reach_loopback(link: str, namespace: NetworkPlace = MACHINE) -> None:
     """Let rules send packets of pods to programs that listen on 127.0.0.1, and packets of programs
     there to pods. The rules also drop what pods send to 127.0.0.0/8 themselves."""
-    _set(link, "route_localnet", "1")
+    _set(namespace, link, "route_localnet", "1")
 
 
 def start_forwarding() -> None:
@@ -47,8 +55,8 @@ def stop_forwarding() -> None:
             _BEFORE.parent.rmdir()
 
 
-def _set(link: str, name: str, value: str) -> None:
+def _set(namespace: NetworkPlace, link: str, name: str, value: str) -> None:
     try:
-        (_LINKS / link / name).write_text(value)
+        namespace.switch(link, name, value)
     except OSError as error:
         log.warning("cannot set link=%s %s=%s error=%s", link, name, value, error)

@@ -11,11 +11,13 @@ import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from kedge.node.network import ruleset
 from kedge.node.network.netlink import Netlink
+from kedge.node.network.network_place import MACHINE as MACHINE_NETWORK
+from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.nftables.batch import OWNER, PERSIST, Batch
 from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.ruleset import EMPTY, HOST_PORTS, MACHINE, Ruleset, ServerLimit, TableScope
@@ -23,6 +25,7 @@ from kedge.node.network.ruleset import EMPTY, HOST_PORTS, MACHINE, Ruleset, Serv
 log = logging.getLogger(__name__)
 
 _LINKS: Final = "/sys/class/net"
+_EVERYWHERE: Final = IPv4Network("0.0.0.0/0")
 _LACKING: Final = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT)
 """Errors of a kernel that lacks a feature."""
 
@@ -30,18 +33,20 @@ _LACKING: Final = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT)
 class NodeTable:
     """The table of one node. `open` raises OSError if the kernel refuses it."""
 
-    def __init__(self, scope: TableScope) -> None:
+    def __init__(self, scope: TableScope, namespace: NetworkPlace = MACHINE_NETWORK) -> None:
+        self.namespace = namespace
         self.scope = scope
         self._flags = OWNER | PERSIST
         self._channel: NftablesSocket | None = None
         self._host_ports: dict[bytes, bytes] = {}
+        self._peers: dict[str, frozenset[bytes]] = {}
         self._lock = asyncio.Lock()
         self.was_taken_over = False
         """Whether the kernel still has the table of the previous agent."""
 
     async def open(self) -> None:
         """Take over the table of the previous agent, or write one without Services."""
-        channel = NftablesSocket()
+        channel = NftablesSocket(self.namespace)
         try:
             self.was_taken_over = self.scope.link in channel.tables()
             if not self.was_taken_over:
@@ -83,15 +88,26 @@ class NodeTable:
             change.delete_elements(HOST_PORTS, known)
             self._try(change)
 
+    async def set_peers(self, peers: Mapping[str, frozenset[bytes]]) -> None:
+        """Accept packets of these nodes of other machines, by set, and of no others."""
+        async with self._lock:
+            change = Batch(self.scope.link)
+            for name, wanted in peers.items():
+                known = self._peers.get(name, frozenset())
+                change.delete_elements(name, sorted(known - wanted))
+                change.add_elements(name, dict.fromkeys(sorted(wanted - known), b""))
+            self._peers.update(peers)
+            self._try(change)
+
     def _try(self, change: Batch) -> None:
-        """Apply a change of host ports. If it fails, the next rewrite makes up for it: the table is
+        """Apply a change of elements. If it fails, the next rewrite makes up for it: the table is
         that of a previous agent, which may have other elements already."""
         if self._channel is None:
             return
         try:
             self._channel.apply(change)
         except OSError as error:
-            log.info("host ports are written with the next rewrite error=%s", error)
+            log.info("elements are written with the next rewrite error=%s", error)
 
     def must_change_owner(self) -> bool:
         """Return whether this table handles the machine's own packets and should not, or the
@@ -99,12 +115,12 @@ class NodeTable:
         if self._channel is None:
             return False
         # With a socket of its own: a thread may be using the other one.
-        with contextlib.closing(NftablesSocket()) as channel:
+        with contextlib.closing(NftablesSocket(self.namespace)) as channel:
             return self.scope.owns_machine == self._is_other_owner(channel)
 
     def _is_other_owner(self, channel: NftablesSocket) -> bool:
         """Whether the machine's own packets belong to another table, or to another cluster."""
-        with Netlink() as netlink:
+        with Netlink.within(self.namespace) as netlink:
             links, routes = netlink.links(), netlink.routes()
         bridges = {name for name in links if name.startswith(self.scope.links)}
         ours = {links[each] for each in bridges}
@@ -125,8 +141,9 @@ class NodeTable:
     def _add_routes(self) -> None:
         """Without a route, a machine that has no default route refuses its own packets before any
         rule sees them."""
-        with Netlink() as netlink:
-            for network in self.scope.services:
+        with Netlink.within(self.namespace) as netlink:
+            outside = (_EVERYWHERE,) if self.scope.way_out is not None else ()
+            for network in (*self.scope.services, *outside):
                 with contextlib.suppress(FileExistsError):
                     netlink.add_link_route(netlink.index(self.scope.link), network)
 
@@ -137,7 +154,7 @@ class NodeTable:
         sessions = self._sessions(channel, services) if replaces else {}
         for flags, limit in self._features():
             scope = self.scope._replace(server_limit=limit)
-            whole = [ruleset.base(scope, dict(self._host_ports)), services]
+            whole = [ruleset.base(scope, self._elements()), services]
             made = ruleset.replacement(name, flags, whole, replaces=replaces)
             for clients, expirations in sessions.items():
                 made.add_expiring_elements(clients, expirations)
@@ -149,6 +166,10 @@ class NodeTable:
                 continue
             self._flags, self.scope = flags, scope
             return
+
+    def _elements(self) -> dict[str, dict[bytes, bytes]]:
+        peers = {name: dict.fromkeys(keys, b"") for name, keys in self._peers.items()}
+        return {HOST_PORTS: dict(self._host_ports), **peers}
 
     def _sessions(self, channel: NftablesSocket, services: Ruleset) -> dict[str, dict[bytes, int]]:
         """Return the clients of Services with session affinity, who stay with their endpoints."""
@@ -176,7 +197,10 @@ class NodeTable:
     def remove(self) -> None:
         """Remove the table. Idempotent."""
         self.close()
-        with contextlib.suppress(OSError), contextlib.closing(NftablesSocket()) as channel:
+        with (
+            contextlib.suppress(OSError),
+            contextlib.closing(NftablesSocket(self.namespace)) as channel,
+        ):
             if self.scope.link in channel.tables():
                 change = Batch(self.scope.link)
                 change.delete_table()

@@ -2,9 +2,14 @@
 
 Chains, in the order in which a packet meets them:
 
-- `guard` drops packets of pods to 127.0.0.0/8, because `route_localnet` lets them in;
+- `tunnel` drops packets in tunnels that do not come from a peer, or not from its pods;
+- `guard` drops packets of pods to 127.0.0.0/8, because `route_localnet` lets them in, those with
+  addresses that are not of pods of this node, and packets from outside that claim to come from pods
+  without a route of ours;
 - `check` refuses connections to service ports without endpoints, before their destination changes;
 - `services` and `outside` change the destination of new connections;
+- `limits` bounds what one pod may ask of the API server and of the DNS server, by whatever address
+  it reaches them;
 - `unanswered` refuses connections to addresses of the service range that no Service has;
 - `postrouting` hides the source address where answers would not find back.
 
@@ -13,12 +18,14 @@ bridge, and packets to its own gateway address. Packets of the machine's process
 belong to one table of the machine, the one with the chain `machine`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, NamedTuple
 
+from kedge.node.network import tunnel
 from kedge.node.network.nftables import batch, expressions
 from kedge.node.network.nftables.batch import (
+    INPUT,
     OUTPUT,
     POSTROUTING,
     PREROUTING,
@@ -31,8 +38,13 @@ from kedge.node.network.nftables.expressions import Rule, rule
 SERVICES, ENDPOINTS, OUTSIDE, REFUSED = "services", "endpoints", "outside", "refused"
 """Maps that Services fill."""
 HOST_PORTS: Final = "host_ports"
+TUNNEL_PEERS, ROUTED_PEERS = "tunnel_peers", "routed_peers"
+"""Sets of nodes of other machines: machine and pod network, and pod network alone."""
 _HAIRPIN: Final = "hairpin"
 _SERVER_CLIENTS: Final = "server_clients"
+_QUERYING: Final = "querying"
+_QUERYING_SECONDS: Final = 60
+"""Seconds without a query after which a pod's rate is forgotten."""
 MACHINE: Final = "machine"
 """The chain that marks the one table of a machine that handles packets from outside."""
 REFUSE: Final = "refuse"
@@ -58,6 +70,8 @@ _SETS: Final = {
     ENDPOINTS: SetSpec((*_KEY, batch.MARK), (batch.IPV4, batch.PORT)),
     HOST_PORTS: SetSpec(_KEY, (batch.IPV4, batch.PORT)),
     _HAIRPIN: SetSpec((batch.IPV4, batch.IPV4)),
+    TUNNEL_PEERS: SetSpec((batch.IPV4, batch.IPV4)),
+    ROUTED_PEERS: SetSpec((batch.IPV4,)),
 }
 
 
@@ -68,12 +82,21 @@ class RuleChain(NamedTuple):
     hook: ChainHook | None = None
 
 
+class RangeElements(NamedTuple):
+    """The elements of a set of ranges."""
+
+    size: int
+    """The bytes of a number."""
+    ranges: Sequence[tuple[int, int]]
+
+
 class Ruleset(NamedTuple):
     """Sets, chains and elements of one table."""
 
     sets: Mapping[str, SetSpec]
     chains: Mapping[str, RuleChain]
     elements: Mapping[str, Mapping[bytes, bytes]]
+    ranges: Mapping[str, RangeElements] = {}
 
 
 EMPTY: Final = Ruleset({}, {}, {})
@@ -83,8 +106,40 @@ class ServerLimit(NamedTuple):
     """How many connections one pod may have to the API server."""
 
     address: IPv4Address
+    """Where it listens. If that is this machine, all addresses of the machine count."""
     port: int
     connections: int
+
+
+class WayOutPorts(NamedTuple):
+    """The ports at the gateway address that carry connections to the outside in user space
+    (kedge.node.network.way_out)."""
+
+    tcp: int
+    udp: int
+    server: int
+    """The port that leads to the API server."""
+
+
+class WayOutAddress(NamedTuple):
+    """Where connections to the outside are sent to."""
+
+    gateway: IPv4Address
+    ports: WayOutPorts
+
+    def matches(self) -> Iterator[bytes]:
+        """Yield the matches of packets that are on the way out."""
+        for protocol, port in (("TCP", self.ports.tcp), ("UDP", self.ports.udp)):
+            here = expressions.is_to_address(self.gateway) + expressions.is_to_port(port)
+            yield expressions.is_protocol(PROTOCOLS[protocol]) + here
+
+
+class QueryLimit(NamedTuple):
+    """How many datagrams one pod may send to the DNS server of this machine."""
+
+    port: int
+    per_second: int
+    burst: int
 
 
 class TableScope(NamedTuple):
@@ -103,7 +158,10 @@ class TableScope(NamedTuple):
     owns_machine: bool
     """Whether packets of the machine's processes and from outside belong to this table."""
     server_limit: ServerLimit | None = None
-    """None if the kernel cannot count connections."""
+    """None if the kernel cannot count connections, or the server is not known yet."""
+    query_limit: QueryLimit | None = None
+    way_out: WayOutPorts | None = None
+    """None if packets to the outside are routed."""
 
 
 def key(address: IPv4Address, protocol: str, port: int) -> bytes:
@@ -146,32 +204,34 @@ def replacement(table: str, flags: int, parts: Iterable[Ruleset], *, replaces: b
             made.add_rules(name, chain.rules)
         for name, elements in part.elements.items():
             made.add_elements(name, elements)
+        for name, ranges in part.ranges.items():
+            made.add_ranges(name, *ranges)
     return made
 
 
-def base(scope: TableScope, host_ports: Mapping[bytes, bytes]) -> Ruleset:
-    """Return everything of the table but Services."""
+def base(scope: TableScope, elements: Mapping[str, Mapping[bytes, bytes]]) -> Ruleset:
+    """Return everything of the table but Services. The elements are those of host ports and
+    peers."""
     chains = {name: RuleChain(tuple(rules), hook) for name, hook, rules in _chains(scope)}
     if scope.owns_machine:
         chains[MACHINE] = RuleChain(())
     sets = dict(_SETS)
     if scope.server_limit is not None:
         sets[_SERVER_CLIENTS] = SetSpec((batch.IPV4,), counts_connections=True)
+    if scope.query_limit is not None:
+        sets[_QUERYING] = SetSpec((batch.IPV4,), timeout_seconds=_QUERYING_SECONDS)
     hairpin = {host.packed * 2: b"" for host in scope.network.hosts()}
-    return Ruleset(sets, chains, {_HAIRPIN: hairpin, HOST_PORTS: host_ports})
+    return Ruleset(sets, chains, {_HAIRPIN: hairpin, **elements})
 
 
 def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rule]]]:
     yield REFUSE, None, _refuse()
-    yield "check", None, [*_limit(scope.server_limit), *_check()]
-    yield "to_services", None, list(_both_keys(SERVICES))
+    yield "check", None, _check()
+    yield "to_services", None, [*_both_keys(SERVICES), *_to_outside(scope)]
     yield "from_outside", None, [*_both_keys(OUTSIDE), rule(expressions.goto("to_services"))]
-    guarded = expressions.is_input(scope.link) + expressions.is_to(LOOPBACK)
-    yield (
-        "guard",
-        ChainHook("filter", PREROUTING, _FIRST),
-        [rule(guarded, expressions.drop())],
-    )
+    yield "tunnel", ChainHook("filter", INPUT, _FIRST), _tunnel(scope)
+    yield "from_pods_elsewhere", None, _from_pods_elsewhere(scope)
+    yield "guard", ChainHook("filter", PREROUTING, _FIRST), _guard(scope)
     yield (
         "check_prerouting",
         ChainHook("filter", PREROUTING, _BEFORE_TRANSLATION),
@@ -185,12 +245,74 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rul
     ]
     yield "unanswered", None, unanswered
     after = ChainHook("filter", PREROUTING, _AFTER_TRANSLATION)
+    limits = [*_limit_connections(scope.server_limit), *_limit_queries(scope.query_limit)]
+    yield "limits", None, limits
+    own = rule(expressions.is_input(scope.link), expressions.goto("limits"))
+    yield "limits_prerouting", after, [own]
     yield "unanswered_prerouting", after, _from(scope, "unanswered")
     if scope.owns_machine:
         before = ChainHook("filter", OUTPUT, _BEFORE_TRANSLATION)
         yield "check_output", before, [rule(expressions.goto("check"))]
         after = ChainHook("filter", OUTPUT, _AFTER_TRANSLATION)
         yield "unanswered_output", after, [rule(expressions.goto("unanswered"))]
+
+
+def _to_outside(scope: TableScope) -> Iterator[Rule]:
+    """Send connections to the outside to the programs that carry them."""
+    if scope.way_out is None:
+        return
+    yield rule(expressions.is_to_this_machine(), expressions.accept())
+    for network in (scope.pods, *scope.services):
+        yield rule(expressions.is_to(network), expressions.accept())
+    for protocol, port in (("TCP", scope.way_out.tcp), ("UDP", scope.way_out.udp)):
+        there = expressions.immediate(TARGET, scope.gateway.packed)
+        there += expressions.immediate(TARGET_PORT, port.to_bytes(2, "big"))
+        yield rule(expressions.is_protocol(PROTOCOLS[protocol]), there, translate())
+
+
+def _guard(scope: TableScope) -> list[Rule]:
+    inside = expressions.is_input(scope.link)
+    outside = expressions.is_not_input_of(scope.links) + expressions.is_not_input("lo")
+    # The chain `tunnel` has checked packets that come out of a tunnel.
+    outside += expressions.is_not_input_of(tunnel.LINKS)
+    of_pods = expressions.is_from(scope.pods) + expressions.is_to(scope.network)
+    return [
+        rule(inside, expressions.is_to(LOOPBACK), expressions.drop()),
+        rule(inside, expressions.is_not_from(scope.network), expressions.drop()),
+        rule(outside, of_pods, expressions.goto("from_pods_elsewhere")),
+    ]
+
+
+def _from_pods_elsewhere(scope: TableScope) -> list[Rule]:
+    sender = expressions.load_source(ADDRESS)
+    sender += expressions.mask(ADDRESS, scope.network.netmask.packed)
+    known = expressions.is_in_set(ROUTED_PEERS, ADDRESS)
+    return [rule(sender, known, expressions.accept()), rule(expressions.drop())]
+
+
+def _tunnel(scope: TableScope) -> list[Rule]:
+    """Accept what a peer's machine sends from that peer's pods to pods of this node. The packet is
+    still wrapped: once it is unwrapped, its sender is no longer known."""
+    number = tunnel.number(scope.network).to_bytes(3, "big")
+    ours = expressions.is_protocol(tunnel.UDP) + expressions.is_to_port(tunnel.PORT)
+    ours += expressions.has_wrapped(tunnel.NUMBER_AT, number)
+    inside = expressions.has_wrapped(tunnel.TYPE_AT, tunnel.IPV4)
+    inside += expressions.has_wrapped_address(tunnel.DESTINATION_AT, scope.network)
+    sender = expressions.load_source(ADDRESS)
+    sender += expressions.load_wrapped(ADDRESS + 1, tunnel.SOURCE_AT, 4)
+    sender += expressions.mask(ADDRESS + 1, scope.network.netmask.packed)
+    known = expressions.is_in_set(TUNNEL_PEERS, ADDRESS)
+    return [rule(ours, inside, sender, known, expressions.accept()), rule(ours, expressions.drop())]
+
+
+def tunnel_peer(machine: IPv4Address, network: IPv4Network) -> bytes:
+    """Return the element of a peer in TUNNEL_PEERS."""
+    return expressions.key((machine.packed, network.network_address.packed))
+
+
+def routed_peer(network: IPv4Network) -> bytes:
+    """Return the element of a peer in ROUTED_PEERS."""
+    return network.network_address.packed
 
 
 def _refuse() -> list[Rule]:
@@ -200,13 +322,26 @@ def _refuse() -> list[Rule]:
     ]
 
 
-def _limit(limit: ServerLimit | None) -> Iterator[Rule]:
+def _limit_connections(limit: ServerLimit | None) -> Iterator[Rule]:
+    """Count by the address that the server has, so that no other way to it is unlimited."""
     if limit is None:
         return
-    server = expressions.is_protocol(PROTOCOLS["TCP"]) + expressions.is_to_address(limit.address)
-    server += expressions.is_to_port(limit.port) + expressions.load_source(ADDRESS)
-    over = expressions.has_more_connections(_SERVER_CLIENTS, ADDRESS, limit.connections)
-    yield rule(expressions.is_new(), server, over, expressions.goto(REFUSE))
+    to_port = expressions.is_protocol(PROTOCOLS["TCP"]) + expressions.is_to_port(limit.port)
+    over = expressions.load_source(ADDRESS)
+    over += expressions.has_more_connections(_SERVER_CLIENTS, ADDRESS, limit.connections)
+    elsewhere = expressions.is_to_address(limit.address) + expressions.is_not_to_this_machine()
+    for there in (expressions.is_to_this_machine(), elsewhere):
+        yield rule(expressions.is_new(), to_port, there, over, expressions.goto(REFUSE))
+
+
+def _limit_queries(limit: QueryLimit | None) -> Iterator[Rule]:
+    """Drop queries of a pod that asks too fast before they take the room of others'."""
+    if limit is None:
+        return
+    to_port = expressions.is_protocol(PROTOCOLS["UDP"]) + expressions.is_to_port(limit.port)
+    faster = expressions.load_source(ADDRESS)
+    faster += expressions.comes_faster(_QUERYING, ADDRESS, limit.per_second, limit.burst)
+    yield rule(to_port, expressions.is_to_this_machine(), faster, expressions.drop())
 
 
 def _check() -> list[Rule]:
@@ -263,7 +398,9 @@ def _postrouting(scope: TableScope) -> list[Rule]:
     hairpin = load_pair + expressions.is_in_set(_HAIRPIN, ADDRESS)
     marked = expressions.is_marked(MASQUERADE_MARK) + expressions.clear_mark(MASQUERADE_MARK)
     outgoing = expressions.is_from(scope.network) + expressions.is_not_to(scope.pods)
-    from_loopback = expressions.is_from(LOOPBACK) + expressions.is_output(scope.link)
+    # Only new connections: a refusal by the rules above has the translated address as its source.
+    from_loopback = expressions.is_new() + expressions.is_from(LOOPBACK)
+    from_loopback += expressions.is_output(scope.link)
     return [
         rule(expressions.is_translated(), hairpin, hide),
         rule(marked, hide),

@@ -80,6 +80,12 @@ def _sysctls(pod: Pod) -> Iterator[PodRejection]:
             yield PodRejection("SysctlForbidden", f'forbidden sysctl: "{name}" {why}')
 
 
+def has_room(pod: Pod, others: list[Pod], node: Node, is_device: Callable[[str], bool]) -> bool:
+    """Return whether resources and host ports of the node suffice for a pod beside the others."""
+    short = next(shortages(pod, others, node, is_device), None)
+    return short is None and not _ports_clash(pod, others)
+
+
 def shortages(
     pod: Pod, others: list[Pod], node: Node, is_device: Callable[[str], bool]
 ) -> Iterator[PodRejection]:
@@ -138,8 +144,7 @@ def _place(pod: Pod, others: list[Pod], node: Node) -> Iterator[PodRejection]:
         yield _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
     if pod.spec.nodeName != node.metadata.name:
         yield _failed("NodeName", "node(s) didn't match the requested node name")
-    ports = set(_host_ports(pod))
-    if any(_clash(one, other) for p in others for one in _host_ports(p) for other in ports):
+    if _ports_clash(pod, others):
         text = "node(s) didn't have free ports for the requested pod ports"
         yield _failed("NodePorts", text)
     taints = [taint for taint in node.spec.taints if taint.effect == "NoExecute"]
@@ -159,6 +164,11 @@ def _host_ports(pod: Pod) -> Iterator[HostPort]:
         for port in container.ports:
             if port.hostPort:
                 yield port.hostIP or "0.0.0.0", port.protocol or "TCP", port.hostPort
+
+
+def _ports_clash(pod: Pod, others: Iterable[Pod]) -> bool:
+    ports = set(_host_ports(pod))
+    return any(_clash(one, other) for p in others for one in _host_ports(p) for other in ports)
 
 
 def _clash(one: HostPort, other: HostPort) -> bool:

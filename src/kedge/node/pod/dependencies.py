@@ -13,6 +13,7 @@ from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object
 from kedge.machinery.clock import Clock
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.pod.files import PodFiles
 from kedge.node.runtime.runtime import (
     ContainerDevice,
@@ -56,6 +57,11 @@ class DeviceFailure(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+class ClaimFailure(Exception):
+    """A resource claim cannot be prepared or unprepared now. It becomes an event, and is
+    retried."""
 
 
 class ResolvedImage(Protocol):
@@ -181,8 +187,9 @@ class DeviceAllocator(Protocol):
         Idempotent, also after a restart of the agent. Raises DeviceFailure."""
         ...
 
-    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
-        """Return what the container's devices add to it. Raises ConfigFailure."""
+    def grant(self, pod: Pod, container: Container, cdi_devices: Sequence[str] = ()) -> DeviceGrant:
+        """Return what the container's devices and these CDI devices add to it. Raises
+        ConfigFailure."""
         ...
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
@@ -200,6 +207,40 @@ class DeviceAllocator(Protocol):
 
     def health(self, uid: str) -> Mapping[str, Sequence[ResourceStatus]]:
         """Return the health of a pod's devices, by container name."""
+        ...
+
+
+class ClaimPreparer(Protocol):
+    """Has drivers prepare the resource claims of pods (kedge.node.resource_claims)."""
+
+    async def prepare(self, pod: Pod) -> None:
+        """Prepare all claims of a pod, before its sandbox is created. Idempotent. Raises
+        ClaimFailure."""
+        ...
+
+    async def unprepare(self, uid: str) -> None:
+        """Unprepare the claims that only this pod uses, after its containers have ended.
+        Idempotent. Raises ClaimFailure."""
+        ...
+
+    def cdi_devices(self, pod: Pod, container: Container) -> Sequence[str]:
+        """Return the CDI devices of the claims of a container. Raises ConfigFailure."""
+        ...
+
+    def pod_uids(self) -> Iterable[str]:
+        """Return the uids of the pods that have claims."""
+        ...
+
+    def health(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
+        """Return the health of the devices of a pod's claims, by container name."""
+        ...
+
+
+class DeviceAccessCheck(Protocol):
+    """Checks whether a pod may use the objects that the variables of a container name."""
+
+    async def check(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
+        """Raises ConfigFailure if the pod's service account may not use one of them."""
         ...
 
 
@@ -294,6 +335,8 @@ class PodDependencies:
     volumes: VolumeMounter
     environment: EnvironmentResolver
     devices: DeviceAllocator
+    claims: ClaimPreparer
+    device_access: DeviceAccessCheck
     cgroups: PodCgroups
     user_ids: UserIdAllocator
     events: EventSink
@@ -312,6 +355,8 @@ class PodDependencies:
     """The directory of seccomp profiles of type Localhost."""
     security_modules: frozenset[str] = frozenset()
     """The ones of AppArmor and SELinux that the machine enforces."""
+    network: NetworkPlace = MACHINE
+    """Where pods have their addresses."""
 
     def host_ips(self) -> list[str]:
         """Return the node's addresses, at most one of each family."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.probe import HTTPGetAction, LifecycleHandler
 from kedge.machinery.clock import Clock
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.http import HttpError, describe, get, request_for
 from kedge.node.probes.outcome import ProbeError
@@ -31,12 +32,13 @@ async def run_hook(
     ip: str,
     runtime: Runtime,
     clock: Clock,
+    network: NetworkPlace = MACHINE,
 ) -> None:
     """Run a hook. Raises HookFailure."""
     if handler.exec is not None:
         await _command(handler.exec.command, container_id, runtime)
     elif handler.httpGet is not None:
-        await _request(handler.httpGet, container, ip, clock)
+        await _request(handler.httpGet, container, ip, clock, network)
     elif handler.sleep is not None:
         await clock.sleep(handler.sleep.seconds)
     else:
@@ -57,16 +59,18 @@ async def _command(argv: Sequence[str], container_id: str, runtime: Runtime) -> 
         )
 
 
-async def _request(action: HTTPGetAction, container: Container, ip: str, clock: Clock) -> None:
+async def _request(
+    action: HTTPGetAction, container: Container, ip: str, clock: Clock, network: NetworkPlace
+) -> None:
     """Send the request of a hook; any response counts as success, as in the kubelet."""
     try:
         request = request_for(action, container, ip, "lifecycle")
         try:
-            await with_timeout(clock, TIMEOUT_SECONDS, get(request, clock))
+            await with_timeout(clock, TIMEOUT_SECONDS, get(request, clock, network))
         except ssl.SSLError:
             # A server without TLS is tried with HTTP, as in the kubelet since its early versions.
             plain = replace(action, scheme="HTTP")
-            response = get(request_for(plain, container, ip, "lifecycle"), clock)
+            response = get(request_for(plain, container, ip, "lifecycle"), clock, network)
             await with_timeout(clock, TIMEOUT_SECONDS, response)
     except (OSError, HttpError) as error:
         why = f'Get "{request.url}": {describe(error, request.url)}'

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from kedge.node.pod.dependencies import PodDependencies, VolumeFailure
+from kedge.node.pod.dependencies import ClaimFailure, PodDependencies, VolumeFailure
 from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.runtime.runtime import RuntimeFailure
 
@@ -23,8 +23,9 @@ class OrphanedResources:
     def uids(self) -> set[str]:
         """Return the uids of all pods that have any resource on the machine."""
         found = self._cache.uids() | self._dependencies.files.uids()
-        cgroups, devices = self._dependencies.cgroups, self._dependencies.devices
-        return found | set(cgroups.pod_uids()) | set(devices.pod_uids())
+        dependencies = self._dependencies
+        holders = (dependencies.cgroups, dependencies.devices, dependencies.claims)
+        return found.union(*(each.pod_uids() for each in holders))
 
     async def remove_all(self, existing: Iterable[str]) -> None:
         """Remove the resources of all pods but the existing ones. A failure is logged, and does
@@ -32,14 +33,15 @@ class OrphanedResources:
         for uid in self.uids() - set(existing):
             try:
                 await self.remove(uid)
-            except (RuntimeFailure, VolumeFailure, OSError) as error:
+            except (RuntimeFailure, VolumeFailure, ClaimFailure, OSError) as error:
                 log.warning("cannot remove orphaned pod uid=%s error=%r", uid, str(error))
 
     async def remove(self, uid: str) -> None:
         """Remove all resources of one pod.
 
-        In the order of use: containers, sandboxes, devices, volumes, cgroup, user ids. The files
-        are last, because the directory of a pod is how a restarted agent finds the rest.
+        In the order of use: containers, sandboxes, devices, volumes, cgroup, user ids. Then the
+        files, because the directory of a pod is how a restarted agent finds the rest. Resource
+        claims have a checkpoint of their own and are last: their driver may be away for long.
         """
         dependencies = self._dependencies
         observed = self._cache.of(uid)
@@ -55,3 +57,4 @@ class OrphanedResources:
         dependencies.cgroups.remove(uid)
         await dependencies.user_ids.release(uid)
         dependencies.files.remove(uid)
+        await dependencies.claims.unprepare(uid)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.network.dns import dns_of, uses_cluster_dns, within_limits
-from kedge.node.pod.dependencies import PodDependencies, VolumeFailure
+from kedge.node.pod.dependencies import ClaimFailure, PodDependencies, VolumeFailure
 from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
 from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.pod.runtime_specs import sandbox_spec
@@ -49,8 +49,15 @@ class SandboxStarter:
         self.recorder.record_pod(NORMAL, "SandboxChanged", text)
 
     async def start(self, pod: Pod, attempt: int, cgroup: str) -> None:
-        """Create the sandbox of a prepared pod."""
+        """Have the resource claims of a prepared pod prepared, and create its sandbox. Raises
+        WorkInterrupted."""
         dependencies = self.dependencies
+        try:
+            await unless_set(self.forced_stop, dependencies.claims.prepare(pod))
+        except ClaimFailure as error:
+            text = f"Failed to prepare dynamic resources: {error}"
+            self._record_failure("FailedPrepareDynamicResources", text)
+            return
         try:
             await dependencies.runtime_classes.check(pod)
             spec = sandbox_spec(

@@ -130,7 +130,8 @@ class ContainerStarter:
     ) -> str:
         dependencies = self.dependencies
         try:
-            grant = dependencies.devices.grant(pod, container)
+            claimed = dependencies.claims.cdi_devices(pod, container)
+            grant = dependencies.devices.grant(pod, container, claimed)
             found = await unless_set(
                 self.forced_stop, dependencies.environment.environment(pod, container, ips)
             )
@@ -157,6 +158,9 @@ class ContainerStarter:
                     target=target,
                 ),
                 grant=grant,
+            )
+            await unless_set(
+                self.forced_stop, dependencies.device_access.check(pod, container, found.own)
             )
             await unless_set(
                 self.forced_stop, dependencies.devices.pre_start(pod, container, found.own)
@@ -207,6 +211,7 @@ class ContainerStarter:
             ip=ips[0] if ips else "",
             runtime=self.dependencies.runtime,
             clock=self.dependencies.clock,
+            network=self.dependencies.network,
         )
         try:
             await unless_set(self.forced_stop, hook)

@@ -73,6 +73,7 @@ class ContainerStopper:
             ip=ips[0] if ips else "",
             runtime=self.dependencies.runtime,
             clock=self.dependencies.clock,
+            network=self.dependencies.network,
         )
         try:
             await with_timeout(self.dependencies.clock, stop.grace, hook)

@@ -4,7 +4,7 @@ its status."""
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -26,7 +26,12 @@ from kedge.node.pod.actions import (
 )
 from kedge.node.pod.admission import PodRejection
 from kedge.node.pod.backoff import IMAGE_PULL, RETRIES, BackoffDelay
-from kedge.node.pod.dependencies import DeviceFailure, PodDependencies, VolumeFailure
+from kedge.node.pod.dependencies import (
+    ClaimFailure,
+    DeviceFailure,
+    PodDependencies,
+    VolumeFailure,
+)
 from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
 from kedge.node.pod.orphaned_resources import OrphanedResources
 from kedge.node.pod.plan import PlanInput, PodPlan, plan
@@ -48,6 +53,7 @@ from kedge.node.pod.worker_state import (
     ObjectDeleted,
     ObjectRemoved,
     PodCleanedUp,
+    PodEnded,
     PodEvicted,
     PodPrepared,
     PodRejected,
@@ -83,6 +89,7 @@ class PodWorker:
         cache: RuntimeCache,
         writer: StatusWriter,
         orphans: OrphanedResources,
+        room: Callable[[Pod], Awaitable[None]],
         released: Callable[[], None],
         rejection: PodRejection | None = None,
     ) -> None:
@@ -90,8 +97,10 @@ class PodWorker:
         self._dependencies = dependencies
         self._cache = cache
         self._orphans = orphans
+        self._room = room
+        """Returns when the resources of the node that the pod was admitted to are free."""
         self._released = released
-        """Called when the pod has released its resources of the node."""
+        """Called when the pod uses no resources of the node any more."""
         self._state = WorkerState(rejection=rejection)
         self._plan = PodPlan()
         self._crash_delays: dict[str, BackoffDelay] = {}
@@ -115,7 +124,8 @@ class PodWorker:
             dependencies.clock,
             ip=self._ip,
             record=self._recorder.record_container,
-            changed=self._changed.set,
+            changed=self._verdict_changed,
+            network=dependencies.network,
         )
         self._prober.restore(pod.status)
         self._status = StatusReporter(pod, dependencies, writer, self._prober, self.resources)
@@ -136,6 +146,11 @@ class PodWorker:
     def is_active(self) -> bool:
         """Whether the pod uses resources of the node, or will."""
         return self._state.uses_resources
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the pod's object is gone; its processes may run until they are stopped."""
+        return self._state.is_removed
 
     def update(self, pod: Pod) -> None:
         """Take over a change of the pod's object."""
@@ -181,7 +196,7 @@ class PodWorker:
         """Run the pod; return when nothing is left of it on the node."""
         delay: BackoffDelay | None = None
         try:
-            await self._allocate_devices()
+            await self._take_resources()
             self._restore_cgroup()
             while not self._is_done:
                 self._changed.clear()
@@ -201,8 +216,9 @@ class PodWorker:
     def _is_done(self) -> bool:
         return self._state.stage is PodStage.CLEANED_UP
 
-    async def _allocate_devices(self) -> None:
-        """Allocate the devices of a pod that has no sandbox yet; reject the pod if that fails.
+    async def _take_resources(self) -> None:
+        """Wait for the resources of a pod that has no sandbox yet, and allocate its devices; reject
+        the pod if that fails.
 
         A pod with a sandbox was admitted by a previous agent and has its devices: the device
         checkpoint outlives the agent.
@@ -213,6 +229,7 @@ class PodWorker:
         if ended or is_rejected or self._observed.ready_sandbox is not None:
             return
         try:
+            await unless_set(self._forced_stop, self._room(pod))
             await unless_set(self._forced_stop, self._dependencies.devices.allocate(pod))
         except DeviceFailure as error:
             self._apply(PodRejected(PodRejection(error.reason, error.message)))
@@ -240,7 +257,8 @@ class PodWorker:
         """Log an error that no action handles, and read the runtime's lists: the cache may be
         wrong after an action that failed midway."""
         meta = self._pod.metadata
-        expected = isinstance(error, RuntimeFailure | NotFoundError | VolumeFailure | OSError)
+        failures = RuntimeFailure | NotFoundError | VolumeFailure | ClaimFailure | OSError
+        expected = isinstance(error, failures)
         message = "cannot sync pod pod=%s/%s error=%r; retrying"
         log.warning(
             message, meta.namespace, meta.name, str(error), exc_info=None if expected else error
@@ -382,12 +400,25 @@ class PodWorker:
         if end.reason and not self._state.announced_reason:
             self._recorder.record_pod(NORMAL, end.reason, end.message)
             self._apply(EndAnnounced(end.reason))
-        # Before the report: a client that reads the final phase finds the devices free.
+        # Before the report: a client that reads the final phase finds devices and resources free,
+        # and the controller of claims deallocates none that a driver still has prepared.
+        await self._unprepare_claims()
         self._dependencies.devices.release(self._uid)
+        if self._apply(PodEnded()):
+            self._released()
         self._report(urgent=True, terminal=True)
         await self._prober.close()
         while step := next_end_step(self._state, is_terminating=self._is_terminating):
             await self._take_end_step(step)
+
+    async def _unprepare_claims(self) -> None:
+        """Raises ClaimFailure: the pod does not end before its claims are unprepared."""
+        try:
+            await self._dependencies.claims.unprepare(self._uid)
+        except ClaimFailure as error:
+            text = f"Failed to unprepare dynamic resources: {error}"
+            self._recorder.record_pod(WARNING, "FailedUnprepareDynamicResources", text)
+            raise
 
     @property
     def _is_terminating(self) -> bool:
@@ -400,7 +431,6 @@ class PodWorker:
                 self._dependencies.cgroups.remove(self._uid)
                 await self._dependencies.user_ids.release(self._uid)
                 self._apply(PodReleased())
-                self._released()
             case EndStep.DELETE_OBJECT:
                 # The final status first: a client that watches the pod needs its exit codes.
                 await self._status.flush(self._uid)
@@ -430,6 +460,12 @@ class PodWorker:
     def _update_probes(self) -> None:
         ends = self._plan.termination is not None
         self._prober.watch(targets(self._pod, self._observed.running), ending=ends)
+
+    def _verdict_changed(self) -> None:
+        """Plan again, and report now: an action in progress, such as the stop of a container with a
+        long grace period, can delay the next plan by minutes."""
+        self._changed.set()
+        self._report(urgent=True)
 
     def _report(self, *, urgent: bool, terminal: bool = False) -> None:
         self._status.report(

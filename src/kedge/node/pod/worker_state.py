@@ -5,6 +5,7 @@ what its predecessor may have finished. That is safe because each step is idempo
 
 - PREPARED is repeated before the next container starts. Directories, cgroups and volumes that
   exist are kept.
+- ENDED follows again from what the runtime reports.
 - RELEASED is repeated for a pod that has ended. Volumes, cgroups and user ids that are gone are
   not an error.
 - DELETED is repeated for a terminating pod. The API server answers 404, or 409 for the uid if
@@ -32,8 +33,10 @@ class PodStage(StrEnum):
     """This agent has not prepared the pod, although a previous agent may have."""
     PREPARED = "prepared"
     """Directories, cgroup and volumes of the pod exist."""
+    ENDED = "ended"
+    """No container runs or will run."""
     RELEASED = "released"
-    """No container runs or will run; volumes, cgroup and user ids are released."""
+    """Volumes, cgroup and user ids are released."""
     CLEANED_UP = "cleaned up"
     """Nothing of the pod is left on the node; its worker ends."""
 
@@ -66,6 +69,11 @@ class WorkerState:
         """Whether the pod counts against the resources of the node."""
         return self.rejection is None and self.stage in (PodStage.NEW, PodStage.PREPARED)
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether the pod's object is gone."""
+        return self.api_object is ApiObjectState.REMOVED
+
 
 # Transitions.
 
@@ -97,6 +105,11 @@ class EndAnnounced:
 
 
 @dataclass(frozen=True, slots=True)
+class PodEnded:
+    """The last container has ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodReleased:
     """Volumes, cgroup and user ids have been released."""
 
@@ -121,6 +134,7 @@ WorkerEvent = (
     | PodRejected
     | PodEvicted
     | EndAnnounced
+    | PodEnded
     | PodReleased
     | ObjectDeleted
     | ObjectRemoved
@@ -144,11 +158,13 @@ def transition(state: WorkerState, event: WorkerEvent) -> WorkerState:
             return _evict(state, message)
         case EndAnnounced(reason):
             return state if state.announced_reason else replace(state, announced_reason=reason)
+        case PodEnded():
+            return _advance(state, PodStage.ENDED)
         case PodReleased():
             return _advance(state, PodStage.RELEASED)
         case ObjectDeleted():
             # The watch may be faster than the answer to the delete; REMOVED is final.
-            if state.api_object is ApiObjectState.REMOVED:
+            if state.is_removed:
                 return state
             return replace(state, api_object=ApiObjectState.DELETED)
         case ObjectRemoved():
@@ -188,11 +204,11 @@ def next_end_step(state: WorkerState, *, is_terminating: bool) -> EndStep | None
     gone, not after the delete: until then `kubectl logs` must find the log files, and a pod with
     finalizers keeps its object.
     """
-    if state.stage in (PodStage.NEW, PodStage.PREPARED):
+    if state.stage in (PodStage.NEW, PodStage.PREPARED, PodStage.ENDED):
         return EndStep.RELEASE
     if state.stage is PodStage.CLEANED_UP:
         return None
-    if state.api_object is ApiObjectState.REMOVED:
+    if state.is_removed:
         return EndStep.CLEAN_UP
     if is_terminating and state.api_object is ApiObjectState.PRESENT:
         return EndStep.DELETE_OBJECT

@@ -10,7 +10,7 @@ from kedge.client.informer import Informer
 from kedge.client.view import objects
 from kedge.machinery.durations import format_time
 from kedge.node.pod import security_modules
-from kedge.node.pod.admission import PodRejection, admit, shortages
+from kedge.node.pod.admission import PodRejection, admit, has_room, shortages
 from kedge.node.pod.backoff import RETRIES, BackoffDelay
 from kedge.node.pod.dependencies import PodDependencies
 from kedge.node.pod.event_recorder import NORMAL, WARNING
@@ -40,6 +40,8 @@ class PodWorkers:
         self._informer = Informer(
             client, objects(RESOURCE), self, dependencies.clock, fields=f"spec.nodeName={name}"
         )
+        self._resources_freed = asyncio.Event()
+        """Set, and replaced, whenever a pod has released its resources."""
         self._tasks: asyncio.TaskGroup
 
     # Interface to other rooms.
@@ -83,6 +85,11 @@ class PodWorkers:
     def active(self) -> list[Pod]:
         """Return the pods that use resources of the node."""
         return [worker.pod for worker in self._workers.values() if worker.is_active]
+
+    def exists(self, uid: str) -> bool:
+        """Return whether the API has a pod. One that was deleted by force may still run here."""
+        worker = self._workers.get(uid)
+        return worker is not None and not worker.is_removed
 
     def wake(self, uid: str) -> None:
         """Have a pod planned again: something in its status has changed."""
@@ -153,7 +160,8 @@ class PodWorkers:
             cache=self._cache,
             writer=self._writer,
             orphans=self._orphans,
-            released=self._reconsider_resizes,
+            room=self._await_room,
+            released=self._record_release,
             rejection=rejection,
         )
         self._tasks.create_task(self._work(uid, worker))
@@ -179,14 +187,48 @@ class PodWorkers:
         if rejection := security_modules.rejection(pod, dependencies.security_modules):
             return rejection
         node, devices = dependencies.this_node.node, dependencies.devices
-        return admit(pod, self._others(pod), node, devices.manages)
+        existing, _ = self._others(pod)
+        return admit(pod, existing, node, devices.manages)
 
-    def _others(self, pod: Pod) -> list[Pod]:
-        return [
-            worker.allocated_pod
+    def _others(self, pod: Pod) -> tuple[list[Pod], list[Pod]]:
+        """Return the other pods that use resources: those that the API has, and those that still
+        run after it has let go of them."""
+        others = [
+            worker
             for uid, worker in self._workers.items()
             if worker.is_active and uid != pod.metadata.uid
         ]
+        existing = [worker.allocated_pod for worker in others if not worker.is_removed]
+        return existing, [worker.allocated_pod for worker in others if worker.is_removed]
+
+    # Room.
+
+    async def _await_room(self, pod: Pod) -> None:
+        """Return when an admitted pod has room beside the pods that were deleted by force, or with
+        a grace period of zero.
+
+        The scheduler counts such pods no more and may have bound the pod in their place, so the
+        node admits it. It starts once their processes have ended: no two pods use the same
+        processors, memory or host ports. (The kubelet starts it at once.)
+        """
+        node, devices = self._dependencies.this_node.node, self._dependencies.devices
+        is_announced = False
+        while True:
+            existing, leaving = self._others(pod)
+            if not leaving or has_room(pod, [*existing, *leaving], node, devices.manages):
+                return
+            if not is_announced:
+                is_announced = True
+                names = ", ".join(f"{p.metadata.namespace}/{p.metadata.name}" for p in leaving)
+                text = f"Waiting for the resources of deleted pods that still run: {names}"
+                self._dependencies.events.record(pod, NORMAL, "WaitingForResources", text)
+            await self._resources_freed.wait()
+
+    def _record_release(self) -> None:
+        """Use the resources that a pod has released."""
+        self._resources_freed.set()
+        self._resources_freed = asyncio.Event()
+        self._reconsider_resizes()
 
     # Resizes.
 
@@ -206,7 +248,8 @@ class PodWorkers:
         now = format_time(self._dependencies.clock.now())
         generation, events = pod.metadata.generation, self._dependencies.events
         node, devices = self._dependencies.this_node.node, self._dependencies.devices
-        shortage = next(shortages(pod, self._others(pod), node, devices.manages), None)
+        existing, leaving = self._others(pod)
+        shortage = next(shortages(pod, [*existing, *leaving], node, devices.manages), None)
         if shortage is None:
             resources.allocate(pod, now)
             # Downward API files may show the resources.

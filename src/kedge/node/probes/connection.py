@@ -8,23 +8,26 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from kedge.node.network.network_place import MACHINE, Ends, NetworkPlace
+
 _LOOKUPS: Final = ThreadPoolExecutor(4, "probe-lookup")
 """Threads for name lookups. Pod authors choose host names, so lookups may be slow; in asyncio's own
 pool, which has six threads on a machine with two cores, six slow names would block the agent's disk
 access."""
 _TURNED_DOWN: Final = "no such host"
 
-Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-
-async def connect(host: str, port: int, secure: ssl.SSLContext | None = None) -> Ends:
+async def connect(
+    host: str,
+    port: int,
+    secure: ssl.SSLContext | None = None,
+    network: NetworkPlace = MACHINE,
+) -> Ends:
     """Connect to the first address of a host that answers. Raises OSError."""
     failure: OSError = OSError(f"lookup {host}: {_TURNED_DOWN}")
     for address in await _addresses(host, port):
         try:
-            return await asyncio.open_connection(
-                address, port, ssl=secure, server_hostname=host if secure else None
-            )
+            return await network.connect(address, port, secure, host)
         except OSError as error:
             failure = error
     raise failure

@@ -1,13 +1,18 @@
 """gRPC probe: the standard health service. The only importer of grpcio for probes."""
 
 import asyncio
+import contextlib
 import importlib
+import tempfile
+from collections.abc import AsyncIterator
 from functools import cache
 from typing import Any, Final
 
 from kedge.api.core_v1.pod.probe import GRPCAction
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.machinery.protobuf_wire import bytes_field
+from kedge.node.network.forward import Target, forward
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address
 
 _METHOD: Final = "/grpc.health.v1.Health/Check"
@@ -24,7 +29,9 @@ def _library() -> Any:
         return None
 
 
-async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> ProbeOutcome:
+async def probe_grpc(
+    action: GRPCAction, ip: str, seconds: float, network: NetworkPlace = MACHINE
+) -> ProbeOutcome:
     """Run the probe. Raises ProbeError if grpcio is not installed."""
     grpc = _library()
     if grpc is None:
@@ -34,7 +41,10 @@ async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> ProbeOutcom
     where = address(ip, action.port)
     limit = format_duration(int(seconds * SECOND))
     options = [("grpc.primary_user_agent", "kube-probe/1.36"), ("grpc.enable_http_proxy", 0)]
-    async with grpc.aio.insecure_channel(where, options=options) as channel:
+    async with (
+        _reachable((ip, action.port), network) as target,
+        grpc.aio.insecure_channel(target, options=options) as channel,
+    ):
         try:
             async with asyncio.timeout(seconds):
                 await channel.channel_ready()
@@ -42,6 +52,28 @@ async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> ProbeOutcom
             text = f'timeout: failed to connect service "{where}" within {limit}'
             return ProbeOutcome(ProbeResult.FAILURE, f"{text}: context deadline exceeded")
         return await _check(channel, action.service or "", seconds, limit)
+
+
+@contextlib.asynccontextmanager
+async def _reachable(there: Target, network: NetworkPlace) -> AsyncIterator[str]:
+    """Yield an address at which the library, which makes its own sockets, reaches a pod."""
+    if network.is_machine:
+        yield address(*there)
+        return
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await forward(reader, writer, there, network)
+        except OSError:
+            writer.transport.abort()
+
+    with tempfile.TemporaryDirectory(prefix="kedge-probe-") as directory:
+        path = f"{directory}/socket"
+        listening = await asyncio.start_unix_server(pass_on, path)
+        try:
+            yield f"unix:{path}"
+        finally:
+            listening.close()
 
 
 async def _check(channel: Any, service: str, seconds: float, limit: str) -> ProbeOutcome:

@@ -17,6 +17,7 @@ from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.probe import HTTPGetAction
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.connection import connect
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
@@ -60,13 +61,18 @@ class ProbeResponse:
 
 
 async def probe_http(
-    action: HTTPGetAction, container: Container, ip: str, clock: Clock, seconds: float
+    action: HTTPGetAction,
+    container: Container,
+    ip: str,
+    clock: Clock,
+    seconds: float,
+    network: NetworkPlace = MACHINE,
 ) -> ProbeOutcome:
     """Run the probe; a status from 200 to 399 is success. Raises ProbeError if there is no
     address."""
     request = request_for(action, container, ip, "probe")
     try:
-        answer = await with_timeout(clock, seconds, get(request, clock))
+        answer = await with_timeout(clock, seconds, get(request, clock, network))
     except TimeoutError:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         return ProbeOutcome(ProbeResult.FAILURE, f'Get "{request.url}": {late}')
@@ -111,13 +117,15 @@ def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in given if name.lower() != "accept" or value]
 
 
-async def get(request: ProbeRequest, clock: Clock) -> ProbeResponse:
+async def get(
+    request: ProbeRequest, clock: Clock, network: NetworkPlace = MACHINE
+) -> ProbeResponse:
     """Send the request and follow redirects to the same host, as the kubelet does: a container must
     not redirect the node to another host."""
     url = request.url
     for _ in range(REDIRECTS):
         try:
-            answer = await _ask(urlsplit(url), request.headers, clock)
+            answer = await _ask(urlsplit(url), request.headers, clock, network)
             if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
                 return answer
             following = urljoin(url, answer.location)
@@ -131,13 +139,15 @@ async def get(request: ProbeRequest, clock: Clock) -> ProbeResponse:
     raise HttpError(f"stopped after {REDIRECTS} redirects")
 
 
-async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock) -> ProbeResponse:
+async def _ask(
+    url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock, network: NetworkPlace
+) -> ProbeResponse:
     if url.scheme not in _SCHEMES:
         raise HttpError(f'unsupported protocol scheme "{url.scheme}"')
     secure = url.scheme == "https"
     port = url.port or (443 if secure else 80)
     head = _head(url, headers)
-    reader, writer = await connect(url.hostname or "", port, _TRUSTING if secure else None)
+    reader, writer = await connect(url.hostname or "", port, _TRUSTING if secure else None, network)
     try:
         writer.write(head)
         await writer.drain()

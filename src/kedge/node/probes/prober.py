@@ -12,6 +12,7 @@ from kedge.api.core_v1.pod.probe import Probe
 from kedge.api.core_v1.pod.status import PodStatus
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import SECOND
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.pod.plan import ProbeVerdicts
 from kedge.node.probes.exec import probe_exec
 from kedge.node.probes.grpc_health import probe_grpc
@@ -58,7 +59,10 @@ class Prober:
         ip: Callable[[], str],
         record: RecordEvent,
         changed: Callable[[], None],
+        network: NetworkPlace = MACHINE,
     ) -> None:
+        """`network` is where pods have their addresses."""
+        self._network = network
         self._runtime = run_in
         self._clock = clock
         self._ip = ip
@@ -194,11 +198,15 @@ class Prober:
             identity = target.record.id
             return await probe_exec(probe.exec, container, identity, self._runtime, seconds)
         if probe.httpGet is not None:
-            return await probe_http(probe.httpGet, container, self._ip(), self._clock, seconds)
+            return await probe_http(
+                probe.httpGet, container, self._ip(), self._clock, seconds, self._network
+            )
         if probe.tcpSocket is not None:
-            return await probe_tcp(probe.tcpSocket, container, self._ip(), self._clock, seconds)
+            return await probe_tcp(
+                probe.tcpSocket, container, self._ip(), self._clock, seconds, self._network
+            )
         if probe.grpc is not None:
-            return await probe_grpc(probe.grpc, self._ip(), seconds)
+            return await probe_grpc(probe.grpc, self._ip(), seconds, self._network)
         raise ProbeError(f"missing probe handler for {container.name}")
 
 

@@ -52,6 +52,11 @@ _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 class PodNetwork(Protocol):
     """Attaches pods to a network (kedge.node.network)."""
 
+    @property
+    def ends_with_supervisor(self) -> bool:
+        """Whether the network is lost with the supervisor, which holds its namespace."""
+        ...
+
     async def attach(
         self, sandbox: str, spec: SandboxConfig, namespace: str, descriptor: int
     ) -> list[str]:
@@ -63,8 +68,8 @@ class PodNetwork(Protocol):
         """Detach a pod. Idempotent."""
         ...
 
-    async def open_ports(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
-        """Open the host ports of a pod after a restart of the agent."""
+    async def adopt(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
+        """Take over a pod after a restart of the agent, and open its host ports."""
         ...
 
     async def detach_others(self, sandboxes: Set[str]) -> None:
@@ -111,6 +116,7 @@ class EmbeddedRuntime:
         self._specs: dict[str, SandboxConfig] = {}
         self._kept: dict[str, Sequence[int]] = {}
         """Descriptors that each supervisor keeps, by name."""
+        self._is_network_lost = False
 
     @classmethod
     async def open(
@@ -175,8 +181,10 @@ class EmbeddedRuntime:
         listed = await connected.ask("list")
         if before not in (0, self.supervisor):
             self._restarts.put_nowait(_restart(before, self.supervisor, listed))
-            for name, descriptors in self._kept.items():
-                await connected.call("keep_sockets", descriptors, name=name)
+            self._is_network_lost = bool(self._network and self._network.ends_with_supervisor)
+            if not self._is_network_lost:
+                for name, descriptors in self._kept.items():
+                    await connected.call("keep_sockets", descriptors, name=name)
         self._specs = {each["id"]: _spec(each) for each in listed["sandboxes"]}
         self._images.release_others({each["id"] for each in listed["containers"]})
         if self._network:
@@ -186,8 +194,8 @@ class EmbeddedRuntime:
             await self._network.detach_others(ready)
         for each in listed["sandboxes"]:
             spec = self._specs[each["id"]]
-            if self._network and each["ready"] and each["ips"] and spec.ports:
-                await self._network.open_ports(each["id"], spec, each["ips"][0])
+            if self._network and each["ready"] and each["ips"]:
+                await self._network.adopt(each["id"], spec, each["ips"][0])
         return connected
 
     async def _ask(self, do: str, **fields: object) -> Document:
@@ -227,7 +235,7 @@ class EmbeddedRuntime:
 
     async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
-        about, shared = supervisor_spec.about(spec), supervisor_spec.shared(spec)
+        about, shared = supervisor_spec.sandbox_document(spec), supervisor_spec.shared(spec)
         connected = await self._connected()
         made, descriptors = await connected.call(
             "run_sandbox", name=name, about=about, shared=shared
@@ -246,8 +254,10 @@ class EmbeddedRuntime:
     ) -> list[str]:
         if not descriptors:
             return []
-        if self._network is None:
+        if self._network is None or self._is_network_lost:
             os.close(descriptors[0])
+            if self._is_network_lost:
+                raise RuntimeFailure("the network of pods ended with the supervisor")
             return []
         return await self._network.attach(made["id"], spec, made["network"], descriptors[0])
 

@@ -1,8 +1,13 @@
 """Seccomp filters: the default one and profiles in files, compiled to classic BPF.
 
-The default filter lists the calls that the well-known runtimes do not allow, which keeps the
-program short. Calls newer than the table of names fail with ENOSYS, so the C library falls back to
-older ones.
+The default filter lists the calls that the well-known runtimes do not allow, whereas these list the
+calls that they do. The result is the same for every call in the table of names, and the program is
+a third as long: the kernel runs it for each system call. A list of refusals alone would allow the
+calls of a newer kernel; so calls above the highest number in the table fail with ENOSYS, and the C
+library falls back to older ones.
+
+A filter sees numbers and registers, never memory: another thread could change memory between the
+check and the call. So a call is refused as a whole if its flags are in memory (clone3).
 """
 
 import json
@@ -202,6 +207,9 @@ def compile_profile(profile: SyscallProfile, machine: str, *, newer: int = 0) ->
     if machine not in _ARCHITECTURES:
         raise InvalidSeccompProfile(f"there are no filters for system calls on {machine}")
     numbers = _numbers(machine)
+    # The architecture comes first, because the same number is another call in another ABI: 32-bit
+    # programs on x86_64 could make any call under an allowed number. The x32 ABI has the same
+    # architecture and differs only in a bit of the number; runtimes refuse it as a whole.
     code = [
         _op(_LOAD, _ARCHITECTURE),
         _op(_EQUAL, _ARCHITECTURES[machine], 1, 0),
@@ -242,6 +250,9 @@ def _call(number: int, rules: Sequence[SyscallRule], fallback: bytes) -> list[by
             break
     else:
         body.append(fallback)
+    # A conditional jump reaches 255 instructions; a body may be longer, so it is passed over by an
+    # unconditional one. A body ends in a verdict or in the fallback and never runs into the next:
+    # the accumulator may hold an argument by then and no longer the number.
     return [_op(_EQUAL, number, 1, 0), _op(_JUMP, len(body)), *body]
 
 
@@ -252,6 +263,9 @@ _Step = tuple[int, int, str, str]
 def _condition(argument: SyscallArgument) -> list[_Step]:
     """Return the instructions for a condition on a 64-bit argument, in two halves: BPF has 32-bit
     words."""
+    # Both architectures are little-endian: the lower half comes first. Comparisons begin with the
+    # higher half, which decides unless it is equal. A mask changes the accumulator, so that each
+    # half is loaded again.
     low = _ARGUMENTS + 8 * argument.index
     high = low + 4
     value_low, value_high = _halves(argument.value)

@@ -5,14 +5,13 @@ import contextlib
 import os
 import resource
 import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kedge.supervisor import interpreter, wire
+from kedge.supervisor import interpreter, sockets
 
 _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[2]); "
@@ -47,11 +46,17 @@ class SupervisorStart:
             )
         finally:
             os.close(copy)
+        self._failure: str | None = None
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
     def failure(self) -> str:
         """Wait until the supervisor listens; return the error, or an empty text."""
+        if self._failure is None:
+            self._failure = self._wait()
+        return self._failure
+
+    def _wait(self) -> str:
         try:
             _, said = self._process.communicate(timeout=_START_SECONDS)
         except subprocess.TimeoutExpired:
@@ -76,41 +81,12 @@ def begin(directory: Path) -> SupervisorStart | None:
 
 def connected(directory: Path) -> socket.socket | None:
     """Return a connection to the supervisor of a directory; None if it does not run."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        with _opened(directory) as descriptor:
-            made.connect(wire.address(descriptor))
-    except (FileNotFoundError, ConnectionRefusedError):
-        made.close()
-        return None
-    except OSError:
-        made.close()
-        raise
-    return made
+    return sockets.connected(str(directory))
 
 
 def supervisor(directory: Path) -> int:
-    """Return the pid of the supervisor that listens in a directory; 0 if there is none.
-
-    The kernel stores the listener's pid with the socket (SO_PEERCRED in unix(7)), so this also
-    works for a stopped process.
-    """
-    found = connected(directory)
-    if found is None:
-        return 0
-    with found:
-        size = struct.calcsize("3i")
-        credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    return int(struct.unpack("3i", credentials)[0])
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    """Return the pid of the supervisor that listens in a directory; 0 if there is none."""
+    return sockets.supervisor(str(directory))
 
 
 def _log_end(log: Path) -> str:

@@ -310,7 +310,9 @@ def _no_powers(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str
 
 
 def _user(security: ContainerSecurity, image: LocalImage) -> passwd.ImageUser:
-    text = passwd.wanted(security.user, security.username, security.group, image.config.user)
+    text = passwd.requested_user(
+        security.user, security.username, security.group, image.config.user
+    )
     try:
         return passwd.lookup(image.layers or [Path("/")], text)
     except passwd.NoSuchUser as error:
@@ -341,7 +343,7 @@ def _filter(security: ContainerSecurity, held: frozenset[str]) -> str:
     return base64.b64encode(program).decode()
 
 
-def about(spec: SandboxConfig) -> dict[str, Any]:
+def sandbox_document(spec: SandboxConfig) -> dict[str, Any]:
     """Return a spec as a document for the supervisor to store."""
     document: dict[str, Any] = msgspec.to_builtins(spec)
     return document

@@ -23,6 +23,8 @@ _MOST_REMEMBERED: Final = 1024
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 _OWN_PARTS: Final = {"stats": "stats", "metrics": "metrics", "logs": "log"}
 """Paths with a subresource of their own, which nodes/proxy does not include."""
+WINDOWS_ROOT: Final = "apis/metrics/v1alpha1"
+"""The API group that a node serves for itself and its pods."""
 _FINE_PARTS: Final = {"pods": "pods", "runningpods": "pods", "healthz": "healthz"}
 """Paths with a subresource of their own, which nodes/proxy includes."""
 
@@ -48,6 +50,8 @@ class NodeCaller(msgspec.Struct, frozen=True):
 
 def parts(path: str) -> list[str]:
     """Return the subresources of the node; the caller needs permission for one of them."""
+    if f"{path.strip('/')}/".startswith(f"{WINDOWS_ROOT}/"):
+        return ["metrics", "stats"]
     first = path.strip("/").partition("/")[0]
     if first in _OWN_PARTS:
         return [_OWN_PARTS[first]]

@@ -27,7 +27,7 @@ LOOK_SECONDS: Final = 1.0
 _STREAMS: Final = {"": "", "All": "", "Stdout": "stdout", "Stderr": "stderr"}
 
 
-def wanted(query: Query, now: datetime) -> LogOptions:
+def log_options(query: Query, now: datetime) -> LogOptions:
     """Return the options in a query. Raises 400 and 422."""
     stream = query.get("stream")
     if stream not in _STREAMS:

@@ -1,6 +1,7 @@
 """The node's HTTPS server: dispatches requests by path."""
 
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
@@ -12,6 +13,7 @@ from kedge.client.client import Client
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, method_not_allowed
+from kedge.machinery.sockets import SocketMaker
 from kedge.node.host.inotify import Inotify
 from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.runtime.runtime import (
@@ -22,7 +24,7 @@ from kedge.node.runtime.runtime import (
     RuntimeFailure,
 )
 from kedge.node.server import commands, logs, ports, remote
-from kedge.node.server.callers import CallerReview
+from kedge.node.server.callers import WINDOWS_ROOT, CallerReview
 from kedge.node.server.sessions import SessionCounter
 from kedge.node.stats.exposition import CONTENT_TYPE
 from kedge.web.duplex import Duplex
@@ -76,9 +78,15 @@ class NodeServer:
         self._pods: ServedPods | None = None
         self._usage: Usage | None = None
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext,
+        make: SocketMaker = socket.socket,
+    ) -> int:
         """Accept connections; return the port."""
-        return await self._server.listen(host, port, tls)
+        return await self._server.listen(host, port, tls, make)
 
     async def run(self, pods: ServedPods) -> None:
         """Serve requests about these pods until cancelled."""
@@ -104,7 +112,7 @@ class NodeServer:
             if request.path == "/metrics":
                 _only(request, "GET")
                 return Response(200, self._pauses.text().encode(), CONTENT_TYPE)
-            if request.path.startswith(("/stats/", "/metrics/")):
+            if request.path.startswith(("/stats/", "/metrics/", f"/{WINDOWS_ROOT}")):
                 return self._tell(request)
             surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)
             return await NodeResponse(*surroundings).to(request)
@@ -202,7 +210,7 @@ class NodeResponse:
         return record
 
     def _log(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        asked = logs.wanted(request.query, self._clock.now())
+        asked = logs.log_options(request.query, self._clock.now())
         name = pod.metadata.name
         if all(each.name != container for each in _specs(pod)):
             message = f'container "{container}" not found in pod "{name}"'

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.service_types import Service, ServicePort
@@ -14,9 +15,13 @@ _OTHER_PROXY: Final = ("service.kubernetes.io/service-proxy-name", "service.kube
 """Services with one of these labels belong to another proxy."""
 _LOCAL: Final = "Local"
 _DEFAULT_AFFINITY_SECONDS: Final = 10800
+_FEW_TARGETS: Final = 1000
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 MOST_ENDPOINTS: Final = 5000
 """Endpoints of one service port; further ones get no traffic."""
+MOST_TARGETS: Final = 50_000
+"""Endpoints of all ports of a Service together: two objects with ten thousand ports and a thousand
+endpoints would otherwise become ten million elements in the kernel of each node."""
 
 
 class NodePlace(NamedTuple):
@@ -86,7 +91,8 @@ def carried_ports(
     addresses = tuple(_addresses(spec.clusterIPs or [spec.clusterIP]))
     if not addresses or not service.metadata.labels.keys().isdisjoint(_OTHER_PROXY):
         return []
-    known = list(slices)
+    offers = _offers(slices)
+    most = max(1, min(MOST_ENDPOINTS, MOST_TARGETS // max(1, len(spec.ports))))
     balancer = tuple(_addresses(_balancer_addresses(service)))
     external = tuple(
         each
@@ -102,7 +108,7 @@ def carried_ports(
             balancer_addresses=balancer,
             port=port.port,
             node_port=port.nodePort if spec.type in ("NodePort", "LoadBalancer") else 0,
-            choice=choose(list(_candidates(port, known, place)), place),
+            choice=choose(_candidates(offers.get(_port_key(port), ()), place, most), place),
             is_internal_local=spec.internalTrafficPolicy == _LOCAL,
             is_external_local=spec.externalTrafficPolicy == _LOCAL,
             affinity_seconds=_affinity_seconds(service),
@@ -138,22 +144,42 @@ def _targets(chosen: Iterable[CandidateEndpoint]) -> tuple[EndpointTarget, ...]:
     return tuple(sorted({each.target for each in chosen})[:MOST_ENDPOINTS])
 
 
-def _candidates(
-    port: ServicePort, slices: Iterable[EndpointSlice], place: NodePlace
-) -> Iterator[CandidateEndpoint]:
+def is_large(service: Service, slices: Iterable[EndpointSlice]) -> bool:
+    """Whether the ports of a Service take long to compute."""
+    return len(service.spec.ports) * sum(len(each.endpoints) for each in slices) > _FEW_TARGETS
+
+
+PortKey = tuple[str, str]
+"""Name and protocol of a port. The number of a port may differ between slices."""
+Offer = tuple[int, EndpointSlice]
+"""The number of a port, and the slice that has it."""
+
+
+def _offers(slices: Iterable[EndpointSlice]) -> dict[PortKey, list[Offer]]:
+    """Return the slices by their ports. A Service may have thousands of ports, and its slices as
+    many: to compare each with each would take minutes."""
+    found: dict[PortKey, list[Offer]] = {}
     for each in slices:
         if each.addressType != "IPv4":
             continue
-        # By name: the number of a port may differ between slices.
         for offered in each.ports:
-            if _is_same_port(offered, port) and offered.port:
-                for endpoint in each.endpoints:
-                    yield from _candidate(endpoint, offered.port, place)
+            if offered.port:
+                found.setdefault(_port_key(offered), []).append((offered.port, each))
+    return found
 
 
-def _is_same_port(offered: EndpointPort, port: ServicePort) -> bool:
-    same_name = (offered.name or "") == port.name
-    return same_name and (offered.protocol or "TCP") == (port.protocol or "TCP")
+def _port_key(port: ServicePort | EndpointPort) -> PortKey:
+    return port.name or "", port.protocol or "TCP"
+
+
+def _candidates(offers: Iterable[Offer], place: NodePlace, most: int) -> list[CandidateEndpoint]:
+    every = (
+        candidate
+        for number, each in offers
+        for endpoint in each.endpoints
+        for candidate in _candidate(endpoint, number, place)
+    )
+    return list(islice(every, most))
 
 
 def _candidate(endpoint: Endpoint, port: int, place: NodePlace) -> Iterator[CandidateEndpoint]:

@@ -4,17 +4,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from ipaddress import IPv4Address
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kedge.api.core_v1.service_types import Service
+from kedge.api.discovery_v1.endpoint_slice import EndpointSlice
 from kedge.client.informer import Key
 from kedge.machinery.clock import Clock
 from kedge.node.network import conntrack
+from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.nftables.batch import Batch
 from kedge.node.network.ruleset import Ruleset, TableScope
 from kedge.node.services.datapath import ServiceDatapath
-from kedge.node.services.service_ports import EndpointTarget, NodePlace, carried_ports
-from kedge.node.services.service_rules import pinned_rules, service_rules
+from kedge.node.services.service_ports import EndpointTarget, NodePlace, carried_ports, is_large
+from kedge.node.services.service_rules import ServiceRules, pinned_rules, service_rules
 from kedge.node.services.service_watch import ServiceWatch
 from kedge.node.services.stale_flows import UdpTargets, stale_flows, to_check, udp_targets
 
@@ -30,6 +32,7 @@ RETRY_SECONDS: Final = 5.0
 class ServiceTable(Protocol):
     """The table in the kernel (kedge.node.network.node_table)."""
 
+    namespace: NetworkPlace
     scope: TableScope
     was_taken_over: bool
 
@@ -98,22 +101,28 @@ class ServiceProxy:
             key = next(iter(self._dirty))
             del self._dirty[key]
             try:
-                self._recompute_service(key)
+                await self._recompute_service(key)
             except Exception:
                 # One bad object must not end the agent: it would end the next one too.
                 log.exception("service skipped service=%s/%s", *key)
             await self._clock.give_way()
 
-    def _recompute_service(self, key: Key) -> None:
+    async def _recompute_service(self, key: Key) -> None:
         name = f"{key.namespace}/{key.name}"
         found = self._watch.services.get(key.name, key.namespace)
-        ports = [] if found is None else carried_ports(found, self._watch.slices(key), self._place)
-        before, now = self._udp.pop(name, {}), udp_targets(ports)
-        self._to_check |= to_check(before, now)
-        if now:
-            self._udp[name] = now
-        if ports:
-            self._datapath.put(name, service_rules(name, ports))
+        if found is None:
+            computed = _NOTHING
+        elif is_large(found, slices := self._watch.slices(key)):
+            # How many ports and endpoints there are is up to the users.
+            computed = await asyncio.to_thread(_compute, name, found, slices, self._place)
+        else:
+            computed = _compute(name, found, slices, self._place)
+        before = self._udp.pop(name, {})
+        self._to_check |= to_check(before, computed.udp)
+        if computed.udp:
+            self._udp[name] = computed.udp
+        if computed.rules is not None:
+            self._datapath.put(name, computed.rules)
         else:
             self._datapath.remove(name)
 
@@ -142,9 +151,10 @@ class ServiceProxy:
         if not checked:
             return
         try:
-            flows = await asyncio.to_thread(conntrack.udp_flows)
+            namespace = self._table.namespace
+            flows = await asyncio.to_thread(conntrack.udp_flows, namespace)
             stale = list(stale_flows(flows, checked, self._table.scope))
-            await asyncio.to_thread(conntrack.delete_flows, stale)
+            await asyncio.to_thread(conntrack.delete_flows, stale, namespace)
         except OSError as error:
             log.warning("flows to removed endpoints cannot be deleted error=%s", error)
 
@@ -155,6 +165,22 @@ class ServiceProxy:
             if await asyncio.to_thread(self._table.must_change_owner):
                 self._must_rewrite = True
                 self._woken.set()
+
+
+class _ComputedService(NamedTuple):
+    udp: UdpTargets
+    rules: ServiceRules | None
+    """None if the node carries no port of the Service."""
+
+
+_NOTHING: Final = _ComputedService({}, None)
+
+
+def _compute(
+    name: str, service: Service, slices: list[EndpointSlice], place: NodePlace
+) -> _ComputedService:
+    ports = carried_ports(service, slices, place)
+    return _ComputedService(udp_targets(ports), service_rules(name, ports) if ports else None)
 
 
 def _key(service: Service) -> Key:

@@ -198,7 +198,8 @@ class _Affinity:
         remember += expressions.update_set(name, ruleset.ADDRESS)
         there = expressions.immediate(ruleset.TARGET, target.address.packed)
         there += expressions.immediate(ruleset.TARGET_PORT, target.port.to_bytes(2, "big"))
-        self._made.chains[name] = RuleChain((rule(remember, there, ruleset.translate()),))
+        # In two rules: the first ends where the set is full, and the client is still served.
+        self._made.chains[name] = RuleChain((rule(remember), rule(there, ruleset.translate())))
         return name
 
 

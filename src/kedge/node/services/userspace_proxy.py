@@ -1,8 +1,10 @@
-"""Carries Services in user space, where the kernel refuses nf_tables.
+"""Carries Services in user space: all of them where the kernel refuses nf_tables, and those from
+outside if the pods' network namespace has no link to the machine's network.
 
-Pods reach cluster IPs, because packets for the service range are delivered to the agent's
-listeners. Node ports are listeners on all addresses of the machine. Programs of the machine do not
-reach cluster IPs, pods see the machine as their client, and connections end with the agent.
+Without nf_tables, pods reach cluster IPs, because packets for the service range are delivered to
+the agent's listeners. Node ports are listeners on all addresses of the machine. Programs of the
+machine do not reach cluster IPs, pods see the machine as their client, and connections end with the
+agent.
 """
 
 import asyncio
@@ -11,12 +13,20 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from ipaddress import IPv4Address
 from typing import Final, NamedTuple, Protocol
 
 from kedge.client.informer import Key
 from kedge.machinery.clock import Clock
 from kedge.node.network import forward
-from kedge.node.network.forward import PortListener, RetryingListener, Target
+from kedge.node.network.forward import (
+    AddressTargets,
+    NodeLink,
+    PortListener,
+    RetryingListener,
+    Target,
+)
+from kedge.node.network.network_place import NetworkPlace
 from kedge.node.services.service_ports import (
     CarriedPort,
     EndpointTarget,
@@ -29,6 +39,9 @@ log = logging.getLogger(__name__)
 
 MERGE_SECONDS: Final = 0.005
 _EVERYWHERE: Final = "0.0.0.0"
+_LOOPBACK: Final = IPv4Address("127.0.0.1")
+_PRIVILEGED: Final = 1024
+"""Ports below this one take root."""
 _LISTENERS: Final = 1000
 """Listeners of one node; each takes a file descriptor."""
 
@@ -52,11 +65,19 @@ class ListenedService(NamedTuple):
 _NOTHING: Final = ListenedService((), False)
 
 
+ListenedAddresses = Callable[
+    [Sequence[CarriedPort]], Iterator[tuple[ServiceAddress, ListenedService]]
+]
+"""Yields the addresses of a Service at which to listen."""
+
+
 class ServiceNetwork(Protocol):
     """Opens listeners, and retries those whose port is in use (kedge.node.network.bridge)."""
 
     @property
     def link(self) -> str: ...
+
+    namespace: NetworkPlace
 
     async def listener(
         self, what: str, listen: Callable[[], Awaitable[PortListener]]
@@ -84,12 +105,42 @@ def service_addresses(
             yield here, ListenedService(external, sticky)
 
 
+def loopback_addresses(
+    ports: Sequence[CarriedPort],
+) -> Iterator[tuple[ServiceAddress, ListenedService]]:
+    """Yield the loopback addresses of a Service at which to listen for programs of the machine:
+    node ports, and ports of load balancers as far as an ordinary user may use them."""
+    for port in ports:
+        everywhere, local = port.choice
+        external = local if port.is_external_local else everywhere
+        if port.protocol not in ("TCP", "UDP") or not external:
+            continue
+        for number in dict.fromkeys((port.node_port, _balancer_port(port))):
+            if number:
+                here = ServiceAddress(str(_LOOPBACK), port.protocol, number)
+                yield here, ListenedService(external, bool(port.affinity_seconds))
+
+
+def _balancer_port(port: CarriedPort) -> int:
+    """Return the port of a load balancer that a program of the machine may use; 0 for none."""
+    ranges = port.source_ranges
+    is_open = ranges is None or any(_LOOPBACK in each for each in ranges)
+    return port.port if port.balancer_addresses and port.port >= _PRIVILEGED and is_open else 0
+
+
 class UserspaceProxy:
     """Forwards connections to Services. The owner must `run` it."""
 
     def __init__(
-        self, watch: ServiceWatch, network: ServiceNetwork, place: NodePlace, clock: Clock
+        self,
+        watch: ServiceWatch,
+        network: ServiceNetwork,
+        place: NodePlace,
+        clock: Clock,
+        addresses: ListenedAddresses = service_addresses,
     ) -> None:
+        """`addresses` returns where to listen for a Service."""
+        self._find_addresses = addresses
         self._watch = watch
         self._network = network
         self._place = place
@@ -127,7 +178,7 @@ class UserspaceProxy:
         ports = [] if found is None else carried_ports(found, self._watch.slices(key), self._place)
         # The API server has a listener of its own.
         is_api_server = key == Key("default", "kubernetes")
-        wanted = {} if is_api_server else dict(service_addresses(ports))
+        wanted = {} if is_api_server else dict(self._find_addresses(ports))
         for gone in [each for each, owner in self._owners.items() if owner == key]:
             if gone not in wanted:
                 self._close(gone)
@@ -144,7 +195,11 @@ class UserspaceProxy:
         self._services[address] = service
         if address not in self._listeners:
             what = f"service {key.namespace}/{key.name} at {address.address}:{address.port}"
-            listen = partial(_listen, self._network.link, address, partial(self._choose, address))
+            link = NodeLink(self._network.link, self._network.namespace)
+            targets = AddressTargets(
+                partial(self._choose, address), partial(self._is_current, address)
+            )
+            listen = partial(_listen, link, address, targets)
             self._listeners[address] = await self._network.listener(what, listen)
 
     def _close(self, address: ServiceAddress) -> None:
@@ -154,6 +209,10 @@ class UserspaceProxy:
     def _choose(self, address: ServiceAddress, client: str) -> Target:
         target = choose_target(self._services.get(address, _NOTHING), client)
         return str(target.address), target.port
+
+    def _is_current(self, address: ServiceAddress, target: Target) -> bool:
+        targets = self._services.get(address, _NOTHING).targets
+        return any((str(each.address), each.port) == target for each in targets)
 
 
 def choose_target(service: ListenedService, client: str) -> EndpointTarget:
@@ -166,15 +225,15 @@ def choose_target(service: ListenedService, client: str) -> EndpointTarget:
     return service.targets[int.from_bytes(digest[:8], "big") % len(service.targets)]
 
 
-async def _listen(
-    link: str, address: ServiceAddress, find: Callable[[str], Target]
-) -> PortListener:
+async def _listen(link: NodeLink, address: ServiceAddress, targets: AddressTargets) -> PortListener:
+    find, is_current = targets
     here = (address.address, address.port)
-    match address.address == _EVERYWHERE, address.protocol:
+    is_of_machine = address.address in (_EVERYWHERE, str(_LOOPBACK))
+    match is_of_machine, address.protocol:
         case True, "TCP":
-            return await forward.listen_tcp_for(*here, find)
+            return await forward.listen_tcp_for(*here, find, link.network)
         case True, _:
-            return await forward.listen_udp_for(*here, find)
+            return await forward.listen_udp_for(*here, find, link.network, is_current)
         case False, "TCP":
-            return await forward.listen_on_link(link, here, find)
-    return await forward.listen_udp_on_link(link, here, find)
+            return await forward.listen_on_link(link, here, find, link.network)
+    return await forward.listen_udp_on_link(link, here, find, is_current)

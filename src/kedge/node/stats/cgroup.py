@@ -144,9 +144,9 @@ class GroupSource:
         spent = "cpuacct.usage" if self.parse is int else "cpu.stat"
         usage = "memory.current" if self._unified_memory else "memory.usage_in_bytes"
         paths = [
-            _inside(cpu, self._path, spent),
-            _inside(memory, self._path, usage),
-            _inside(memory, self._path, "memory.stat"),
+            inside(cpu, self._path, spent),
+            inside(memory, self._path, usage),
+            inside(memory, self._path, "memory.stat"),
         ]
         self.descriptors = self._kept.open(paths)
         if not self.descriptors:
@@ -291,13 +291,14 @@ def text_of(cgroups: Cgroups, controller: str, path: str, name: str) -> str:
     cpu, memory = places(cgroups)
     hierarchy = {"cpuacct": cpu, "memory": memory}.get(controller) or cgroups.place(controller)
     try:
-        with open(_inside(hierarchy, path, name)) as file:
+        with open(inside(hierarchy, path, name)) as file:
             return file.read()
     except OSError:
         return ""
 
 
-def _inside(hierarchy: Hierarchy | None, path: str, name: str) -> str:
+def inside(hierarchy: Hierarchy | None, path: str, name: str) -> str:
+    """The path of a file of a control group."""
     # A missing hierarchy shows when the file is opened.
     return f"{hierarchy.place if hierarchy else '/nonexistent'}/{path.strip('/')}/{name}"
 

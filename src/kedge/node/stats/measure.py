@@ -1,7 +1,7 @@
 """Starts everything that measures usage on a node, from its configuration."""
 
 import asyncio
-import functools
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -12,10 +12,11 @@ from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
 from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.server import usage
+from kedge.node.stats.disk_usage import DiskUsage
 from kedge.node.stats.meters import UsageSources
 from kedge.node.stats.publisher import Publisher
 from kedge.node.stats.readings import NodeReadings
-from kedge.node.stats.sampler import PodSource, Sampler
+from kedge.node.stats.sampler import DiskPlaces, PodSource, Sampler
 from kedge.supervisor.kernel import cgroups
 from kedge.web.message import HttpRequest, Response
 
@@ -40,17 +41,25 @@ async def measure(
     servers: Sequence[Client],
     clock: Clock,
     *,
+    places: DiskPlaces,
     uid: Callable[[], str],
     tell: Callable[[Callable[[HttpRequest], Response | None]], None],
 ) -> None:
-    """Measure until cancelled. `uid` returns that of the node; `tell` gets the handler of
-    requests for usage."""
+    """Measure until cancelled. `places` has the directories that pods write to; `uid` returns that
+    of the node; `tell` gets the handler of requests for usage."""
     groups = cgroups.here() if runtime.level is RuntimeLevel.FULL else None
+    if groups is not None:
+        # Also before the first pod: other nodes of this machine count the node by its group.
+        with contextlib.suppress(OSError):
+            groups.group(config.cgroup).make()
+    disk = DiskUsage(clock)
     windows = await asyncio.to_thread(WindowFile, config.usage, machine.boot_id)
     sampler = Sampler(
         windows,
         pods,
-        UsageSources(groups, config.cgroup),
+        UsageSources(
+            groups, config.cgroup, config.sibling_cgroups, state=str(config.state), disk=disk
+        ),
         clock,
         runtime=lambda: runtime.supervisor,
     )
@@ -63,7 +72,7 @@ async def measure(
         state=config.state,
         images=config.images,
     )
-    tell(functools.partial(usage.answer, now=readings))
+    tell(usage.handler(readings, sampler, config.name, uid))
     publisher = Publisher(
         sampler,
         servers,
@@ -74,4 +83,5 @@ async def measure(
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(sampler.run())
+        tasks.create_task(disk.run(lambda: sampler.disk_subjects(places)))
         tasks.create_task(publisher.run())

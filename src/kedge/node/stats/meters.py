@@ -1,16 +1,18 @@
 """Meters of a pod and its containers, and of the node and its daemons."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock
+from kedge.metrics.detail_windows import NONE_KNOWN
 from kedge.metrics.track import Track, UsageReading
 from kedge.metrics.window_file import TrackKey, WindowFile
 from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer
+from kedge.node.stats import network
 from kedge.node.stats.cgroup import (
     Descriptors,
     GroupSource,
@@ -19,6 +21,11 @@ from kedge.node.stats.cgroup import (
     TreeSource,
     UsageSource,
 )
+from kedge.node.stats.details import INODES, OOM_KILLS, STORAGE, DetailMeter, DetailSource, added
+from kedge.node.stats.disk_usage import DiskKey, DiskTotals, NoDiskTotals
+from kedge.node.stats.group_details import GroupDetails, TreeDetails
+from kedge.node.stats.machine_details import MachineDetails
+from kedge.node.stats.node_share import NodeShareSource
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups
 
@@ -38,10 +45,23 @@ _NEW: Final = 10
 class UsageSources:
     """Makes the source for each thing, depending on the control groups of this machine."""
 
-    def __init__(self, cgroups: Cgroups | None, root: str) -> None:
-        """Without control groups, sources read processes; `root` is the group of all pods."""
+    def __init__(
+        self,
+        cgroups: Cgroups | None,
+        root: str,
+        siblings: Callable[[], Sequence[str]],
+        *,
+        state: str = "/",
+        disk: DiskTotals | None = None,
+    ) -> None:
+        """Without control groups, sources read processes; `root` is the group of all pods, and
+        `siblings` returns the groups that other nodes of this machine may have. `state` is on the
+        file system that pods write to; `disk` has what they have written."""
         self._cgroups = cgroups
         self._root = root
+        self._siblings = siblings
+        self._state = state
+        self.disk = disk or NoDiskTotals()
         self._kept = Descriptors()
 
     def of_container(self, container: RuntimeContainer) -> UsageSource:
@@ -62,32 +82,72 @@ class UsageSources:
             return None
         return GroupSource(self._cgroups, self._root, self._kept)
 
+    def details_of_container(self, container: RuntimeContainer) -> DetailSource:
+        if self._cgroups is not None and container.cgroup:
+            return GroupDetails(self._cgroups, container.cgroup, self._kept)
+        return TreeDetails(container.pid)
+
+    def details_of_pod(self, container: RuntimeContainer) -> DetailSource | None:
+        """Details of a container's pod that those of its containers do not add up to."""
+        if self._cgroups is None or not container.cgroup:
+            return None
+        return GroupDetails(
+            self._cgroups, os.path.dirname(container.cgroup), self._kept, pressure_only=True
+        )
+
+    def details_of_pods(self) -> DetailSource | None:
+        if self._cgroups is None:
+            return None
+        return GroupDetails(self._cgroups, self._root, self._kept, pressure_only=True)
+
+    def details_of_machine(self) -> DetailSource:
+        return MachineDetails(self._state)
+
     def of_machine(self) -> UsageSource:
-        return MachineSource(self._cgroups)
+        """The source of the node: of the machine, or of a share of it among several nodes."""
+        groups, machine = self._cgroups, MachineSource(self._cgroups)
+        if groups is None:
+            return machine
+
+        def group(path: str) -> UsageSource:
+            return GroupSource(groups, path, self._kept)
+
+        return NodeShareSource(machine, group(self._root), self._siblings, group)
 
 
 class UsageMeter:
     """One measured thing: its track, and the source of its readings."""
 
-    __slots__ = ("run", "source", "track")
+    __slots__ = ("details", "run", "source", "track")
 
     def __init__(self, track: Track) -> None:
         self.track = track
         self.source: UsageSource | None = None
         self.run = 0
+        self.details = DetailMeter()
 
     def read_from(self, source: UsageSource | None, run: int) -> None:
         if self.source is not None:
             self.source.close()
+        self.details.read_from()
         self.source, self.run = source, run
 
     def sample(self, second: int, clock: Clock) -> None:
         source = self.source
         reading = None if source is None else source.read()
+        if isinstance(source, NodeShareSource):
+            self.run = source.run
         if reading is None:
             self.track.skip(second)
         else:
             self.track.sample(second, clock.monotonic(), self.run, reading)
+
+    def detail_values(self, now: float) -> Sequence[float]:
+        """The values of its details in the tick that ends now."""
+        if self.source is None:
+            return NONE_KNOWN
+        latest = self.track.latest
+        return self.details.values(now, latest.reading.cpu if latest is not None else -1)
 
 
 class TrackIndex:
@@ -139,7 +199,17 @@ class TrackIndex:
 class PodMeter:
     """A pod: meters of its containers, and one of the total if there are several."""
 
-    __slots__ = ("_book", "_sources", "_total", "containers", "over", "pod", "seen")
+    __slots__ = (
+        "_book",
+        "_kills",
+        "_network",
+        "_sources",
+        "_total",
+        "containers",
+        "over",
+        "pod",
+        "seen",
+    )
 
     def __init__(self, pod: Pod, book: TrackIndex, sources: UsageSources) -> None:
         self.pod = pod
@@ -152,6 +222,8 @@ class PodMeter:
         self.containers = {name: UsageMeter(track) for name, track in known.items()}
         self._put_in_order()
         self._total = UsageMeter(total) if total is not None else None
+        self._network = PodTraffic()
+        self._kills = OomKills(book.clock)
         self.over = self._is_over()
         """Whether the pod has ended and its last tick is closed."""
 
@@ -180,6 +252,9 @@ class PodMeter:
             meter = self.containers.get(name) or self._begin(name, container)
             if meter.run != container.started_at:
                 meter.read_from(self._sources.of_container(container), container.started_at)
+                self._read_details(meter, container)
+        self._kills.see(observed.containers)
+        self._network.see(running)
         if len(self.containers) > known:
             self._put_in_order()
         self.over = self._is_over()
@@ -195,10 +270,44 @@ class PodMeter:
         """End a tick; returns whether the pod has ended with it."""
         if self.over:
             return False
-        for track in self.tracks():
-            track.close(tick)
+        now = self._book.clock.monotonic()
+        values = {name: self._detail_values(name, now) for name in self.containers}
+        of_pod = self._with_disk("", self._network.values(now))
+        if self._total is not None:
+            whole = added([self._total.detail_values(now), of_pod])
+            self._total.track.close(tick, added(values.values(), whole))
+        for name, meter in self.containers.items():
+            own = values[name]
+            meter.track.close(tick, own if self._total is not None else added([own, of_pod]))
         self.over = self._is_over()
         return self.over
+
+    def _read_details(self, meter: UsageMeter, container: RuntimeContainer) -> None:
+        meter.details.read_from(self._sources.details_of_container(container))
+        age = self._age(container.started_at)
+        if 0 <= age < _NEW:
+            meter.details.start_from(self._book.clock.monotonic() - age)
+
+    def _detail_values(self, name: str, now: float) -> Sequence[float]:
+        values = self.containers[name].detail_values(now)
+        killed = self._kills.take(name)
+        if killed:
+            values = list(values)
+            values[OOM_KILLS] = max(values[OOM_KILLS], 0.0) + killed / TICK_SECONDS
+        return self._with_disk(name, values)
+
+    def _with_disk(self, container: str, values: Sequence[float]) -> Sequence[float]:
+        """The values with the disk usage of a container; of the pod itself without a name."""
+        total = self._sources.disk.of(DiskKey(self.pod.metadata.uid, container))
+        if total is None:
+            return values
+        found = list(values)
+        found[STORAGE], found[INODES] = float(total.bytes), float(total.inodes)
+        return found
+
+    def _age(self, began: int) -> float:
+        """Seconds since a run began."""
+        return self._book.clock.now().timestamp() - began / 1e9
 
     def _is_over(self) -> bool:
         idle = all(meter.source is None for meter in self.containers.values())
@@ -220,6 +329,7 @@ class PodMeter:
 
     def end(self) -> None:
         """Close all sources: the pod is gone, or the agent stops."""
+        self._network.close()
         for meter in (*self.containers.values(), *([self._total] if self._total else ())):
             meter.read_from(None, 0)
 
@@ -237,10 +347,9 @@ class PodMeter:
 
     def _start(self, track: Track, run: int, began: int) -> None:
         """Count a run that began just now from its start."""
-        clock = self._book.clock
-        age = clock.now().timestamp() - began / 1e9
+        age = self._age(began)
         if 0 <= age < _NEW:
-            track.start_from(run, clock.monotonic() - age)
+            track.start_from(run, self._book.clock.monotonic() - age)
 
     def _see_total(self, running: RuntimeContainer | None) -> None:
         """Follow the total; `running` is any running container."""
@@ -258,6 +367,8 @@ class PodMeter:
             self._total.read_from(SumSource(meters), _run_of(meters))
         elif self._total.source is None:
             self._total.read_from(source, 1)
+            details = self._sources.details_of_pod(running)
+            self._total.details.read_from(*([details] if details is not None else ()))
         if begins and not self._total.track.since:
             self._start(self._total.track, self._total.run, self._began())
 
@@ -282,6 +393,54 @@ class PodMeter:
         if any(attempts) or any(each.attempt for each in seen.containers):
             return 0
         return min((each.started_at for each in seen.containers if each.started_at), default=0)
+
+
+class PodTraffic:
+    """The traffic of a pod: that of the network of any of its containers."""
+
+    def __init__(self) -> None:
+        self._meter = DetailMeter()
+        self._pid = 0
+
+    def see(self, running: Mapping[str, RuntimeContainer]) -> None:
+        """Follow the pod's containers."""
+        pids = [each.pid for each in running.values() if each.pid]
+        if not pids:
+            self.close()
+        elif not self._pid:
+            # The network is that of the pod: it stays the same when its containers start again.
+            source = network.of_process(pids[0])
+            if source is not None:
+                self._pid = pids[0]
+                self._meter.read_from(source)
+
+    def values(self, now: float) -> Sequence[float]:
+        return self._meter.values(now, -1) if self._pid else NONE_KNOWN
+
+    def close(self) -> None:
+        self._meter.read_from()
+        self._pid = 0
+
+
+class OomKills:
+    """Containers of a pod whose first process was killed for lack of memory. Their control group is
+    gone by then, so it cannot be asked."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._since = int(clock.now().timestamp() * 1e9)
+        self._seen: set[str] = set()
+        self._new: dict[str, int] = {}
+
+    def see(self, containers: Iterable[RuntimeContainer]) -> None:
+        killed = [each for each in containers if each.reason == "OOMKilled"]
+        for each in killed:
+            if each.id not in self._seen and each.finished_at > self._since:
+                self._new[each.name] = self._new.get(each.name, 0) + 1
+        self._seen = {each.id for each in killed}
+
+    def take(self, container: str) -> int:
+        """How many there were since this was last called."""
+        return self._new.pop(container, 0)
 
 
 class SumSource:
@@ -318,6 +477,11 @@ class NodeMeter:
         self._meters[MACHINE].read_from(sources.of_machine(), 1)
         self._meters[KUBELET].read_from(ProcessSource(os.getpid()), processes.began(os.getpid()))
         self._meters[PODS].read_from(sources.of_pods(), 1)
+        self._details = DetailMeter()
+        self._details.read_from(sources.details_of_machine(), network.of_machine())
+        self._pods_details = DetailMeter()
+        if (details := sources.details_of_pods()) is not None:
+            self._pods_details.read_from(details)
 
     @property
     def machine(self) -> Track:
@@ -351,22 +515,28 @@ class NodeMeter:
         assert whole.track.latest is not None
         cpu, memory = whole.track.latest.reading
         rest = cpu - sum(each.cpu for each in readings)
-        run = _run_of(measured)
+        run = _run_of([whole, *measured])
         # The parts are read a moment after the whole, so the rest may seem to shrink.
-        self._misc = max(self._misc, rest) if run == self._meters[MISC].run else rest
+        self._misc = max(self._misc, rest) if run == self._meters[MISC].run else max(0, rest)
         self._meters[MISC].run = run
         reading = UsageReading(self._misc, max(0, memory - sum(each.memory for each in readings)))
         misc.sample(second, clock.monotonic(), run, reading)
 
-    def close(self, tick: int) -> None:
-        for track in self.tracks():
-            track.close(tick)
+    def close(self, tick: int, now: float) -> None:
+        values = {
+            MACHINE: self._details.values(now, -1),
+            PODS: self._pods_details.values(now, -1),
+        }
+        for name, meter in self._meters.items():
+            meter.track.close(tick, values.get(name, NONE_KNOWN))
 
     def tracks(self) -> Iterator[Track]:
         for meter in self._meters.values():
             yield meter.track
 
     def end(self) -> None:
+        self._details.read_from()
+        self._pods_details.read_from()
         for meter in self._meters.values():
             meter.read_from(None, 0)
 

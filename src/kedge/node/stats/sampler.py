@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod.pod import Pod
@@ -13,6 +14,7 @@ from kedge.metrics.track import Track
 from kedge.metrics.window_file import WindowFile
 from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.stats.disk_usage import DiskKey, DiskSubject
 from kedge.node.stats.meters import NodeMeter, PodMeter, TrackIndex, UsageMeter, UsageSources
 from kedge.node.stats.panel import Panels
 
@@ -34,6 +36,18 @@ class PodSource(Protocol):
         ...
 
     def observed(self, uid: str) -> PodRuntimeState: ...
+
+
+class DiskPlaces(Protocol):
+    """The directories that pods write to."""
+
+    def of_containers(self, observed: PodRuntimeState) -> Mapping[str, Sequence[Path]]:
+        """Layers and logs, by container."""
+        ...
+
+    def of_pod(self, pod: Pod, observed: PodRuntimeState) -> tuple[Sequence[Path], Sequence[Path]]:
+        """Volumes, and directories with small files of the pod."""
+        ...
 
 
 class Sampler:
@@ -121,7 +135,7 @@ class Sampler:
         if not begun:
             # A tick that the last agent left open is closed with the next one.
             return
-        self.node.close(tick)
+        self.node.close(tick, self._clock.monotonic())
         for pod in self.meters.values():
             if pod.close(tick):
                 self._panels = None
@@ -176,6 +190,21 @@ class Sampler:
         for pod in self.meters.values():
             yield from pod.tracks()
 
+    def disk_subjects(self, places: DiskPlaces) -> Iterator[DiskSubject]:
+        """Running pods and their containers, with the directories that they write to."""
+        for uid, meter in self.meters.items():
+            if meter.over:
+                continue
+            spent = 0
+            for name, directories in places.of_containers(meter.seen).items():
+                own = meter.containers.get(name)
+                latest = own.track.latest if own is not None else None
+                used = latest.reading.cpu if latest is not None else -1
+                spent = spent + used if used >= 0 <= spent else -1
+                yield DiskSubject(DiskKey(uid, name), directories, (), used)
+            deep, shallow = places.of_pod(meter.pod, meter.seen)
+            yield DiskSubject(DiskKey(uid, ""), deep, shallow, spent)
+
     def has_news(self) -> bool:
         """Whether a container has not been in any frame."""
         return any(
@@ -185,7 +214,13 @@ class Sampler:
         )
 
     def frame(self, node: str, uid: str, resolution: int) -> Frame:
-        """The frame of the last tick."""
+        """The frame of the last tick, to be published."""
+        made = self.current(node, uid, resolution)
+        self._published = {pod.uid: {each.name for each in pod.containers} for pod in made.pods}
+        return made
+
+    def current(self, node: str, uid: str, resolution: int) -> Frame:
+        """The same frame, for a reader on this node."""
         rows = Rows()
         rows.add(self.node.machine)
         systems = [
@@ -198,9 +233,10 @@ class Sampler:
             for pod in self.meters.values()
             if (containers := _containers(pod))
         ]
-        self._published = {pod.uid: {each.name for each in pod.containers} for pod in pods}
         since = self.node.machine.since
-        return Frame(node, uid, self._tick, resolution, since, systems, pods, rows.values)
+        return Frame(
+            node, uid, self._tick, resolution, since, systems, pods, rows.values, rows.details
+        )
 
 
 class Rows:
@@ -208,9 +244,11 @@ class Rows:
 
     def __init__(self) -> None:
         self.values = array("f")
+        self.details: list[bytes] = []
 
     def add(self, track: Track) -> int:
         self.values += track.row()
+        self.details.append(track.details.row())
         return len(self.values) // WIDTH - 1
 
 

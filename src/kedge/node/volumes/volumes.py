@@ -376,6 +376,10 @@ class PodVolumes:
         held.look_took = held.looked_at - begun
         return found
 
+    def empty_directories(self, pod: Pod) -> list[Path]:
+        """Return the paths of its emptyDir volumes that are on disk."""
+        return [self.place(pod, each.name) for each in pod.spec.volumes if self._on_disk(each)]
+
     def _on_disk(self, volume: Volume) -> bool:
         source = volume.emptyDir
         return source is not None and (source.medium == "" or not self._may_mount)

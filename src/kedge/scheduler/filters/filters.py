@@ -3,6 +3,7 @@
 from typing import Final
 
 from kedge.scheduler.filters import (
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_name,
@@ -24,6 +25,7 @@ NODE_RESOURCES_FIT: Final = "NodeResourcesFit"
 VOLUME_BINDING: Final = "VolumeBinding"
 POD_TOPOLOGY_SPREAD: Final = "PodTopologySpread"
 INTER_POD_AFFINITY: Final = "InterPodAffinity"
+DYNAMIC_RESOURCES: Final = "DynamicResources"
 
 FILTERS: Final = (
     Filter(NODE_UNSCHEDULABLE, node_unschedulable.prepare),
@@ -35,4 +37,5 @@ FILTERS: Final = (
     Filter(VOLUME_BINDING, volume_binding.prepare),
     Filter(POD_TOPOLOGY_SPREAD, pod_topology_spread.prepare),
     Filter(INTER_POD_AFFINITY, inter_pod_affinity.prepare),
+    Filter(DYNAMIC_RESOURCES, dynamic_resources.prepare),
 )

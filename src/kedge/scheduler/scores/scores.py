@@ -4,6 +4,7 @@ from typing import Final
 
 from kedge.scheduler.scores import (
     balanced_allocation,
+    dynamic_resources,
     inter_pod_affinity,
     least_allocated,
     node_affinity,
@@ -19,6 +20,7 @@ SCORES: Final = (
     Score("NodeResourcesFit", 1, least_allocated.rate),
     Score("PodTopologySpread", 2, pod_topology_spread.rate),
     Score("InterPodAffinity", 2, inter_pod_affinity.rate),
+    Score("DynamicResources", 2, dynamic_resources.rate),
     Score("NodeResourcesBalancedAllocation", 1, balanced_allocation.rate),
     Score("NodeUsage", 1, node_usage.rate),
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 ROOT: Final = "/sys/fs/cgroup"
 WANTED: Final = ("cpu", "cpuacct", "memory", "pids", "devices", "hugetlb")
 """v1 controllers that are used for containers."""
-_DELEGATED: Final = ("cpu", "memory", "pids", "hugetlb")
+_DELEGATED: Final = ("cpu", "memory", "pids", "hugetlb", "io")
 _UNLIMITED: Final = -1
 _MOST_SHARES: Final = 262_144
 _MOST_WEIGHT: Final = 10_000

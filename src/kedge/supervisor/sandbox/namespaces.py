@@ -2,18 +2,17 @@
 them when the supervisor ends."""
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import socket
-import struct
 from typing import Final, NoReturn
 
 from kedge.supervisor import wire
 from kedge.supervisor.kernel import descriptors, libc
 from kedge.supervisor.launch import privileges
 from kedge.supervisor.launch.launcher import Launcher
+from kedge.supervisor.level import raise_loopback
 from kedge.supervisor.sandbox import user_namespace
 from kedge.supervisor.spec import SandboxSpec
 
@@ -28,8 +27,6 @@ _APART: Final = ("user", "mnt")
 """Kinds that are created separately: user before, mnt after the others."""
 _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
-_SIOCSIFFLAGS: Final = 0x8914
-_IFF_UP: Final = 1
 _PAUSE_USER: Final = 65_535
 """User of the first process of a shared pid namespace, as in upstream's pause image."""
 _SHM: Final = "mode=1777,size=65536k,uid=0,gid=0"
@@ -59,10 +56,9 @@ class PodNamespaces:
         """Its user namespace; -1 for the machine's."""
         return self.held.get("user", -1)
 
-    @property
-    def network(self) -> str:
-        """A path of the network namespace; empty for the machine's."""
-        return f"/proc/{os.getpid()}/fd/{self.held['net']}" if "net" in self.held else ""
+    def network(self, supervisor: int) -> str:
+        """A path of the network namespace, by the supervisor's pid; empty for the machine's."""
+        return f"/proc/{supervisor}/fd/{self.held['net']}" if "net" in self.held else ""
 
     def close(self) -> None:
         for descriptor in self.held.values():
@@ -181,8 +177,7 @@ def _settle(shared: SandboxSpec, kinds: list[str]) -> None:
     if "uts" in kinds and shared["hostname"]:
         socket.sethostname(shared["hostname"])
     if "net" in kinds:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
+        raise_loopback()
 
 
 def _check_sysctls(shared: SandboxSpec) -> None:

@@ -53,8 +53,8 @@ class SandboxRequests:
 
         def done(error: str, descriptors: list[int]) -> None:
             if not error:
-                answer = {**published(record), "network": sandbox.pod.network}
-                call.answer(answer, descriptors)
+                network = sandbox.pod.network(self._registry.host.own_pid())
+                call.answer({**published(record), "network": network}, descriptors)
                 return
             for descriptor in descriptors:
                 os.close(descriptor)

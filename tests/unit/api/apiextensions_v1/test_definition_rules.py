@@ -45,7 +45,7 @@ def definition(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_rules_of_definitions(case: dict[str, Any]) -> None:
     crd = definition(case.get("change"), case.get("versions"))
-    assert [str(error) for error in RESOURCE.strategy.validate(crd)] == case["errors"]
+    assert [str(error) for error in RESOURCE.strategy.validate_new(crd)] == case["errors"]
 
 
 def established(crd: CustomResourceDefinition) -> CustomResourceDefinition:
@@ -56,10 +56,9 @@ def established(crd: CustomResourceDefinition) -> CustomResourceDefinition:
 
 def test_what_names_the_stored_objects_cannot_change() -> None:
     change = {"spec": {"group": "b.com", "scope": "Cluster", "names": {"plural": "b", "kind": "B"}}}
-    changed = [
-        str(error) for error in RESOURCE.strategy.validate_update(definition(change), definition())
-    ]
-    assert changed == [
+    named = change | {"metadata": {"name": "b.b.com"}}
+    found = RESOURCE.strategy.validate_update(definition(named), definition())
+    assert [str(error) for error in found] == [
         'spec.group: Invalid value: "b.com": field is immutable',
         'spec.names.plural: Invalid value: "b": field is immutable',
     ]
@@ -81,7 +80,29 @@ def test_no_more_than_eight_fields_to_select_by() -> None:
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
         "selectableFields": [{"jsonPath": f".spec.{name}"} for name in names],
     }
-    found = RESOURCE.strategy.validate(definition(versions=[version]))
+    found = RESOURCE.strategy.validate_new(definition(versions=[version]))
     assert [str(error) for error in found] == [
         "spec.selectableFields: Too many: 9: must have at most 8 items"
     ]
+
+
+def ruled(rule: str, **change: Any) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": rule}]}
+    whole = {"type": "object", "properties": {"spec": schema}}
+    return {"schema": {"openAPIV3Schema": whole}, **change}
+
+
+def test_rules_of_a_schema_that_does_not_change_are_not_compiled_again() -> None:
+    old = definition(versions=[ruled("self.nothing")])
+    assert len(list(RESOURCE.strategy.validate_new(old))) == 1
+    label = {"metadata": {"labels": {"a": "b"}}}
+    labelled = definition(label, versions=[ruled("self.nothing")])
+    assert list(RESOURCE.strategy.validate_update(labelled, old)) == []
+
+
+def test_rules_of_a_changed_version_are_compiled() -> None:
+    old = definition(versions=[ruled("self.nothing")])
+    second = ruled("self.nobody", name="v2", storage=False)
+    new = definition(versions=[ruled("self.nothing"), second])
+    (error,) = RESOURCE.strategy.validate_update(new, old)
+    assert str(error).startswith("spec.versions[1].schema.openAPIV3Schema.properties[spec]")

@@ -111,19 +111,6 @@ def test_api_service_says_why_it_is_unavailable() -> None:
     assert row(columns.API_SERVICE, {}) == ["x", "Local", "Unknown"]
 
 
-def test_claims_show_their_state() -> None:
-    allocated = {"allocation": {}, "reservedFor": [{"name": "pod"}]}
-    assert row(columns.RESOURCE_CLAIM, {}) == ["x", "pending"]
-    assert row(columns.RESOURCE_CLAIM, {"status": allocated}) == ["x", "allocated,reserved"]
-
-
-def test_templates_show_containers_and_labels() -> None:
-    containers = [{"name": "a", "image": "i:1"}, {"name": "b", "image": "i:2"}]
-    template = {"metadata": {"labels": {"z": "1", "a": "2"}}, "spec": {"containers": containers}}
-    expected = ["x", "a,b", "i:1,i:2", "a=2,z=1"]
-    assert row(columns.POD_TEMPLATE, {"template": template}) == expected
-
-
 def test_address_shows_its_parent() -> None:
     parent = {"resource": "services", "namespace": "default", "name": "web"}
     content = {"spec": {"parentRef": parent}}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kedge.api.builtin import defaults
+from kedge.api.builtin.resources import RESOURCES
 from kedge.api.model import Document
 
 
@@ -76,15 +77,6 @@ def test_what_was_given_is_not_changed_in_place() -> None:
     }
 
 
-def test_device_requests_ask_for_one_device() -> None:
-    requests = [{"name": "a", "exactly": {}}, {"name": "b", "exactly": {"allocationMode": "All"}}]
-    spec = defaults.resource_claim(of(spec={"devices": {"requests": requests}})).content["spec"]
-    assert [each["exactly"] for each in spec["devices"]["requests"]] == [
-        {"allocationMode": "ExactCount", "count": 1},
-        {"allocationMode": "All"},
-    ]
-
-
 def test_a_signing_request_stays_as_it_was_made() -> None:
     made = of(spec={"username": "jane", "signerName": "example.com/s"})
     changed = defaults.kept_signing_request(of(spec={"signerName": "other.com/s"}), made)
@@ -110,3 +102,20 @@ def test_cluster_is_the_scope_of_class_parameters() -> None:
     spec = {"controller": "a.io/b", "parameters": {"kind": "K", "name": "n"}}
     filled = defaults.ingress_class(of(spec=spec)).content["spec"]
     assert filled["parameters"] == {"kind": "K", "name": "n", "scope": "Cluster"}
+
+
+def test_kinds_with_a_status_always_have_it() -> None:
+    filled = {
+        resource.kind: resource.strategy.default(of()).content["status"]
+        for resource in RESOURCES
+        if resource.has_status
+    }
+    assert filled.pop("Ingress") == {"loadBalancer": {}}
+    assert filled.pop("VolumeAttachment") == {"attached": False}
+    assert set(map(str, filled.values())) == {"{}"}
+
+
+def test_reported_status_is_kept() -> None:
+    (ingress,) = (resource for resource in RESOURCES if resource.kind == "Ingress")
+    reported = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+    assert ingress.strategy.default(of(status=reported)).content["status"] == reported

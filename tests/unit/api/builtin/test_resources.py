@@ -36,19 +36,6 @@ def test_documents_survive_the_round_trip() -> None:
     assert resource.to_document(resource.from_document(document)) == document
 
 
-def test_field_selectors_read_the_spec() -> None:
-    slices = KINDS["ResourceSlice"]
-    obj = slices.from_document(
-        {"metadata": {"name": "s"}, "spec": {"nodeName": "n1", "driver": "gpu"}}
-    )
-    assert {path: read(obj) for path, read in slices.presentation.fields.items()} == {
-        "spec.nodeName": "n1",
-        "spec.driver": "gpu",
-    }
-    empty = slices.from_document({"metadata": {"name": "s"}})
-    assert slices.presentation.fields["spec.nodeName"](empty) == ""
-
-
 def test_facts_that_differ_from_kind_to_kind() -> None:
     assert KINDS["RuntimeClass"].strategy.allows_create_on_update
     assert not KINDS["MutatingWebhookConfiguration"].strategy.allows_unconditional_update
@@ -62,7 +49,18 @@ def test_facts_that_differ_from_kind_to_kind() -> None:
     assert KINDS["CertificateSigningRequest"].strategy.check_name("Any:Name") == []
 
 
-def test_writers_of_network_policies_learn_that_packets_pass() -> None:
-    policies = next(each for each in RESOURCES if each.kind == "NetworkPolicy")
-    (warning,) = policies.strategy.warnings(policies.from_document({"metadata": {"name": "deny"}}))
-    assert "does not enforce" in warning
+def test_a_volume_that_was_stored_without_defaults_can_be_updated() -> None:
+    source = {"server": "10.0.0.1", "path": "/data", "readOnly": False}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": source}
+    resource = KINDS["PersistentVolume"]
+    stored = resource.from_document({"metadata": {"name": "old"}, "spec": spec})
+    new = resource.strategy.default(stored)
+    assert "readOnly" not in new.content["spec"]["nfs"]
+    assert list(resource.strategy.validate_update(new, stored)) == []
+    moved = resource.strategy.default(
+        resource.from_document(
+            {"metadata": {"name": "old"}, "spec": spec | {"nfs": source | {"path": "/other"}}}
+        )
+    )
+    (error,) = resource.strategy.validate_update(moved, stored)
+    assert "spec.persistentvolumesource is immutable after creation" in str(error)

@@ -142,55 +142,6 @@ def test_selectors_are_looked_into() -> None:
     assert found.startswith("spec.podSelector.matchExpressions[0].values: Required value")
 
 
-def test_storage_class() -> None:
-    good = {"provisioner": "example.com/Disk", "volumeBindingMode": "Immediate"}
-    assert said(validation.storage_class(of(good))) == []
-    bad = {"reclaimPolicy": "Recycle", "volumeBindingMode": "Never"}
-    assert said(validation.storage_class(of(bad))) == [
-        "provisioner: Required value",
-        'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"',
-        'volumeBindingMode: Unsupported value: "Never": '
-        'supported values: "Immediate", "WaitForFirstConsumer"',
-    ]
-    changed = {**good, "parameters": {"a": "b"}}
-    assert said(validation.storage_class_update(of(changed), of(good))) == [
-        'parameters: Invalid value: {"a":"b"}: field is immutable'
-    ]
-
-
-def test_volume_needs_capacity_modes_and_a_source() -> None:
-    assert said(validation.persistent_volume(of({"spec": {}}))) == [
-        "spec.accessModes: Required value",
-        "spec.capacity: Required value",
-        'spec.capacity: Unsupported value: {}: supported values: "storage"',
-        "spec: Required value: must specify a volume type",
-    ]
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Gi"},
-        "hostPath": {"path": "/data", "type": ""},
-    }
-    assert said(validation.persistent_volume(of({"spec": spec}))) == []
-    moved = {**spec, "hostPath": {"path": "/elsewhere", "type": ""}}
-    (found,) = validation.persistent_volume_update(of({"spec": moved}), of({"spec": spec}))
-    assert found.field == "spec.persistentvolumesource"
-
-
-def test_volume_has_one_source() -> None:
-    spec = {
-        "accessModes": ["ReadWriteOncePod", "ReadWriteOnce"],
-        "capacity": {"storage": "0"},
-        "local": {"path": "/data"},
-        "hostPath": {"path": "/a/../b"},
-    }
-    assert said(validation.persistent_volume(of({"spec": spec}))) == [
-        "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
-        'spec.capacity[storage]: Invalid value: "0": must be greater than zero',
-        "spec.local: Forbidden: may not specify more than 1 volume type",
-        "spec.hostPath.path: Invalid value: \"/a/../b\": must not contain '..'",
-    ]
-
-
 def test_runtime_class_needs_a_handler() -> None:
     assert said(validation.runtime_class(of({}))) == ["handler: Required value"]
     assert said(validation.runtime_class(of({"handler": "runc"}))) == []

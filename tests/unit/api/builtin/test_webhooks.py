@@ -103,3 +103,23 @@ def test_rules(changed: dict[str, Any], error: str) -> None:
 
 def test_names_are_told_apart() -> None:
     assert said(GOOD, GOOD) == ['webhooks[1].name: Duplicate value: "check.example.com"']
+
+
+def conditional(expression: str, **changed: Any) -> Document:
+    condition = {"name": "some", "expression": expression}
+    return Document(content={"webhooks": [{**GOOD, "matchConditions": [condition], **changed}]})
+
+
+@pytest.mark.parametrize("stored", ["object.a", "cel.bind(a, object, a.b == 1)"])
+def test_stored_conditions_are_judged_only_if_one_changes(stored: str) -> None:
+    old = conditional(stored)
+    assert len(list(webhooks.validate(old))) == 1
+    assert list(webhooks.validate_update(conditional(stored, timeoutSeconds=5), old)) == []
+    (error,) = webhooks.validate_update(conditional("object.b"), old)
+    assert error.field == "webhooks[0].matchConditions[0].expression"
+
+
+def test_everything_else_is_judged_when_conditions_do_not_change() -> None:
+    old = conditional("object.a")
+    (error,) = webhooks.validate_update(conditional("object.a", timeoutSeconds=31), old)
+    assert error.field == "webhooks[0].timeoutSeconds"

@@ -14,11 +14,10 @@ def test_a_lease_lasts_some_time_and_counts_up() -> None:
     ]
 
 
-def test_a_preferred_holder_needs_a_strategy() -> None:
-    assert errors(preferredHolder="a", strategy="OldestEmulationVersion") == []
-    assert errors(preferredHolder="a") == [
-        "spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"
-    ]
+def test_fields_of_coordinated_leader_election_are_dropped() -> None:
+    spec = {"preferredHolder": "a", "strategy": "OldestEmulationVersion", "leaseTransitions": 1}
+    kept = RESOURCE.strategy.default(RESOURCE.from_document({"spec": spec}))
+    assert RESOURCE.to_document(kept)["spec"] == {"leaseTransitions": 1}
 
 
 def test_a_lease_given_back_says_so_on_the_wire() -> None:

@@ -2,15 +2,15 @@ from typing import Any
 
 import pytest
 
-from kedge.api.model import Document
 from kedge.api.quota.resource_claims import ResourceClaimQuotaMeter
+from kedge.api.resource_v1.resource_claim import RESOURCE, ResourceClaim
 
 METER = ResourceClaimQuotaMeter()
 COUNT = "count/resourceclaims.resource.k8s.io"
 
 
-def claim(*requests: dict[str, Any]) -> Document:
-    return Document(content={"spec": {"devices": {"requests": list(requests)}}})
+def claim(*requests: dict[str, Any]) -> ResourceClaim:
+    return RESOURCE.from_document({"spec": {"devices": {"requests": list(requests)}}})
 
 
 def wish(class_: str, mode: str = "ExactCount", count: int | None = None) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def devices(class_: str) -> str:
     return f"{class_}.deviceclass.resource.k8s.io/devices"
 
 
-def shown(obj: Document) -> dict[str, str]:
+def shown(obj: ResourceClaim) -> dict[str, str]:
     return {name: str(amount) for name, amount in METER.measure(obj).usage.items()}
 
 
@@ -46,8 +46,8 @@ def test_a_mode_that_is_not_known_takes_no_devices() -> None:
     assert shown(claim({"exactly": wish("gold", "Some")}))[devices("gold")] == "0"
 
 
-@pytest.mark.parametrize("obj", [claim(), Document(), claim({"name": "of-a-later-release"})])
-def test_a_claim_to_nothing_counts_only_itself(obj: Document) -> None:
+@pytest.mark.parametrize("obj", [claim(), ResourceClaim(), claim({"name": "of-a-later-release"})])
+def test_a_claim_to_nothing_counts_only_itself(obj: ResourceClaim) -> None:
     assert shown(obj) == {COUNT: "1"}
 
 

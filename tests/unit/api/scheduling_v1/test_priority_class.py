@@ -7,7 +7,7 @@ def named(name: str, value: int) -> PriorityClass:
 
 
 def errors(obj: PriorityClass) -> list[str]:
-    return [str(error) for error in RESOURCE.strategy.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate_new(obj)]
 
 
 def test_users_stay_below_the_system() -> None:

@@ -3,6 +3,7 @@
 What it makes of amounts is told by the cases beside this file and by the tests of kedge.api.limits.
 """
 
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -197,3 +198,10 @@ async def test_a_generated_name_is_the_one_that_a_selector_sees(server: LocalSer
     assert answer.status == 403
     assert answer.message.startswith('pods "web-')
     assert (await server.call("POST", f"{HERE}/pods", pod("2", name="lucky"))).status == 201
+
+
+async def test_a_limit_range_without_a_name_is_named_by_a_uuid(server: LocalServer) -> None:
+    url = f"{HERE}/limitranges"
+    made = await server.post(url, {"spec": {"limits": [CLAIMS]}})
+    assert uuid.UUID(made["metadata"]["name"]).version == 4
+    assert await server.get(f"{url}/{made['metadata']['name']}") == made

@@ -445,3 +445,29 @@ async def test_webhook_for_one_version_sees_writes_to_another_in_its_own(stage: 
     assert made["spec"]["maxReplicas"] == 9
     assert made["spec"]["targetCPUUtilizationPercentage"] == 50
     assert stage.hook.requests("/exact") == []
+
+
+async def test_the_annotation_lists_defaults_from_before_and_after_a_webhook(keys: Path) -> None:
+    async with (
+        LocalServer.running(admission=["LimitRanger"]) as server,
+        webhook_server(keys) as hook,
+        webhooks_on(server) as notes,
+    ):
+        await check_annotation(Stage(server, hook, notes))
+
+
+async def check_annotation(stage: Stage) -> None:
+    item = {"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}}
+    limits = {"metadata": {"name": "l"}, "spec": {"limits": [item]}}
+    await stage.server.post("/api/v1/namespaces/default/limitranges", limits)
+    side = {"name": "side", "image": "i"}
+    add = [{"op": "add", "path": "/spec/containers/-", "value": side}]
+    stage.hook.decisions["/1"] = lambda request: patching(*add)
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"]}
+    await stage.configure(webhook(stage.hook, "/1", rules=[rule | {"resources": ["pods"]}]))
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    made = await stage.server.post("/api/v1/namespaces/default/pods", pod)
+    assert made["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
+        "LimitRanger plugin set: cpu request for container main; cpu limit for container main; "
+        "cpu request for container side; cpu limit for container side"
+    )

@@ -1,5 +1,8 @@
+import gc
+
 import pytest
 
+from kedge.api.core_v1.namespace import RESOURCE
 from kedge.testing.local_server import LocalServer
 
 NAMESPACES = "/api/v1/namespaces"
@@ -41,3 +44,11 @@ async def test_the_namespaces_of_the_system_cannot_be_deleted(
         403,
         f'namespaces "{name}" is forbidden: this namespace may not be deleted',
     )
+
+
+async def test_a_namespace_that_is_gone_is_not_kept(server: LocalServer) -> None:
+    await server.post(NAMESPACES, {"metadata": {"name": "red"}})
+    await server.post(f"{NAMESPACES}/red/configmaps", MAP)
+    item = server.app.api.cache.of(RESOURCE).get(RESOURCE.key("", "red"))
+    assert item is not None
+    assert not [each for each in gc.get_referrers(item) if isinstance(each, tuple)]

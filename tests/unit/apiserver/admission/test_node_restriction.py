@@ -139,10 +139,6 @@ async def test_other_pods_a_node_may_not_create(made: Pod, why: str) -> None:
         ({"csi": {"driver": "d"}}, "csidrivers (via CSI volumes)"),
         ({"glusterfs": {"endpoints": "e", "path": "p"}}, "endpoints (via glusterFS volumes)"),
         (
-            {"projected": {"sources": [{"clusterTrustBundle": {"name": "b", "path": "p"}}]}},
-            "clustertrustbundles",
-        ),
-        (
             {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
             "serviceaccounts (via projected volumes)",
         ),

@@ -164,7 +164,7 @@ async def test_dry_run_is_refused_if_a_webhook_might_act_on_it(stage: Stage) -> 
     assert item is not None
     document = item.document()
     document["webhooks"][0]["sideEffects"] = "Some"
-    await stored.put(kind, document, expect=item.revision)
+    await stored.put(kind, document, item, len(item.body))
     answer = await stage.server.call("POST", f"{MAPS}?dryRun=All", MAP)
     assert (answer.status, answer.message) == (
         400,

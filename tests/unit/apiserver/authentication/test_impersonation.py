@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.authentication.impersonation import become, wanted, ways
+from kedge.apiserver.authentication.impersonation import become, impersonated_user, ways
 from kedge.apiserver.authorization.attributes import Attributes, Decision
 from kedge.apiserver.request import User
 from kedge.machinery.errors import StatusError
@@ -39,19 +39,19 @@ def as_poor(
         asked.append(said(attributes))
         return Decision("*" in rights or said(attributes) in rights)
 
-    user = wanted(headers)
+    user = impersonated_user(headers)
     assert user is not None
     return become(user, request, decide), asked
 
 
 def test_a_request_without_such_headers_is_from_whoever_sent_it() -> None:
-    assert wanted({}) is None
-    assert wanted({"accept": "*/*", "x-impersonate-user": "jane"}) is None
-    assert wanted({"impersonate-user": ""}) is None
+    assert impersonated_user({}) is None
+    assert impersonated_user({"accept": "*/*", "x-impersonate-user": "jane"}) is None
+    assert impersonated_user({"impersonate-user": ""}) is None
 
 
 def test_repeated_headers_are_several_values() -> None:
-    user = wanted(
+    user = impersonated_user(
         {
             "impersonate-user": "bob",
             "impersonate-uid": "7",
@@ -83,7 +83,7 @@ def test_repeated_headers_are_several_values() -> None:
 )
 def test_groups_without_a_user_are_refused(headers: dict[str, str], shown: str) -> None:
     with pytest.raises(StatusError) as refused:
-        wanted(headers)
+        impersonated_user(headers)
     assert refused.value.code == 400
     assert refused.value.message == (
         f'requested &user.DefaultInfo{{Name:"", UID:"", {shown}}} without impersonating a user name'
@@ -234,7 +234,7 @@ def test_a_pod_may_act_as_the_node_it_runs_on() -> None:
     ],
 )
 def test_some_things_no_constrained_verb_gives(extra: dict[str, str]) -> None:
-    user = wanted({"impersonate-user": "bob", **extra})
+    user = impersonated_user({"impersonate-user": "bob", **extra})
     assert user is not None
     rights = [way for way in ways(user, LIST_PODS) if way.mode == "user-info"]
     assert any(not isinstance(need, Attributes) for way in rights for need in way.needs)

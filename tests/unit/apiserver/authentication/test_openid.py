@@ -1,12 +1,13 @@
 """The documents by which others check our tokens."""
 
 import msgspec
+import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.keys import SigningKey
-from kedge.apiserver.authentication.openid import OpenId
+from kedge.apiserver.authentication.openid import CONFIGURATION, OpenId
 from kedge.web.message import HttpRequest, Response
 
 
@@ -27,6 +28,16 @@ def test_discovery_says_where_the_keys_are(key: SigningKey) -> None:
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256"],
     }
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:6443", "[::1]:6443"])
+def test_pods_find_the_keys_of_a_server_at_a_loopback_address(
+    key: SigningKey, address: str
+) -> None:
+    found = OpenId(key, lambda: address).answer(HttpRequest("GET", CONFIGURATION))
+    assert found is not None
+    keys = "https://kubernetes.default.svc.cluster.local/openid/v1/jwks"
+    assert msgspec.json.decode(found.body)["jwks_uri"] == keys  # type: ignore[arg-type]
 
 
 def test_a_stranger_can_check_a_token_with_the_published_key(key: SigningKey) -> None:

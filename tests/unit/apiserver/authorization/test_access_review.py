@@ -48,12 +48,17 @@ def reviewed(server: LocalServer, plural: str, spec: Any, namespace: str = "") -
 
 
 def answer(
-    server: LocalServer, plural: str, spec: Any, namespace: str = "", accept: str = "*/*"
+    server: LocalServer,
+    plural: str,
+    spec: Any,
+    namespace: str = "",
+    accept: str = "*/*",
+    query: str = "",
 ) -> Response:
     resource = server.app.api.catalog.find(GROUP, "v1", plural)
     assert resource is not None
     headers = {"content-type": "application/json", "accept": accept}
-    http = HttpRequest("POST", "/", "", headers, msgspec.json.encode({"spec": spec}))
+    http = HttpRequest("POST", "/", query, headers, msgspec.json.encode({"spec": spec}))
     request = Request(http, ANNA, resource, "create", namespace)
     api = copy(server.app.api)
     api.authorizer = authorizer()
@@ -88,6 +93,14 @@ async def test_an_answer_has_the_form_that_is_asked_for(server: LocalServer) -> 
     with pytest.raises(StatusError) as refusal:
         answer(server, "selfsubjectaccessreviews", spec, accept="text/html")
     assert refusal.value.code == 406
+
+
+@pytest.mark.parametrize("plural", HANDLERS)
+async def test_an_unknown_dry_run_is_refused(server: LocalServer, plural: str) -> None:
+    spec = {"namespace": "red", "user": "anna", "resourceAttributes": GET_PODS}
+    with pytest.raises(StatusError, match="dryRun") as refusal:
+        answer(server, plural, spec, "red", query="dryRun=Some")
+    assert refusal.value.code == 422
 
 
 def test_a_review_is_about_a_user_with_groups_and_extras() -> None:

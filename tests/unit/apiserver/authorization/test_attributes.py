@@ -31,6 +31,18 @@ def attributes(method: str, url: str) -> Attributes:
         ("GET", "/apis/apps/v1/deployments", ("list", "apps", "deployments", "", "")),
         ("DELETE", "/api/v1/namespaces/red/pods", ("deletecollection", "", "pods", "red", "")),
         ("GET", "/api/v1/namespaces", ("list", "", "namespaces", "", "")),
+        # Aggregated usage is the usage of all pods of its namespace.
+        (
+            "GET",
+            "/apis/metrics/v1alpha1/namespaces/red/deployments/web",
+            ("list", "metrics", "pods", "red", ""),
+        ),
+        (
+            "GET",
+            "/apis/metrics/v1alpha1/services?watch=1",
+            ("watch", "metrics", "pods", "", ""),
+        ),
+        ("GET", "/apis/metrics/v1alpha1/nodes/n1", ("get", "metrics", "nodes", "", "n1")),
         # A namespace lives in itself, so that it can be read by those who have rights there.
         ("GET", "/api/v1/namespaces/red", ("get", "", "namespaces", "red", "red")),
         (

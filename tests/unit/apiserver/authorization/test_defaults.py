@@ -77,7 +77,7 @@ def test_roles_and_bindings_of_a_namespace_are_there() -> None:
             assert (given.metadata.namespace, given.roleRef.name) in found
 
 
-def test_rules_of_nodes_are_those_of_their_role_and_of_proxy_and_dns() -> None:
+def test_rules_of_nodes_are_those_of_their_role_and_of_proxy_dns_and_policies() -> None:
     upstream = list(role("system:node").rules)
     rules = defaults.node_rules()
     assert rules[: len(upstream)] == upstream
@@ -85,6 +85,7 @@ def test_rules_of_nodes_are_those_of_their_role_and_of_proxy_and_dns() -> None:
     assert added == {
         ("discovery.k8s.io", "endpointslices", "list", "watch"),
         ("", "namespaces", "list", "watch"),
+        ("networking.k8s.io", "networkpolicies", "list", "watch"),
     }
 
 

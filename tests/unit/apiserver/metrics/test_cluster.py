@@ -1,5 +1,6 @@
 """The cluster as reports and scraping see it: identities and sketches out of the watch cache."""
 
+import gc
 from typing import Any
 
 from kedge.apiserver.metrics.cluster import CachedCluster
@@ -37,3 +38,13 @@ async def test_a_sketch_is_decoded_again_only_after_a_change(
     await server.delete(f"{path}?gracePeriodSeconds=0")
     assert cluster.pod("default", "web") is None
     assert cluster.uids() >= {nodes.uids["n1"]}
+
+
+async def test_a_sketch_goes_with_its_pod(server: LocalServer, nodes: Any) -> None:
+    await nodes.node("n1")
+    await nodes.pod("web", "n1")
+    cluster = CachedCluster(server.app.api.cache)
+    kept = [cluster.pod("default", "web")]
+    assert [each for each in gc.get_referrers(kept[0]) if isinstance(each, tuple)]
+    await server.delete("/api/v1/namespaces/default/pods/web?gracePeriodSeconds=0")
+    assert not [each for each in gc.get_referrers(kept[0]) if isinstance(each, tuple)]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kedge.metrics.aggregates import KEPT_SECONDS
 from kedge.metrics.collection import NOTIFIED_AT_ONCE
 from kedge.testing.local_server import TABLE, LocalServer
 
@@ -134,3 +135,34 @@ async def test_many_watchers_are_told_in_turns_and_in_the_same_words(
     assert [each["type"] for each in await watching[-1].events()] == ["MODIFIED", "MODIFIED"]
     assert len(server.app.api.metrics.pods.news) == 2
     assert (await other.seen())[1:] == [("MODIFIED", "a")]
+
+
+async def test_a_watch_listens_also_while_its_peer_reads_the_first_objects(
+    server: LocalServer, shop: Any
+) -> None:
+    collection = server.app.api.metrics.aggregates.current("namespaceusages")
+    watching = await server.watch(f"{ROOT}/namespaceusages?watch=true", paused=True)
+    assert len(collection.listeners) == 1
+    await server.clock.advance(KEPT_SECONDS + 1)
+    server.app.api.metrics.aggregates.tick()
+    assert server.app.api.metrics.aggregates.current("namespaceusages") is collection
+    watching.sink.resume()
+    assert (await watching.seen())[:1] == [("ADDED", "default")]
+
+
+async def test_the_first_objects_and_their_changes_are_made_in_turns(
+    server: LocalServer, shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = []
+
+    async def give_way() -> None:
+        turns.append(1)
+
+    monkeypatch.setattr(server.clock, "give_way", give_way)
+    watching = await server.watch(f"{PODS}?watch=true")
+    assert len(turns) == 2
+    turns.clear()
+    await again(server, shop, "a", "b")
+    await server.settle()
+    assert len(await watching.events()) == 4
+    assert len(turns) >= 2

@@ -73,26 +73,29 @@ async def test_a_scale_honours_the_version(server: LocalServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "code"),
+    ("body", "code", "patched"),
     [
-        ({"spec": {"replicas": -1}}, 422),
-        ({"spec": {"replicas": "3"}}, 400),
-        ({"metadata": {"name": "other"}, "spec": {"replicas": 1}}, 400),
-        ({"metadata": {"namespace": "other"}, "spec": {"replicas": 1}}, 400),
-        ({"kind": "Deployment"}, 400),
+        ({"metadata": {"name": "d"}, "spec": {"replicas": -1}}, 422, 422),
+        ({"spec": {"replicas": "3"}}, 400, 422),
+        ({"metadata": {"name": "other"}, "spec": {"replicas": 1}}, 400, 400),
+        ({"metadata": {"namespace": "other"}, "spec": {"replicas": 1}}, 400, 400),
+        ({"kind": "Deployment"}, 400, 422),
+        ({"metadata": None}, 400, 400),
     ],
 )
-async def test_bad_scales_are_refused(server: LocalServer, body: Any, code: int) -> None:
+async def test_bad_scales_are_refused(
+    server: LocalServer, body: Any, code: int, patched: int
+) -> None:
     await make(server)
     for method, sort in (("PUT", "application/json"), ("PATCH", MERGE)):
         answer = await server.call(method, f"{DEPLOYMENTS}/d/scale", body, content_type=sort)
-        assert answer.status == code
+        assert answer.status == (patched if sort == MERGE else code)
     assert (await server.get(f"{DEPLOYMENTS}/d"))["spec"]["replicas"] == 2
 
 
 async def test_a_missing_workload_has_no_scale(server: LocalServer) -> None:
     assert (await server.call("GET", f"{DEPLOYMENTS}/d/scale")).status == 404
-    answer = await server.call("PUT", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 1}})
+    answer = await server.call("PUT", f"{DEPLOYMENTS}/d/scale", {"metadata": {"name": "d"}})
     assert (answer.status, answer.message) == (404, 'deployments.apps "d" not found')
 
 

@@ -53,7 +53,9 @@ async def test_a_status_is_patched_and_a_missing_one_is_not(server: LocalServer)
     assert patched["spec"]["replicas"] == 1
     for method, sort in (("PUT", JSON), ("PATCH", MERGE)):
         url = f"{DEPLOYMENTS}/none/status"
-        assert (await server.call(method, url, {}, content_type=sort)).status == 404
+        assert (
+            await server.call(method, url, {"metadata": {"name": "none"}}, content_type=sort)
+        ).status == 404
 
 
 async def test_pods_take_labels_with_their_status(server: LocalServer) -> None:

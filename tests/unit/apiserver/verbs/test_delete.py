@@ -297,6 +297,20 @@ async def test_a_collection_is_deleted_by_selector(server: LocalServer) -> None:
     assert "deletionTimestamp" in left["items"][0]["metadata"]
 
 
+async def test_a_page_of_a_collection_is_deleted(server: LocalServer) -> None:
+    for name in ("a", "b", "c"):
+        await make(server, name)
+    first = (await server.call("DELETE", f"{MAPS}?limit=2")).document
+    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
+    assert first["metadata"]["remainingItemCount"] == 1
+    assert not await exists(server, f"{MAPS}/a")
+    assert await exists(server, f"{MAPS}/c")
+    token = first["metadata"]["continue"]
+    rest = (await server.call("DELETE", f"{MAPS}?limit=2&continue={token}")).document
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["c"]
+    assert (await server.get(MAPS))["items"] == []
+
+
 async def test_a_collection_survives_a_dry_run(server: LocalServer) -> None:
     await make(server, "a")
     await server.delete(f"{MAPS}?dryRun=All")

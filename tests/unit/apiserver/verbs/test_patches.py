@@ -108,7 +108,7 @@ async def test_a_test_of_the_version_fails_with_422(server: LocalServer) -> None
         ({"op": "add"}, 400),
         (b"[", 400),
         ([1], 400),
-        ([{"op": "add", "path": "/data", "value": 5}], 400),
+        ([{"op": "add", "path": "/data", "value": 5}], 422),
         ([{"op": "replace", "path": "", "value": []}], 400),
         ([{"op": "test", "path": "/kind", "value": "ConfigMap"}] * 10001, 413),
         ([{"op": "copy", "from": "/metadata", "path": f"/metadata/x{n}"} for n in range(40)], 413),
@@ -177,8 +177,29 @@ async def test_a_patch_cannot_rename_or_move(server: LocalServer) -> None:
     made = await server.post(MAPS, config_map())
     for meta in ({"name": "b"}, {"namespace": "kube-system"}):
         assert (await patch(server, f"{MAPS}/a", {"metadata": meta}, MERGE)).status == 400
-    assert (await patch(server, f"{MAPS}/a", {"kind": "Secret"}, MERGE)).status == 400
+    assert (await patch(server, f"{MAPS}/a", {"kind": "Secret"}, MERGE)).status == 422
     assert await server.get(f"{MAPS}/a") == made
+    assert (await patch(server, f"{MAPS}/a", {"kind": "Secret"}, STRATEGIC)).document == made
+
+
+async def test_a_patch_to_a_wrong_type_is_invalid(server: LocalServer) -> None:
+    await server.post(MAPS, config_map(x="1"))
+    answer = await patch(server, f"{MAPS}/a", {"data": {"x": 5}}, MERGE)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.message.startswith(' "" is invalid: patch: Invalid value: "{\\"apiVersion\\":')
+    why = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    assert answer.message.endswith(why)
+    assert [cause["field"] for cause in answer.document["details"]["causes"]] == ["patch"]
+    answer = await patch(server, f"{MAPS}/a", {"data": {"x": 5}}, STRATEGIC)
+    assert answer.message.startswith(' "" is invalid: patch: Invalid value: "map[data:map[x:5]]": ')
+
+
+async def test_a_missing_object_comes_before_a_broken_patch(server: LocalServer) -> None:
+    for sort in (MERGE, JSON_PATCH, STRATEGIC):
+        assert (await patch(server, f"{MAPS}/a", b"[", sort)).status == 404
+    assert (await patch(server, f"{MAPS}/a", b"{}", "text/plain")).status == 415
+    assert (await patch(server, f"{MAPS}/a?dryRun=Some", b"[", MERGE)).status == 422
+    assert (await patch(server, f"{MAPS}/a?fieldManager=m", b"[", APPLY)).status == 400
 
 
 async def test_a_patch_may_name_what_it_patches(server: LocalServer) -> None:
@@ -214,8 +235,8 @@ async def test_apply_takes_yaml(server: LocalServer) -> None:
         ("fieldManager=me", config_map() | {"kind": "Secret"}, 400),
         ("fieldManager=me", config_map() | {"metadata": {"name": "b"}}, 400),
         ("fieldManager=me", config_map() | {"metadata": {"managedFields": [{}]}}, 400),
-        ("fieldManager=me", config_map() | {"metadata": "a"}, 400),
-        ("fieldManager=me", config_map() | {"data": "x"}, 400),
+        ("fieldManager=me", config_map() | {"metadata": "a"}, 500),
+        ("fieldManager=me", config_map() | {"data": "x"}, 500),
         ("fieldManager=me", b"[1]", 400),
         ("fieldManager=me", b"{", 400),
         ("fieldManager=me", config_map() | {"foo": 1}, 500),
@@ -228,7 +249,7 @@ async def test_configurations_that_cannot_be_applied(
     assert answer.status == code, answer.text
     assert (await server.call("GET", f"{MAPS}/a")).status == 404
     if code == 500:
-        assert "field not declared in schema" in answer.message
+        assert "failed to create typed patch object" in answer.message
 
 
 async def test_apply_says_so_when_a_key_is_repeated(server: LocalServer) -> None:

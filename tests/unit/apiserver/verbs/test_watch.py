@@ -150,6 +150,31 @@ async def test_a_watch_without_bookmarks_just_ends(server: LocalServer) -> None:
     assert await watching.events() == []
 
 
+async def test_a_watch_with_a_negative_timeout_ends_at_once(server: LocalServer) -> None:
+    watching = await server.watch(f"{MAPS}?watch=true&timeoutSeconds=-1")
+    assert watching.ended
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("timeoutSeconds=&timeoutSeconds=1", 'parsing "": invalid syntax'),
+        ("timeoutSeconds=1e9", 'parsing "1e9": invalid syntax'),
+        ("timeoutSeconds=%D9%A1", 'parsing "\u0661": invalid syntax'),
+        ("timeoutSeconds=9223372036854775808", 'parsing "9223372036854775808": value out of range'),
+        ("limit=", 'parsing "": invalid syntax'),
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_the_first_of_several_numbers_counts_and_an_empty_one_is_refused(
+    server: LocalServer, query: str, said: str, verb: str
+) -> None:
+    watch = "&watch=true" if verb == "watch" else ""
+    answer = await server.call("GET", f"{MAPS}?{query}{watch}")
+    assert answer.status == 400
+    assert answer.document["message"] == f"strconv.ParseInt: {said}"
+
+
 async def test_by_default_a_watch_lasts_between_half_an_hour_and_an_hour(
     server: LocalServer,
 ) -> None:

@@ -3,7 +3,11 @@
 import uuid
 from typing import Any
 
-from kedge.testing.local_server import APPLY, JSON_PATCH, MERGE, STRATEGIC, LocalServer
+import pytest
+import yaml
+
+from kedge.apiserver.api import LARGEST_OBJECT
+from kedge.testing.local_server import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC, LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -354,6 +358,15 @@ async def test_only_some_kinds_are_created_by_a_put(server: LocalServer) -> None
     assert answer.document["metadata"]["name"] == "l"
 
 
+async def test_a_put_does_not_bring_a_deleted_object_back(server: LocalServer) -> None:
+    endpoints = "/api/v1/namespaces/default/endpoints"
+    read = await server.post(endpoints, {"metadata": {"name": "web"}})
+    await server.call("DELETE", f"{endpoints}/web")
+    answer = await server.call("PUT", f"{endpoints}/web", read)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert (await server.call("GET", f"{endpoints}/web")).status == 404
+
+
 async def test_the_server_keeps_what_an_update_cannot_change(server: LocalServer) -> None:
     made = await server.post(MAPS, config_map())
     changed = config_map(z="1")
@@ -438,11 +451,11 @@ async def test_a_patch_may_not_bring_unknown_fields_in(server: LocalServer) -> N
     await server.post(MAPS, config_map())
     url = f"{MAPS}/settings?fieldValidation=Strict"
     answer = await server.call("PATCH", url, {"bar": 1}, content_type=MERGE)
-    assert answer.status == 400
+    assert answer.status == 422
     assert 'unknown field "bar"' in answer.message
     doubled = b'{"data":{"a":"1","a":"2"}}'
     answer = await server.call("PATCH", url, doubled, content_type=STRATEGIC)
-    assert answer.status == 400
+    assert answer.status == 422
     assert 'duplicate field "data.a"' in answer.message
 
 
@@ -544,3 +557,256 @@ async def test_concurrent_patches_are_all_applied(server: LocalServer) -> None:
 
 async def _set(server: LocalServer, url: str, key: str) -> None:
     await server.merge(url, {"data": {key: "x"}})
+
+
+def with_variables(count: int, name: str = "web") -> dict[str, Any]:
+    made = deployment(name)
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": f"E{i}", "value": "v" * 20} for i in range(count)]
+    return made
+
+
+async def test_an_object_that_is_too_large_is_refused(server: LocalServer) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+    rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["a" * 200]}]
+    role = {"metadata": {"name": "r"}, "rules": rules * 5_000}
+    assert (await server.call("POST", path, role)).status == 201
+    kept = await server.get(f"{path}/r")
+    role["rules"] = rules * 9_000
+    answer = await server.call("PUT", f"{path}/r", role)
+    assert (answer.status, answer.document["reason"]) == (413, "RequestEntityTooLarge")
+    assert answer.document["message"] == f"Request entity too large: limit is {LARGEST_OBJECT}"
+    assert await server.get(f"{path}/r") == kept
+    role["metadata"] = {"name": "other"}
+    assert (await server.call("POST", path, role)).status == 413
+
+
+async def test_a_large_object_loses_its_managed_fields(server: LocalServer) -> None:
+    assert (await server.call("POST", DEPLOYMENTS, with_variables(18_000))).status == 201
+    made = await server.get(f"{DEPLOYMENTS}/web")
+    assert "managedFields" not in made["metadata"]
+    assert (await server.call("POST", DEPLOYMENTS, with_variables(5, "small"))).status == 201
+    path, patch = f"{DEPLOYMENTS}/small", with_variables(18_000, "small")
+    assert "managedFields" in (await server.get(path))["metadata"]
+    assert (await server.call("PATCH", path, patch, content_type=MERGE)).status == 200
+    assert "managedFields" not in (await server.get(path))["metadata"]
+
+
+UNNAMED = "the name of the object (w based on URL) was undeterminable: name must be provided"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "sort"),
+    [
+        ("PUT", f"{MAPS}/w", {}, JSON),
+        ("PUT", f"{MAPS}/w", {"metadata": {"labels": {"a": "b"}}}, JSON),
+        ("PATCH", f"{MAPS}/w", {"metadata": None}, MERGE),
+        ("PATCH", f"{MAPS}/w", {"metadata": {"name": None}}, MERGE),
+        ("PATCH", f"{MAPS}/w", {"$patch": "delete"}, STRATEGIC),
+        ("PATCH", f"{MAPS}/w", [{"op": "remove", "path": "/metadata"}], JSON_PATCH),
+        ("PUT", f"{DEPLOYMENTS}/w", {"spec": {"replicas": 0}}, JSON),
+        ("PUT", f"{DEPLOYMENTS}/w/status", {}, JSON),
+        ("PUT", f"{DEPLOYMENTS}/w/scale", {}, JSON),
+        ("PUT", "/api/v1/namespaces/w/finalize", {}, JSON),
+    ],
+)
+async def test_an_update_without_a_name_changes_nothing(
+    server: LocalServer, method: str, path: str, body: Any, sort: str
+) -> None:
+    made = config_map("w") | {"metadata": {"name": "w", "finalizers": ["example.com/x"]}}
+    await server.post(MAPS, made)
+    await server.post(DEPLOYMENTS, deployment("w"))
+    await server.post("/api/v1/namespaces", {"metadata": {"name": "w"}})
+    whole = path.removesuffix("/finalize")
+    before = await server.get(whole)
+    answer = await server.call(method, path, body, content_type=sort)
+    assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
+    assert answer.message == UNNAMED
+    assert await server.get(whole) == before
+
+
+async def test_an_unnamed_object_is_refused_before_it_is_looked_for(server: LocalServer) -> None:
+    answer = await server.call("PUT", f"{MAPS}/w", {})
+    assert (answer.status, answer.message) == (400, UNNAMED)
+
+
+async def test_an_apply_needs_a_name_to_create_an_object(server: LocalServer) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
+    path = f"{MAPS}/w?fieldManager=m"
+    answer = await server.call("PATCH", path, config, content_type=APPLY)
+    assert (answer.status, answer.message) == (400, UNNAMED)
+    await server.post(MAPS, config_map("w", b="2"))
+    answer = await server.call("PATCH", path, config, content_type=APPLY)
+    assert answer.document["data"] == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("deletionTimestamp", "2031-01-01T00:00:00Z", '"2031-01-01T00:00:00Z"'),
+        ("deletionGracePeriodSeconds", 7, "7"),
+    ],
+)
+async def test_an_update_cannot_mark_an_object_for_deletion(
+    server: LocalServer, field: str, value: Any, shown: str
+) -> None:
+    await server.post(MAPS, config_map("w"))
+    answer = await server.call(
+        "PATCH", f"{MAPS}/w", {"metadata": {field: value}}, content_type=MERGE
+    )
+    assert answer.status == 422
+    assert answer.message == (
+        f'ConfigMap "w" is invalid: metadata.{field}: Invalid value: {shown}: field is immutable'
+    )
+
+
+INGRESS = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/n"
+
+
+@pytest.mark.parametrize("empty", [[], None])
+async def test_applying_an_empty_value_takes_it_from_its_owner(
+    server: LocalServer, empty: Any
+) -> None:
+    def policy(**spec: Any) -> dict[str, Any]:
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "n"},
+            "spec": {"podSelector": {}, **spec},
+        }
+
+    one = policy(ingress=[{"ports": [{"port": 80}]}])
+    await server.call("PATCH", f"{INGRESS}?fieldManager=one", one, content_type=APPLY)
+    other = policy(ingress=empty)
+    path = f"{INGRESS}?fieldManager=two"
+    answer = await server.call("PATCH", path, other, content_type=APPLY)
+    assert (answer.status, answer.message) == (
+        409,
+        'Apply failed with 1 conflict: conflict with "one": .spec.ingress',
+    )
+    answer = await server.call("PATCH", f"{path}&force=true", other, content_type=APPLY)
+    assert "ingress" not in answer.document["spec"]
+    owners = {e["manager"]: e["fieldsV1"] for e in answer.document["metadata"]["managedFields"]}
+    assert owners["two"]["f:spec"]["f:ingress"] == {}
+    assert "f:ingress" not in owners["one"].get("f:spec", {})
+    again = await server.call("PATCH", path, other, content_type=APPLY)
+    assert again.document == answer.document, "nothing is left to change"
+
+
+async def test_the_creator_does_not_own_a_status(server: LocalServer) -> None:
+    claim = {
+        "metadata": {"name": "c"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    made = await server.post(path, claim)
+    assert made["status"] == {"phase": "Pending"}
+    assert "f:status" not in made["metadata"]["managedFields"][0]["fieldsV1"]
+    status = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c"},
+        "status": {"phase": "Bound"},
+    }
+    answer = await server.call(
+        "PATCH", f"{path}/c/status?fieldManager=binder", status, content_type=APPLY
+    )
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("name", [{}, {"name": None}])
+async def test_a_list_item_without_its_key_is_invalid(
+    server: LocalServer, name: dict[str, Any]
+) -> None:
+    config = pod("p") | {"apiVersion": "v1", "kind": "Pod"}
+    config["spec"]["containers"] = [{"image": "i"} | name]
+    answer = await server.call("PATCH", f"{PODS}/p?fieldManager=m", config, content_type=APPLY)
+    assert answer.status == 422
+    assert "spec.containers[0].name: Required value" in answer.message
+
+
+async def test_a_whole_number_with_a_point_is_an_integer_only_where_go_reads_it_so(
+    server: LocalServer,
+) -> None:
+    url = f"{DEPLOYMENTS}/web"
+    posted = deployment()
+    posted["spec"]["replicas"] = 2.0
+    assert (await server.call("POST", DEPLOYMENTS, posted)).status == 400
+    text = yaml.safe_dump({"apiVersion": "apps/v1", "kind": "Deployment"} | posted).encode()
+    made = await server.call("POST", DEPLOYMENTS, text, content_type="application/yaml")
+    assert (made.status, made.document["spec"]["replicas"]) == (201, 2)
+    change = {"spec": {"replicas": 3.0}}
+    assert (await server.call("PATCH", url, change, content_type=MERGE)).status == 422
+    answer = await server.call("PATCH", url, change, content_type=STRATEGIC)
+    assert answer.document["spec"]["replicas"] == 3
+
+
+async def test_a_resource_version_of_zero_fits_any(server: LocalServer) -> None:
+    await server.post(MAPS, config_map("w"))
+    wanted = config_map("w", b="2")
+    wanted["metadata"]["resourceVersion"] = "0"
+    answer = await server.call("PUT", f"{MAPS}/w", wanted)
+    assert answer.document["data"] == {"b": "2"}
+
+
+async def test_an_apply_with_a_resource_version_creates_a_missing_object(
+    server: LocalServer,
+) -> None:
+    config = config_map("w") | {"apiVersion": "v1", "kind": "ConfigMap"}
+    config["metadata"]["resourceVersion"] = "7"
+    answer = await server.apply(f"{MAPS}/w?fieldManager=m", config)
+    assert answer.status == 201
+    assert answer.document["metadata"]["resourceVersion"] != "7"
+
+
+async def test_annotations_of_a_deployment_raise_its_generation(server: LocalServer) -> None:
+    made = await server.post(DEPLOYMENTS, deployment())
+    assert made["metadata"]["generation"] == 1
+    meta = {"metadata": {"annotations": {"a": "b"}}}
+    assert (await server.merge(f"{DEPLOYMENTS}/web", meta))["metadata"]["generation"] == 2
+    meta = {"metadata": {"labels": {"a": "b"}}}
+    assert (await server.merge(f"{DEPLOYMENTS}/web", meta))["metadata"]["generation"] == 2
+    # As the controller does, which writes the revision with the status.
+    meta = {"metadata": {"annotations": {"c": "d"}}}
+    changed = await server.merge(f"{DEPLOYMENTS}/web/status", meta)
+    assert changed["metadata"]["annotations"] == {"a": "b", "c": "d"}
+    assert changed["metadata"]["generation"] == 2
+
+
+async def test_the_generation_of_a_priority_class_stays(server: LocalServer) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await server.post(classes, {"metadata": {"name": "p"}, "value": 1})
+    changed = await server.merge(f"{classes}/p", {"description": "x"})
+    assert changed["metadata"]["generation"] == 1
+
+
+async def test_autoscalers_have_no_generation(server: LocalServer) -> None:
+    url = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"maxReplicas": 3, "scaleTargetRef": target}
+    made = await server.post(url, {"metadata": {"name": "h"}, "spec": spec})
+    assert "generation" not in made["metadata"]
+
+
+async def test_a_negative_limit_is_none(server: LocalServer) -> None:
+    for name in ("a", "b"):
+        await server.post(MAPS, config_map(name))
+    assert len((await server.get(f"{MAPS}?limit=-1"))["items"]) == 2
+
+
+async def test_fields_behind_gates_that_are_off_are_dropped(server: LocalServer) -> None:
+    hook = {"sleep": {"seconds": 1}}
+    trust = {"clusterTrustBundle": {"name": "b", "path": "ca"}}
+    volume = {"name": "v", "projected": {"sources": [trust]}}
+    posted = pod(schedulingGroup={"podGroupName": "g"}, volumes=[volume])
+    posted["spec"]["containers"] = [
+        {"name": "a", "image": "i", "lifecycle": {"stopSignal": "SIGUSR1", "preStop": hook}},
+        {"name": "b", "image": "i", "lifecycle": {"stopSignal": "SIGUSR1"}},
+    ]
+    spec = (await server.post(PODS, posted))["spec"]
+    assert [each.get("lifecycle") for each in spec["containers"]] == [{"preStop": hook}, None]
+    assert "schedulingGroup" not in spec
+    assert spec["volumes"][0]["projected"]["sources"] == [{}]

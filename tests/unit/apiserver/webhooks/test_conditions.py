@@ -15,18 +15,26 @@ FALSE = "request.userInfo.groups.exists(g, g == 'system:masters')"
 ERROR = "object.spec.missing == 1"
 
 
-def test_all_conditions_must_hold() -> None:
-    assert Conditions([TRUE, "oldObject == null"]).hold(VALUES)
-    assert not Conditions([TRUE, FALSE]).hold(VALUES)
+async def test_all_conditions_must_hold() -> None:
+    assert await Conditions([TRUE, "oldObject == null"]).hold(VALUES)
+    assert not await Conditions([TRUE, FALSE]).hold(VALUES)
 
 
 @pytest.mark.parametrize("order", [[ERROR, FALSE], [FALSE, ERROR]])
-def test_one_that_is_false_decides_whatever_the_others_do(order: list[str]) -> None:
-    assert not Conditions(order).hold(VALUES)
+async def test_one_that_is_false_decides_whatever_the_others_do(order: list[str]) -> None:
+    assert not await Conditions(order).hold(VALUES)
 
 
-def test_without_a_false_one_every_error_is_told() -> None:
+async def test_without_a_false_one_every_error_is_told() -> None:
     with pytest.raises(CelError) as error:
-        Conditions([TRUE, ERROR, "nobody == 1"]).hold(VALUES)
+        await Conditions([TRUE, ERROR, "nobody == 1"]).hold(VALUES)
     assert str(error.value).startswith("[expression 'object.spec.missing == 1' resulted in error:")
     assert "undeclared reference to 'nobody'" in str(error.value)
+
+
+async def test_conditions_that_older_releases_accepted_still_decide() -> None:
+    values = {**VALUES, "object": {"on": True, "off": False, "name": "a"}}
+    assert await Conditions(["object.on", "cel.bind(o, object, o.name == 'a')"]).hold(values)
+    assert not await Conditions(["object.off"]).hold(values)
+    with pytest.raises(CelError, match="no such overload"):
+        await Conditions(["object.name"]).hold(values)

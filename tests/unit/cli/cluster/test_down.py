@@ -164,7 +164,9 @@ def test_what_could_not_be_stopped_is_named_and_nothing_is_deleted(
         return "processes do not end" if node.name == "node-1" else ""
 
     monkeypatch.setattr(teardown, "teardown", teardown_of)
-    with pytest.raises(Failure, match='"blue" is not wholly down: node "node-1": processes do not'):
+    with pytest.raises(
+        Failure, match='"blue" was not stopped completely: node "node-1": processes do not'
+    ):
         down.take_down(blue, root, purge=True)
     assert ended == ["node-1", "node-2"]
     assert (blue.directory / "cluster.json").exists()

@@ -39,7 +39,7 @@ def test_a_starter_that_dies_before_it_says_where_the_server_is_is_not_waited_fo
     hear, say = os.pipe()
     os.close(say)
     with pytest.raises(Failure, match="without sending the address of the server"):
-        node.told(hear)()
+        node.url_from_pipe(hear)()
 
 
 def test_a_directory_of_a_node_is_for_its_owner_only(tmp_path: Path) -> None:

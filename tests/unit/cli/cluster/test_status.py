@@ -14,7 +14,12 @@ def test_a_stopped_cluster_has_a_name_a_status_and_a_place() -> None:
 
 def test_a_running_cluster_shows_how_its_nodes_carry_services() -> None:
     node = NodeProcess(
-        name="node-1", status="Running", level="full", service_proxy="nftables", pid=7
+        name="node-1",
+        status="Running",
+        level="full",
+        service_proxy="nftables",
+        network_policy="none: no",
+        pid=7,
     )
     status = ClusterStatus(
         name="dev",
@@ -29,4 +34,6 @@ def test_a_running_cluster_shows_how_its_nodes_carry_services() -> None:
         line.partition(":")[0]: line.partition(":")[2] for line in describe(status).split("\n")
     }
     assert shown["Gateway"].strip() == "http://127.0.0.1:8080"
-    assert shown["Node node-1"].strip() == "Running, level full, services: nftables, process 7"
+    assert shown["Node node-1"].strip() == (
+        "Running, level full, services: nftables, network policies: none: no, process 7"
+    )

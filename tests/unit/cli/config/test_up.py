@@ -56,3 +56,16 @@ def test_devices_to_simulate_are_counted(environment: dict[str, str]) -> None:
     environment["KEDGE_DEVICES"] = "cpu=4"
     with pytest.raises(Failure, match='"cpu" is no name for devices'):
         up_config(Settings(flags("up"), environment))
+
+
+def test_other_machines_reach_nodes_where_they_reach_the_server(
+    environment: dict[str, str],
+) -> None:
+    def machine_address(*arguments: str) -> str:
+        (node,) = up_config(Settings(flags("up", *arguments), environment)).nodes
+        return node.underlay_address
+
+    assert machine_address() == "127.0.0.1"
+    assert machine_address("--host=192.0.2.7") == "192.0.2.7"
+    assert machine_address("--host=192.0.2.7", "--node-address=192.0.2.8") == "192.0.2.8"
+    assert machine_address("--host=192.0.2.7", "--machine-address=192.0.2.9") == "192.0.2.9"

@@ -5,7 +5,7 @@ import pytest
 from kedge.api.core_v1.limit_range import RESOURCE
 from kedge.api.limits.bounds import bounds_of
 from kedge.cli.explain import limits as explaining
-from kedge.cli.explain.limits import explain, explained
+from kedge.cli.explain.limits import explain, explain_existing, explained
 from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.manifests import Manifest, parse
@@ -185,3 +185,31 @@ async def test_what_the_server_could_not_read_is_refused_in_its_words(
 async def test_files_without_pods_are_a_mistake(there: ApiSession) -> None:
     with pytest.raises(Failure, match="the files hold none of them"):
         await explain(there, manifests("{apiVersion: v1, kind: Secret}"), ask=False)
+
+
+EXISTING = """
+apiVersion: v1
+kind: LimitRange
+metadata: {name: narrow}
+spec: {limits: [{type: Container, max: {cpu: 500m}}]}
+"""
+
+
+async def test_running_pods_that_would_be_refused_are_listed(
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await post_limits(server)
+    container = {"name": "c", "image": "x", "resources": {"limits": {"cpu": "1", "memory": "1Mi"}}}
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [container]}}
+    await server.post("/api/v1/namespaces/default/pods", pod)
+    assert await explain_existing(there, []) == 0
+    assert capsys.readouterr().out == (
+        "Namespace default, LimitRanges: limits\n\nNo LimitRange is against a running pod.\n"
+    )
+    assert await explain_existing(there, manifests(EXISTING)) == 1
+    heading, _, *table = capsys.readouterr().out.splitlines()
+    assert heading == "Namespace default, LimitRanges: limits, narrow"
+    assert [line.split(maxsplit=2) for line in table] == [
+        ["POD", "LIMITRANGE", "VIOLATION"],
+        ["web", "narrow", "maximum cpu usage per Container is 500m, but limit is 1"],
+    ]

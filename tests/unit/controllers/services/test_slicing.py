@@ -123,7 +123,7 @@ def test_a_named_port_is_looked_up_in_each_pod() -> None:
         ports = [{"name": name, "containerPort": number, "protocol": "TCP"}]
         return pod(number, containers=[{"name": "c", "ports": ports}])
 
-    groups, _ = slicing.wanted(
+    groups, _ = slicing.endpoints_by_ports(
         named, [containing(8080), containing(9090), containing(1, "other")], {"n": NODE}, "IPv4"
     )
     assert {tuple(port.port for port in ports): len(group) for ports, group in groups.items()} == {
@@ -135,7 +135,7 @@ def test_a_named_port_is_looked_up_in_each_pod() -> None:
 
 def test_who_has_ended_or_has_no_address_is_left_out() -> None:
     homeless = PODS.from_document({"metadata": {"name": "x"}, "status": {"phase": "Pending"}})
-    groups, problems = slicing.wanted(
+    groups, problems = slicing.endpoints_by_ports(
         service(), [pod(phase="Failed"), homeless, pod(2)], {"n": NODE}, "IPv4"
     )
     [group] = groups.values()
@@ -144,7 +144,7 @@ def test_who_has_ended_or_has_no_address_is_left_out() -> None:
 
 
 def test_a_pod_on_a_node_that_is_not_there_is_left_out_and_told() -> None:
-    groups, problems = slicing.wanted(service(), [pod()], {}, "IPv4")
+    groups, problems = slicing.endpoints_by_ports(service(), [pod()], {}, "IPv4")
     assert list(groups.values()) == [[]]
     assert problems == ["skipping Pod p1 for Service default/web: Node n Not Found"]
 

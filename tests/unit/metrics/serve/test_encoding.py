@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.machinery.quantity import Quantity
+from kedge.metrics.detail_windows import SIZE, DetailWindows
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer
 from kedge.metrics.serve import encoding
-from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
+from kedge.metrics.windows import CORE, DETAILS, STATISTICS, WINDOWS
 
 END = 1_900_000_000
 DAY = 86400
@@ -23,7 +24,7 @@ def shown(row: list[int], since: int = 0) -> Any:
     frame = Frame("n1", "u", END // 10, 10, since, (), (), array("q", row))
     measured = [FrameContainer("main", since, 0)]
     rest = encoding.pod(frame, END // 10, measured, (0, since))
-    return json.loads(encoding.BEGINNINGS["Pod"] + b"{}" + rest)
+    return json.loads(encoding.beginning("Pod") + b"{}" + rest)
 
 
 def numbers(document: Any) -> list[str]:
@@ -32,7 +33,7 @@ def numbers(document: Any) -> list[str]:
         windows[window][statistic][resource]
         for window in WINDOWS
         for statistic in STATISTICS
-        for resource in RESOURCES
+        for resource in CORE
     ]
 
 
@@ -52,7 +53,7 @@ def test_what_is_not_known_is_left_out(row: list[int]) -> None:
         windows[window][statistic].get(resource)
         for window in WINDOWS
         for statistic in STATISTICS
-        for resource in RESOURCES
+        for resource in CORE
     ]
     assert [each is None for each in told] == [number < 0 for number in row]
 
@@ -85,3 +86,42 @@ def test_a_container_that_has_ended_has_no_usage_and_is_left_out() -> None:
     rest = encoding.pod_usage(frame, END // 10, measured, "1m")
     text = encoding.USAGE_BEGINNING + b"{}" + rest
     assert [each["name"] for each in json.loads(text)["containers"]] == ["main"]
+
+
+def test_details_are_beside_cpu_and_memory_as_quantities() -> None:
+    windows = DetailWindows(memoryview(bytearray(SIZE)))
+    names = [each.name for each in DETAILS]
+    amounts = {
+        "ephemeral-storage": (10 << 20, "10Mi"),
+        "ephemeral-inodes": (37, "37"),
+        "disk-read": (0, None),
+        "disk-write": (1_234_000.0, "1234k"),
+        "network-receive": (0.25, "250m"),
+        "cpu-throttled": (0.25, "250m"),
+    }
+    values = [float(amounts[name][0]) if name in amounts else -1.0 for name in names]
+    windows.put(END // 10, values)
+    for row in ([5] * WIDTH, [-1] * WIDTH):
+        frame = Frame("n1", "u", END // 10, 10, 0, (), (), array("q", row), [windows.row()])
+        rest = encoding.pod(frame, END // 10, [FrameContainer("main", 0, 0)], (0, 0))
+        shown = json.loads(encoding.beginning("Pod") + b"{}" + rest)
+        for window in shown["containers"][0]["metrics"].values():
+            for statistic in STATISTICS:
+                found = window[statistic]
+                assert {"cpu", "memory"} <= found.keys() or row[0] < 0
+                for name, (amount, text) in amounts.items():
+                    assert found.get(name) == text or amount == 10 << 20
+                    assert name not in found or str(Quantity.parse(found[name])) == found[name]
+                stored = Quantity.parse(found["ephemeral-storage"]).value()
+                assert abs(stored / (10 << 20) - 1) < 0.001
+
+
+def test_other_groups_have_no_details() -> None:
+    windows = DetailWindows(memoryview(bytearray(SIZE)))
+    windows.put(END // 10, [1.0] * len(DETAILS))
+    frame = Frame("n1", "u", END // 10, 10, 0, (), (), array("q", [5] * WIDTH), [windows.row()])
+    usage = encoding.pod_usage(frame, END // 10, [FrameContainer("main", 0, 0)], "1m")
+    found = json.loads(encoding.USAGE_BEGINNING + b"{}" + usage)
+    assert found["containers"][0]["usage"].keys() == {"cpu", "memory"}
+    node = json.loads(encoding.USAGE_BEGINNING + b"{}" + encoding.node_usage(frame, "1m"))
+    assert node["usage"].keys() == {"cpu", "memory"}

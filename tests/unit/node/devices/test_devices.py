@@ -1,6 +1,7 @@
 """Devices for pods: given at admission, made ready at each start, taken back at the end."""
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Mount, Refused
-from kedge.deviceplugin.messages import UNHEALTHY, DevicePluginOptions, Owner
+from kedge.deviceplugin.messages import UNHEALTHY, CDIDevice, DevicePluginOptions, Owner
 from kedge.node.devices.devices import NodeDevices
 from kedge.node.devices.ledger import DeviceAmounts
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure
@@ -39,6 +40,22 @@ def held(devices: NodeDevices, uid: str = "u") -> dict[str, list[str]]:
 
 
 # Admission.
+
+
+async def test_cdi_devices_with_hooks_are_refused_at_allocation(stage: DeviceStage) -> None:
+    devices = await stage.begin()
+    plugin = await stage.plug(ScriptedPlugin(ids=["d-0"]))
+    plugin.answer = ContainerAllocateResponse(cdi_devices=[CDIDevice(name="vendor.com/net=one")])
+    hooks = [{"hookName": "createContainer", "path": "/bin/true"}]
+    spec = {"kind": "vendor.com/net", "devices": [{"name": "one", "containerEdits": {}}]}
+    stage.cdi.mkdir()
+    (stage.cdi / "spec.json").write_text(json.dumps({**spec, "containerEdits": {"hooks": hooks}}))
+    why = await refused(devices, pod_with(1))
+    assert why == "CDI devices vendor.com/net=one: this node does not support hooks"
+    assert held(devices) == {}
+    (stage.cdi / "spec.json").write_text(json.dumps(spec))
+    await devices.allocate(pod_with(1))
+    assert held(devices) == {"c0": ["d-0"]}
 
 
 async def test_each_container_gets_its_own(stage: DeviceStage) -> None:
@@ -356,12 +373,30 @@ async def test_the_next_container_waits_until_the_plugin_knows_of_the_last_ones_
     assert [name for name, _ in plugin.calls] == ["allocate", "release", "allocate"]
 
 
+async def test_the_next_pod_waits_for_the_devices_of_a_deleted_pod_that_still_runs(
+    stage: DeviceStage,
+) -> None:
+    devices = await stage.begin()
+    await stage.plug(ScriptedPlugin(ids=["d-0"]))
+    await devices.allocate(pod_with(1))
+    stage.removed.add("u")
+    work = asyncio.ensure_future(devices.allocate(pod_with(1, uid="v")))
+    await stage.clock.advance(3600)
+    assert not work.done()
+    devices.release("u")
+    await work
+    assert set(devices.pod_uids()) == {"v"}
+
+
 async def test_a_release_is_said_until_it_is_acknowledged(stage: DeviceStage) -> None:
     devices = await stage.begin()
     plugin = await stage.plug(ScriptedPlugin(options=RELEASES))
     await devices.allocate(pod_with(1))
     plugin.failures["release"] = ValueError("not now")
+    whole, told = devices.amounts()[plugin.resource], stage.node_told
     devices.release("u")
+    assert devices.amounts()[plugin.resource] == (whole.capacity, whole.allocatable - 1)
+    assert stage.node_told > told
     await until(lambda: plugin.count("release") == 1)
     await stage.passing(lambda: plugin.count("release") == 2)
     await stage.unplug(plugin)
@@ -369,6 +404,7 @@ async def test_a_release_is_said_until_it_is_acknowledged(stage: DeviceStage) ->
     await stage.begin()
     back = await stage.plug(ScriptedPlugin(options=RELEASES))
     await until(lambda: back.calls == [("release", ("d-0",))])
+    await until(lambda: stage.devices.amounts()[back.resource] == whole)
 
 
 # Restarts, in any order.

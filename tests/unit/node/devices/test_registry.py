@@ -11,7 +11,8 @@ import pytest
 from kedge.deviceplugin import UNHEALTHY, Device, library, methods
 from kedge.deviceplugin import messages as m
 from kedge.node.devices.ledger import DeviceAmounts
-from kedge.node.devices.registry import PluginRefused, check
+from kedge.node.devices.registry import check
+from kedge.node.devices.watcher import PluginRefused
 from kedge.testing.device_plugin import RESOURCE_NAME as R
 from kedge.testing.device_plugin import DeviceStage, ScriptedPlugin, until
 
@@ -246,7 +247,7 @@ async def test_other_sockets_there_are_told_why_not(
     await stage.begin()
     told = await found(stage, Watched(**info))
     assert not told.plugin_registered
-    assert told.error.startswith(error)
+    assert told.error.startswith(f"RegisterPlugin error -- {error}")
 
 
 def test_no_library_is_loaded_before_somebody_knocks() -> None:

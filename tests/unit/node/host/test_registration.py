@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.node_types import ContainerImage, Node
+from kedge.api.core_v1.node import RESOURCE
+from kedge.api.core_v1.node_types import ContainerImage, Node, NodeStatus
 from kedge.machinery.quantity import Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
@@ -178,7 +179,8 @@ def test_reservation_beyond_capacity_leaves_nothing() -> None:
 
 def test_the_way_of_services_is_an_annotation_and_those_of_others_stay() -> None:
     def described(way: str) -> Node:
-        return node_object(CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, service_proxy=way)
+        said = {"kedge.dev/service-proxy": way}
+        return node_object(CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, annotations=said)
 
     found = described("userspace: the kernel refuses nf_tables")
     theirs = replace(found.metadata, annotations={**found.metadata.annotations, "a": "b"})
@@ -186,3 +188,31 @@ def test_the_way_of_services_is_an_annotation_and_those_of_others_stay() -> None
         replace(found, metadata=theirs), described("nftables"), datetime(2030, 1, 1, tzinfo=UTC)
     )
     assert updated.metadata.annotations == {"kedge.dev/service-proxy": "nftables", "a": "b"}
+
+
+async def test_an_annotation_is_reported_and_dropped_when_it_is_no_longer_true(
+    server: LocalServer,
+) -> None:
+    await server.post("/api/v1/nodes", {"metadata": {"name": "box", "annotations": {
+        "kedge.dev/machine-address": "192.0.2.7/24", "a": "b"
+    }}})  # fmt: skip
+    node = await registered(server)
+    assert (await server.get(NODE))["metadata"]["annotations"] == {"a": "b"}
+    node.annotate("kedge.dev/node-network", "auto (routes)")
+    await server.settle()
+    assert (await server.get(NODE))["metadata"]["annotations"] == {
+        "a": "b",
+        "kedge.dev/node-network": "auto (routes)",
+    }
+
+
+async def test_a_node_that_was_claimed_is_registered_with_its_network(server: LocalServer) -> None:
+    claimed = await server.client.create(RESOURCE, replace(OURS, status=NodeStatus()))
+    node = NodeRegistration(
+        server.client, server.clock, OURS, lambda: IMAGES, FakeDevices(), claimed=claimed
+    )
+    server.start(node.run())
+    await server.settle()
+    found = await server.get(NODE)
+    assert found["metadata"]["uid"] == claimed.metadata.uid
+    assert condition(found, "Ready")["status"] == "True"

@@ -174,6 +174,18 @@ def test_a_node_that_goes_withdraws_its_claims_and_no_others(tmp_path: Path) -> 
     assert sorted(each.name for each in (tmp_path / "claims").iterdir()) == ["131072", "lock"]
 
 
+def test_a_user_who_may_not_read_the_claims_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's nodes make the directory, and only root may read it."""
+
+    def refused(path: Path, pattern: str) -> list[Path]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "glob", refused)
+    void_claims(tmp_path / "one" / "pods", tmp_path / "claims")
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b'{"uidMappings": [], "gidMappings": []}', b"\xff"]
 )

@@ -9,8 +9,8 @@ from kedge.node.images.garbage import (
     GarbagePlan,
     GarbageThresholds,
     ImageCandidate,
+    bytes_to_free,
     plan,
-    wanted,
 )
 
 SIZES = {"base": 100, "a": 10, "b": 20, "c": 30}
@@ -38,7 +38,7 @@ def test_nothing_goes_below_the_high_threshold() -> None:
 
 def test_the_longest_unused_go_until_the_low_threshold_is_reached() -> None:
     assert decided(IMAGES, used=850) == GarbagePlan(("old", "middle"), freed=50, wanted=50)
-    assert wanted(DiskSpace(1000, 120), GarbageThresholds()) == 80
+    assert bytes_to_free(DiskSpace(1000, 120), GarbageThresholds()) == 80
 
 
 def test_what_is_kept_pinned_or_just_used_stays() -> None:

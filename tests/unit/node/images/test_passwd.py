@@ -98,7 +98,7 @@ def test_the_files_of_the_machine_are_never_read_through_a_link(tmp_path: Path) 
 def test_a_pod_has_the_last_word_on_who_to_be(
     user: int | None, username: str, group: int | None, image_user: str, text: str
 ) -> None:
-    assert passwd.wanted(user, username, group, image_user) == text
+    assert passwd.requested_user(user, username, group, image_user) == text
 
 
 def test_what_an_image_declares_is_a_number_or_a_name() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.node.network import attached_pods, forwarding
 from kedge.node.network import bridge as bridges
-from kedge.node.network import forwarding
+from kedge.node.network.attached_pods import AttachedPod
 from kedge.node.network.bridge import SERVICE, Bridge
 from kedge.node.network.netlink import Netlink
 from kedge.node.network.node_table import NodeTable
@@ -177,7 +178,7 @@ async def test_a_host_port_taken_while_no_agent_ran_leads_into_the_pod_once_it_i
                 stranger.listen()
                 taken = stranger.getsockname()[1]
                 mapping = PortMapping(container_port=port, host_port=taken, host_ip="127.0.0.1")
-                await second.open_ports("one", spec(mapping), address)
+                await second.adopt("one", spec(mapping), address)
             await clock.advance(1)
             assert await said_by(tcp(), ("127.0.0.1", taken)) == b"pod"
             await second.detach("one")
@@ -345,3 +346,25 @@ def _seen() -> tuple[list[str], list[str], str]:
     with Netlink() as netlink:
         networks = sorted(map(str, netlink.networks()))
     return sorted(os.listdir("/sys/class/net")), networks, rules + forwarding
+
+
+async def test_a_pod_has_no_link_before_its_rules_are_written(
+    tmp_path: Path, namespaces: list[NetworkNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached_pods, "ADMIT_SECONDS", 0.1)
+    pod, _ = namespaces
+    links: list[int] = []
+    async with bridge(tmp_path, ("127.0.0.1", 1)) as network:
+
+        def note(address: IPv4Address, attached: AttachedPod) -> bool:
+            with Netlink() as netlink:
+                links.append(netlink.index(bridges.link_name("kv", "one")))
+            return True
+
+        network.attached.listen(note)
+        with pytest.raises(RuntimeFailure, match="network policies"):
+            await network.attach("one", spec(), pod.path, pod.netlink())
+        with Netlink() as netlink:
+            links.append(netlink.index(bridges.link_name("kv", "one")))
+        assert set(links) == {0}
+        assert network.attached.by_address == {}

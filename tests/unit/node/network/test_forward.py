@@ -5,6 +5,7 @@ import contextlib
 
 from kedge.node.network import forward
 from kedge.node.network.forward import ConnectionLimit
+from kedge.node.network.network_place import MACHINE
 
 PATIENCE = 10
 
@@ -30,7 +31,7 @@ async def test_a_connection_too_many_is_closed_and_the_others_go_on() -> None:
 
     behind = await asyncio.start_server(echo, "127.0.0.1", 0)
     target = behind.sockets[0].getsockname()
-    handed = forward._forwarder(lambda _: target, ConnectionLimit(1))
+    handed = forward._forwarder(lambda _: target, ConnectionLimit(1), MACHINE)
     over: list[asyncio.Task[None]] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.network import forwarding
+from kedge.node.network import forwarding, network_place
 
 
 @pytest.fixture
 def switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "conf" / "kbr0").mkdir(parents=True)
     (tmp_path / "ip_forward").write_text("0\n")
-    monkeypatch.setattr(forwarding, "_LINKS", tmp_path / "conf")
+    monkeypatch.setattr(network_place, "_LINKS", tmp_path / "conf")
     monkeypatch.setattr(forwarding, "_FORWARDING", tmp_path / "ip_forward")
     monkeypatch.setattr(forwarding, "_BEFORE", tmp_path / "run" / "forwarding")
     return tmp_path

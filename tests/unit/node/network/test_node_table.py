@@ -8,7 +8,9 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
+from kedge.node.network import ruleset
 from kedge.node.network.netlink import Netlink
+from kedge.node.network.nftables.attributes import read_attributes, read_items, text
 from kedge.node.network.nftables.batch import Batch
 from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.node_table import NodeTable, host_port_element
@@ -28,6 +30,13 @@ def scope(number: int) -> TableScope:
         services=(IPv4Network("10.96.0.0/16"),),
         owns_machine=False,
     )
+
+
+def set_keys(channel: NftablesSocket, table: str, name: str) -> set[bytes]:
+    """The elements of a set, as the kernel has them."""
+    asked = channel._dump(13, text(1, table) + text(2, name))
+    elements = [item for part in asked for _, item in read_items(part.get(3, b""))]
+    return {read_attributes(read_attributes(each)[1])[1] for each in elements}
 
 
 def with_links(work: Callable[[NodeTable, NodeTable], Awaitable[None]]) -> None:
@@ -145,5 +154,24 @@ def test_a_kernel_that_refuses_everything_is_an_error(monkeypatch: pytest.Monkey
         monkeypatch.setattr(NftablesSocket, "apply", refuse)
         with pytest.raises(OSError, match="not supported"):
             await one.open()
+
+    with_links(work)
+
+
+@needs_root
+def test_peers_are_kept_when_the_table_is_written_anew() -> None:
+    async def work(one: NodeTable, two: NodeTable) -> None:
+        def peers() -> set[bytes]:
+            with contextlib.closing(NftablesSocket()) as channel:
+                return set_keys(channel, one.scope.link, ruleset.TUNNEL_PEERS)
+
+        here, there = bytes(range(8)), bytes(range(8, 16))
+        await one.open()
+        await one.set_peers({ruleset.TUNNEL_PEERS: frozenset((here, there))})
+        assert peers() == {here, there}
+        await one.set_peers({ruleset.TUNNEL_PEERS: frozenset((there,))})
+        assert peers() == {there}
+        await one.rewrite(lambda: EMPTY)
+        assert peers() == {there}
 
     with_links(work)

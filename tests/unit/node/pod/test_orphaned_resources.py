@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.pod.dependencies import ClaimFailure, VolumeFailure
 from kedge.node.pod.orphaned_resources import OrphanedResources
 from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.runtime.runtime import ContainerConfig, SandboxConfig
@@ -30,13 +30,20 @@ class Bench:
         self.node.cgroups.ensure(pod)
         self.node.volumes.mounted.add(uid)
         self.node.devices.holders.add(uid)
+        self.node.claims.prepared.add(uid)
         self.node.files.make(pod)
         await self.cache.relist()
 
     def left(self) -> list[set[str]]:
         node = self.node
         uids = {box.uid for box in node.runtime._sandboxes.values()}
-        return [uids, node.cgroups.there, node.volumes.mounted, node.devices.holders]
+        return [
+            uids,
+            node.cgroups.there,
+            node.volumes.mounted,
+            node.devices.holders,
+            node.claims.prepared,
+        ]
 
 
 @pytest.fixture
@@ -52,7 +59,7 @@ async def test_everything_of_a_pod_is_removed_but_nothing_of_others(bench: Bench
     await bench.leave("kept")
     assert bench.orphans.uids() == {"gone", "kept"}
     await bench.orphans.remove_all(["kept"])
-    assert bench.left() == [{"kept"}] * 4
+    assert bench.left() == [{"kept"}] * 5
     assert bench.node.runtime.running() == ["kept"]
     assert bench.orphans.uids() == {"kept"}
 
@@ -84,3 +91,12 @@ async def test_a_failure_does_not_prevent_removing_the_others(
     assert bench.node.volumes.mounted == {"a"}
     assert bench.orphans.uids() == {"a"}, "its files are left, so that it is found again"
     assert "cannot remove orphaned pod uid=a error='busy'" in caplog.text
+
+
+async def test_a_claim_whose_driver_is_away_is_tried_again(bench: Bench) -> None:
+    bench.node.claims.prepared.add("gone")
+    bench.node.claims.failures = [ClaimFailure("no driver")]
+    await bench.orphans.remove_all([])
+    assert bench.orphans.uids() == {"gone"}
+    await bench.orphans.remove_all([])
+    assert bench.orphans.uids() == set()

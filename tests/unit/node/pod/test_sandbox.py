@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.pod.dependencies import ClaimFailure, VolumeFailure
 from kedge.node.pod.event_recorder import PodEventRecorder
 from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.pod.sandbox import SandboxStarter
@@ -128,3 +128,22 @@ async def test_a_pod_with_too_many_nameservers_says_so(bench: Bench) -> None:
     assert bench.node.events.reasons() == ["DNSConfigForming"]
     [created] = bench.node.runtime.sandbox_specs.values()
     assert created.dns.servers == servers[:3]
+
+
+CLAIMING = new_pod(
+    metadata={"uid": "u"}, spec={"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+)
+
+
+async def test_claims_are_prepared_before_the_sandbox_is_created(bench: Bench) -> None:
+    bench.node.claims.failures = [ClaimFailure("prepare dynamic resources: no driver")]
+    await bench.starter.start(CLAIMING, 0, "")
+    assert bench.cache.of("u").sandbox is None
+    reason = "FailedPrepareDynamicResources"
+    assert bench.failures.by_step[POD_STEP].reason == reason
+    text = "Failed to prepare dynamic resources: prepare dynamic resources: no driver"
+    assert bench.node.events.told == [("Warning", reason, text)]
+    await bench.starter.start(CLAIMING, 0, "")
+    assert bench.node.claims.prepared == {"u"}
+    assert bench.cache.of("u").ready_sandbox is not None
+    assert POD_STEP not in bench.failures.by_step

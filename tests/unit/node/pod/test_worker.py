@@ -3,7 +3,13 @@ from typing import Any
 
 import pytest
 
-from kedge.node.pod.dependencies import ConfigFailure, ImageFailure, VolumeFailure
+from kedge.api.core_v1.pod.status import ResourceHealth, ResourceStatus
+from kedge.node.pod.dependencies import (
+    ClaimFailure,
+    ConfigFailure,
+    ImageFailure,
+    VolumeFailure,
+)
 from kedge.node.runtime.runtime import ExecResult, RunState, RuntimeFailure
 from kedge.testing.node import PODS, LocalNode
 from kedge.testing.runtime import ContainerRun
@@ -429,6 +435,21 @@ async def test_readiness_follows_its_probe(node: LocalNode) -> None:
     assert (await node.container())["ready"] is True
 
 
+async def test_readiness_follows_its_probe_while_the_pod_ends(node: LocalNode) -> None:
+    node.runtime.commands["ready",] = ExecResult(exit_code=0)
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None)]
+    probe = {"exec": {"command": ["ready"]}, "periodSeconds": 5, "failureThreshold": 1}
+    await node.create(
+        container={"readinessProbe": probe}, spec={"terminationGracePeriodSeconds": 600}
+    )
+    assert (await node.container())["ready"] is True
+
+    await node.delete()
+    node.runtime.commands["ready",] = ExecResult(exit_code=1)
+    await node.later(5)
+    assert (await node.container())["ready"] is False
+
+
 async def test_other_probes_wait_for_the_startup_probe(node: LocalNode) -> None:
     node.runtime.commands["up",] = ExecResult(exit_code=1)
     startup = {"exec": {"command": ["up"]}, "periodSeconds": 2, "failureThreshold": 30}
@@ -614,3 +635,42 @@ async def test_a_profile_that_cannot_be_enforced_is_refused(node: LocalNode) -> 
     assert (status["phase"], status["reason"]) == ("Failed", "AppArmor")
     assert text in status["message"]
     assert node.events.messages("AppArmor") == [text]
+
+
+CLAIMS = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+
+
+async def test_a_pod_waits_until_its_claims_are_prepared(node: LocalNode) -> None:
+    node.claims.failures = [ClaimFailure("no driver")] * 2
+    node.claims.devices = ["v/c=d"]
+    await node.create(spec=CLAIMS)
+    assert (await node.status())["phase"] == "Pending"
+    assert node.runtime.calls == []
+    await node.later(5)
+    assert (await node.status())["phase"] == "Running"
+    assert node.events.reasons().count("FailedPrepareDynamicResources") == 2
+    assert node.devices.claimed == ["v/c=d"]
+
+
+async def test_a_pod_does_not_end_before_its_claims_are_unprepared(node: LocalNode) -> None:
+    node.runtime.lives["ctr"] = [ContainerRun(after=5)]
+    await node.create(spec={"restartPolicy": "Never"} | CLAIMS)
+    node.claims.failures = [ClaimFailure("no driver")] * 100
+    await node.later(8)
+    assert (await node.status())["phase"] == "Running"
+    assert set(node.events.messages("FailedUnprepareDynamicResources")) == {
+        "Failed to unprepare dynamic resources: no driver"
+    }
+    node.claims.failures.clear()
+    await node.later(10)
+    assert (await node.status())["phase"] == "Succeeded"
+    assert node.claims.prepared == set()
+
+
+async def test_the_status_shows_the_health_of_resources_and_of_claims(node: LocalNode) -> None:
+    health = [ResourceHealth(resourceID="d", health="Healthy")]
+    node.claims.told = {"ctr": [ResourceStatus(name="claim:c", resources=health)]}
+    await node.create(spec=CLAIMS)
+    assert (await node.container())["allocatedResourcesStatus"] == [
+        {"name": "claim:c", "resources": [{"resourceID": "d", "health": "Healthy"}]}
+    ]

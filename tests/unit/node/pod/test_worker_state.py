@@ -10,6 +10,7 @@ from kedge.node.pod.worker_state import (
     ObjectDeleted,
     ObjectRemoved,
     PodCleanedUp,
+    PodEnded,
     PodEvicted,
     PodPrepared,
     PodRejected,
@@ -21,18 +22,20 @@ from kedge.node.pod.worker_state import (
     transition,
 )
 
-NEW, PREPARED, RELEASED, CLEANED_UP = PodStage
+NEW, PREPARED, ENDED, RELEASED, CLEANED_UP = PodStage
 PRESENT, DELETED, REMOVED = ApiObjectState
 WHY, OTHER = PodRejection("OutOfcpu", "too much"), PodRejection("NodePorts", "taken")
 START = WorkerState()
 RUNNING = WorkerState(stage=PREPARED)
-ENDED = WorkerState(stage=RELEASED)
+STOPPED = WorkerState(stage=ENDED)
+GONE = WorkerState(stage=RELEASED)
 EVICTED = WorkerState(stage=PREPARED, eviction="disk", announced_reason="Evicted")
 EVENTS: tuple[WorkerEvent, ...] = (
     PodPrepared(),
     PodRejected(WHY),
     PodEvicted("disk"),
     EndAnnounced("DeadlineExceeded"),
+    PodEnded(),
     PodReleased(),
     ObjectDeleted(),
     ObjectRemoved(),
@@ -45,13 +48,14 @@ EVENTS: tuple[WorkerEvent, ...] = (
     [
         # The stages, in their order.
         (START, PodPrepared(), RUNNING),
-        (RUNNING, PodReleased(), ENDED),
-        (ENDED, PodCleanedUp(), WorkerState(stage=CLEANED_UP)),
+        (RUNNING, PodEnded(), STOPPED),
+        (STOPPED, PodReleased(), GONE),
+        (GONE, PodCleanedUp(), WorkerState(stage=CLEANED_UP)),
         # A pod may end before this agent has prepared it.
-        (START, PodReleased(), ENDED),
+        (START, PodReleased(), GONE),
         # No stage leads back.
         (RUNNING, PodPrepared(), RUNNING),
-        (ENDED, PodPrepared(), ENDED),
+        (GONE, PodPrepared(), GONE),
         (WorkerState(stage=CLEANED_UP), PodReleased(), WorkerState(stage=CLEANED_UP)),
         # The first rejection stays.
         (START, PodRejected(WHY), WorkerState(rejection=WHY)),
@@ -59,13 +63,13 @@ EVENTS: tuple[WorkerEvent, ...] = (
         # An eviction counts once, and only before the pod has released its resources.
         (RUNNING, PodEvicted("disk"), EVICTED),
         (EVICTED, PodEvicted("more disk"), EVICTED),
-        (ENDED, PodEvicted("disk"), ENDED),
+        (GONE, PodEvicted("disk"), GONE),
         (WorkerState(stage=CLEANED_UP), PodEvicted("disk"), WorkerState(stage=CLEANED_UP)),
         # The end is announced once, by the eviction or later.
         (START, EndAnnounced("DeadlineExceeded"), WorkerState(announced_reason="DeadlineExceeded")),
         (EVICTED, EndAnnounced("Evicted"), EVICTED),
         # The object: the watch has the last word.
-        (ENDED, ObjectDeleted(), WorkerState(stage=RELEASED, api_object=DELETED)),
+        (GONE, ObjectDeleted(), WorkerState(stage=RELEASED, api_object=DELETED)),
         (START, ObjectRemoved(), WorkerState(api_object=REMOVED)),
         (WorkerState(api_object=DELETED), ObjectRemoved(), WorkerState(api_object=REMOVED)),
         (WorkerState(api_object=REMOVED), ObjectDeleted(), WorkerState(api_object=REMOVED)),
@@ -93,6 +97,7 @@ def test_no_sequence_of_events_leads_back() -> None:
         (NEW, PRESENT, False, EndStep.RELEASE),
         (PREPARED, PRESENT, False, EndStep.RELEASE),
         (PREPARED, REMOVED, True, EndStep.RELEASE),
+        (ENDED, PRESENT, True, EndStep.RELEASE),
         (RELEASED, PRESENT, False, None),
         (RELEASED, PRESENT, True, EndStep.DELETE_OBJECT),
         (RELEASED, DELETED, True, None),
@@ -135,7 +140,7 @@ def test_the_steps_after_the_last_container_come_to_an_end(
         (RUNNING, True),
         (EVICTED, True),
         (WorkerState(api_object=REMOVED), True),
-        (ENDED, False),
+        (GONE, False),
         (WorkerState(rejection=WHY), False),
         (WorkerState(stage=CLEANED_UP), False),
     ],

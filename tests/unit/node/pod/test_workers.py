@@ -71,6 +71,68 @@ async def test_a_finished_pod_makes_room(node: LocalNode) -> None:
     assert (await node.status("second"))["phase"] == "Running"
 
 
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"resources": {"requests": {"cpu": "8"}}},
+        {"ports": [{"containerPort": 80, "hostPort": 8080}]},
+    ],
+)
+async def test_a_pod_waits_for_a_deleted_pod_that_still_runs(
+    node: LocalNode, container: dict[str, Any]
+) -> None:
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None)]
+    await node.create("first", container=container)
+    await node.delete("first", grace=0)
+    await node.create("second", container=container)
+
+    status = await node.status("second")
+    assert status["phase"] == "Pending"
+    text = "Waiting for the resources of deleted pods that still run: default/first"
+    assert ("Normal", "WaitingForResources", text) in node.events.told
+    await node.later(3)
+    assert (await node.status("second"))["phase"] == "Running"
+    assert len(node.runtime.running()) == 1
+
+
+async def test_a_pod_that_waits_for_a_deleted_pod_can_be_deleted(node: LocalNode) -> None:
+    requests = {"resources": {"requests": {"cpu": "8"}}}
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None)]
+    await node.create("first", container=requests)
+    await node.delete("first", grace=0)
+    await node.create("second", container=requests)
+    await node.delete("second")
+
+    assert await node.get("second") is None
+    assert node.runtime.started() == [("ctr", 0)]
+
+
+async def test_a_pod_starts_at_once_beside_a_deleted_pod_if_both_fit(node: LocalNode) -> None:
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None), ContainerRun()]
+    await node.create("first")
+    await node.delete("first", grace=0)
+    await node.create("second")
+
+    assert (await node.status("second"))["phase"] == "Running"
+    assert len(node.runtime.running()) == 2
+
+
+async def test_the_resources_of_a_pod_are_free_before_its_final_phase_is_written(
+    node: LocalNode,
+) -> None:
+    requests = {"resources": {"requests": {"cpu": "8"}}}
+    node.runtime.lives["ctr"] = [ContainerRun(after=1), ContainerRun()]
+    await node.create("first", container=requests, spec={"restartPolicy": "Never"})
+    # The second pod arrives while the volumes of the first are being unmounted.
+    node.volumes.unmounting = asyncio.Event()
+    await node.later(2)
+    assert (await node.status("first"))["phase"] == "Succeeded"
+    await node.create("second", container=requests)
+
+    assert (await node.status("second"))["phase"] == "Running"
+    node.volumes.unmounting.set()
+
+
 async def test_a_restarted_agent_takes_over_what_runs(node: LocalNode) -> None:
     node.runtime.lives["ctr"] = [ContainerRun(exit_code=1, after=1), ContainerRun()]
     await node.create()

@@ -137,3 +137,9 @@ def test_methods_are_verbs() -> None:
 def test_a_certificate_without_a_name_is_nobodys() -> None:
     assert of_certificate({"subject": ()}) is None
     assert of_certificate(None) is None
+
+
+@pytest.mark.parametrize("path", ["/apis/metrics/v1alpha1", "/apis/metrics/v1alpha1/pods"])
+def test_windows_need_the_rights_of_samples(path: str) -> None:
+    assert parts(path) == ["metrics", "stats"]
+    assert parts(f"/apis/metrics/v1alpha1x{path}") == ["proxy"]

@@ -1,5 +1,6 @@
 """Which ports of Services a node carries, and which endpoints it chooses."""
 
+import time
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
@@ -27,12 +28,14 @@ from kedge.api.discovery_v1.endpoint_slice import (
 from kedge.api.model import ObjectMeta
 from kedge.node.services.service_ports import (
     MOST_ENDPOINTS,
+    MOST_TARGETS,
     CandidateEndpoint,
     CarriedPort,
     EndpointTarget,
     NodePlace,
     carried_ports,
     choose,
+    is_large,
 )
 
 HERE = NodePlace("node-1", "zone-a")
@@ -244,3 +247,18 @@ def test_the_number_of_endpoints_is_bounded() -> None:
         for number in range(MOST_ENDPOINTS + 5)
     ]
     assert len(choose(many, HERE).cluster) == MOST_ENDPOINTS
+
+
+def test_ports_and_endpoints_are_not_multiplied_without_end() -> None:
+    count = 4_000
+    ports = [ServicePort(name=f"p{i}", port=i + 1) for i in range(count)]
+    offered = [EndpointPort(name=f"p{i}", port=i + 1, protocol="TCP") for i in range(count)]
+    targets = [Endpoint(addresses=[f"10.244.{i >> 8}.{i & 255}"]) for i in range(1_000)]
+    made = service(ports=ports)
+    slices = [EndpointSlice(addressType="IPv4", ports=offered, endpoints=targets)]
+    begun = time.process_time()
+    found = carried_ports(made, slices, HERE)
+    assert len(found) == count
+    assert {len(each.choice.cluster) for each in found} == {MOST_TARGETS // count}
+    assert time.process_time() - begun < 5
+    assert is_large(made, slices)

@@ -8,6 +8,7 @@ import pytest
 
 from kedge.node.network import conntrack
 from kedge.node.network.conntrack import TrackedFlow
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.network.nftables.batch import Batch
 from kedge.node.network.ruleset import ENDPOINTS, SERVICES, Ruleset, TableScope
 from kedge.node.services import service_proxy
@@ -22,6 +23,8 @@ SLICES_PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 class FakeTable:
     """A table that counts what is written, and fails on request."""
+
+    namespace: NetworkPlace = MACHINE
 
     def __init__(self) -> None:
         self.scope = TableScope(
@@ -69,12 +72,12 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> list[TrackedFlow]:
     """The UDP flows of the machine."""
     found: list[TrackedFlow] = []
 
-    def delete(stale: list[TrackedFlow]) -> int:
+    def delete(stale: list[TrackedFlow], _: NetworkPlace) -> int:
         for each in stale:
             found.remove(each)
         return len(stale)
 
-    monkeypatch.setattr(conntrack, "udp_flows", lambda: list(found))
+    monkeypatch.setattr(conntrack, "udp_flows", lambda _: list(found))
     monkeypatch.setattr(conntrack, "delete_flows", delete)
     return found
 

@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.forward import PortListener, RetryingListener
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.network.node_table import NodeTable
 from kedge.node.runtime.runtime import SandboxConfig
 from kedge.node.services.service_ports import (
@@ -27,6 +28,7 @@ from kedge.node.services.userspace_proxy import (
     ServiceAddress,
     UserspaceProxy,
     choose_target,
+    loopback_addresses,
     service_addresses,
 )
 from kedge.testing.local_server import LocalServer
@@ -84,6 +86,37 @@ def test_the_agent_listens_at_cluster_ips_and_node_ports(
     assert dict(service_addresses([carried])) == expected
 
 
+BALANCER = (IPv4Address("10.97.0.1"),)
+
+
+@pytest.mark.parametrize(
+    ("carried", "ports"),
+    [
+        (port(), [30080]),
+        (port(node_port=0), []),
+        (port(port=8080, balancer_addresses=BALANCER), [30080, 8080]),
+        # Only root may listen there.
+        (port(port=80, balancer_addresses=BALANCER), [30080]),
+        (
+            port(
+                port=8080,
+                balancer_addresses=BALANCER,
+                source_ranges=(IPv4Network("192.0.2.0/24"),),
+            ),
+            [30080],
+        ),
+        (port(()), []),
+        (port(protocol="SCTP"), []),
+    ],
+)
+def test_programs_of_the_machine_reach_an_ordinary_users_services_at_loopback(
+    carried: CarriedPort, ports: list[int]
+) -> None:
+    found = dict(loopback_addresses([carried]))
+    assert [each.port for each in found] == ports
+    assert {each.address for each in found} <= {"127.0.0.1"}
+
+
 def test_affinity_keeps_a_client_with_one_endpoint() -> None:
     sticky, any_one = (ListenedService((ONE, TWO), is_sticky) for is_sticky in (True, False))
     assert len({choose_target(sticky, "10.244.0.9") for _ in range(50)}) == 1
@@ -100,6 +133,7 @@ class FakeNetwork:
     """Opens nothing, and knows all that is open."""
 
     link = "kbr0"
+    namespace: NetworkPlace = MACHINE
 
     def __init__(self) -> None:
         self.opened: list[str] = []

@@ -32,7 +32,9 @@ class Bench:
         self.machine = machine
         machine.run("web", "main", "side", began=START)
         book = TrackIndex(WindowFile(directory / "usage", "boot"), self.clock)
-        self.pod = PodMeter(machine.known["uid-web"][0], book, UsageSources(machine.cgroups, NODE))
+        self.pod = PodMeter(
+            machine.known["uid-web"][0], book, UsageSources(machine.cgroups, NODE, list)
+        )
         self.use(0.0)
         self.pod.see(*machine.known["uid-web"])
         self.second = START
@@ -211,7 +213,9 @@ class Side:
         self._panels: Panels | None = None
         self._tick = self._second = 0
         index = TrackIndex(WindowFile(path, "boot"), clock)
-        self.pod = PodMeter(machine.known["uid-web"][0], index, UsageSources(machine.cgroups, NODE))
+        self.pod = PodMeter(
+            machine.known["uid-web"][0], index, UsageSources(machine.cgroups, NODE, list)
+        )
 
     def take(self, second: int) -> None:
         self._close((second - 1) // TICK_SECONDS)

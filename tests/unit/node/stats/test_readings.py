@@ -14,6 +14,7 @@ from kedge.node.server import usage
 from kedge.node.stats.meters import SYSTEMS, UsageSources
 from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.sampler import Sampler
+from kedge.node.stats.window_pages import WindowPages
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, Version, group
 from kedge.web.message import HttpRequest
@@ -30,7 +31,9 @@ async def measured(directory: Path, machine: MeasuredMachine) -> NodeReadings:
     clock = FakeClock()
     machine.use("/", cpu=90, memory=0)
     store = WindowFile(directory / "usage", "b")
-    sampler = Sampler(store, machine, UsageSources(machine.cgroups, NODE), clock, runtime=lambda: 0)
+    sampler = Sampler(
+        store, machine, UsageSources(machine.cgroups, NODE, list), clock, runtime=lambda: 0
+    )
     machine.run("web", "main", "side", began=START)
     machine.use(NODE, cpu=3, memory=8 * MB)
     for second in (1, 2):
@@ -44,8 +47,12 @@ async def measured(directory: Path, machine: MeasuredMachine) -> NodeReadings:
     )
 
 
+def pages(raw: NodeReadings) -> WindowPages:
+    return WindowPages(raw._sampler, "n1", lambda: "node-uid")
+
+
 def asked(raw: NodeReadings, path: str, query: str = "") -> str:
-    found = usage.answer(HttpRequest("GET", path, query), raw)
+    found = usage.answer(HttpRequest("GET", path, query), raw, pages(raw))
     assert found is not None
     assert isinstance(found.body, bytes)
     return found.body.decode()
@@ -129,7 +136,7 @@ async def test_a_container_that_has_ended_is_not_told_of(
     assert 'container="side"' in asked(raw, "/metrics/resource")
 
 
-async def test_statistics_are_not_the_nodes_to_tell(raw: NodeReadings) -> None:
+async def test_statistics_are_told_only_in_their_own_group(raw: NodeReadings) -> None:
     for path in ("/stats/", "/metrics/probes", "/stats/summary/web"):
-        assert usage.answer(HttpRequest("GET", path), raw) is None
+        assert usage.answer(HttpRequest("GET", path), raw, pages(raw)) is None
     assert "95th" not in asked(raw, "/stats/summary")

@@ -19,7 +19,7 @@ from kedge.metrics.frame_codec import decode, encode
 from kedge.metrics.series_memory import UNKNOWN
 from kedge.metrics.track import UsageReading
 from kedge.metrics.window_file import WindowFile
-from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
+from kedge.metrics.windows import CORE, STATISTICS, WINDOWS
 from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.node.stats.cgroup import UsageSource
@@ -46,7 +46,7 @@ class Bench:
     def restart(self) -> None:
         """What is known now, is known from the file."""
         store = WindowFile(self._directory / "usage", "boot")
-        sources = UsageSources(self.machine.cgroups if self._grouped else None, NODE)
+        sources = UsageSources(self.machine.cgroups if self._grouped else None, NODE, list)
         self.sampler = Sampler(
             store, self.machine, sources, self.clock, runtime=lambda: self.machine.runtime
         )
@@ -498,7 +498,7 @@ class Scripted(UsageSources):
     """Containers that use what a script says."""
 
     def __init__(self) -> None:
-        super().__init__(None, "")
+        super().__init__(None, "", list)
         self.used = dict.fromkeys(SHAPES, UsageReading(0, 0))
 
     def of_container(self, container: RuntimeContainer) -> UsageSource:
@@ -572,7 +572,7 @@ def test_point_29_a_day_of_every_shape_is_what_all_values_say(
 
 
 def check(name: str, row: tuple[float, ...], kept: list[tuple[float, int]]) -> None:
-    for at, resource in enumerate(RESOURCES):
+    for at, resource in enumerate(CORE):
         values = [float(each[at]) for each in kept]
         values[40_000:40_600] = [math.nan] * 600
         for window, seconds in zip(WINDOWS, (10, 60, 3600, DAY), strict=True):

@@ -18,6 +18,7 @@ ORDER = (
     "VolumeBinding",
     "PodTopologySpread",
     "InterPodAffinity",
+    "DynamicResources",
 )
 
 

@@ -24,6 +24,7 @@ def test_they_count_as_much_as_in_kubernetes() -> None:
         "NodeResourcesFit": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "DynamicResources": 2,
         "NodeResourcesBalancedAllocation": 1,
     }
 

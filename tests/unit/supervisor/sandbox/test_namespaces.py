@@ -65,13 +65,13 @@ def test_own_namespaces_are_not_entered() -> None:
 
 def test_a_pod_without_namespaces_has_the_machines() -> None:
     pod = PodNamespaces()
-    assert (pod.joined(), pod.shm, pod.userns, pod.network) == ([], -1, -1, "")
+    assert (pod.joined(), pod.shm, pod.userns, pod.network(1)) == ([], -1, -1, "")
 
 
 def test_closing_releases_the_namespaces() -> None:
     pod = PodNamespaces()
     pod.held = {"net": os.open("/proc/self/ns/net", os.O_RDONLY)}
-    assert os.path.exists(pod.network)
+    assert os.path.exists(pod.network(os.getpid()))
     held = pod.held["net"]
     pod.close()
     assert pod.held == {}

@@ -26,7 +26,7 @@ class Sandbox:
     def __init__(self, record: dict[str, Any]) -> None:
         self.id = record["id"]
         self.record = record
-        self.pod = SimpleNamespace(network="/proc/1/fd/3", held={})
+        self.pod = SimpleNamespace(network="/proc/{}/fd/3".format, held={})
         self.opened: Any = None
         self.closed = 0
 
@@ -56,7 +56,7 @@ class Registry:
         self.sandboxes: dict[str, Any] = {}
         self.inside: list[Any] = []
         self.discarded: list[str] = []
-        self.host = SimpleNamespace(cgroups=None)
+        self.host = SimpleNamespace(cgroups=None, own_pid=lambda: 1)
 
     def add_sandbox(self, record: dict[str, Any]) -> Sandbox:
         made = self.sandboxes[record["id"]] = Sandbox(record)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kedge.api import rules
-from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.nesting import each, within
 from kedge.api.core_v1.pod.affinity import (
     Affinity,
@@ -20,6 +19,7 @@ from kedge.api.core_v1.pod.affinity import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from kedge.api.internal_forms import internal_form
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.metadata import is_label_key
 from kedge.api.model import LabelSelector
@@ -246,12 +246,15 @@ def validate_node_affinity_growth(
     path = f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if before and len(before) != len(after):
         why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        yield FieldError.invalid(path, internal_form(after), why)
+        shown = [internal_form(term, "core.NodeSelectorTerm") for term in after] or None
+        yield FieldError.invalid(path, shown, why)
         return
     for i, (was, now) in enumerate(zip(before, after, strict=False)):
         if not _only_grown(now, was):
             why = "only additions are allowed (no mutations or deletions)"
-            yield FieldError.invalid(f"{path}[{i}]", internal_form(now), why)
+            yield FieldError.invalid(
+                f"{path}[{i}]", internal_form(now, "core.NodeSelectorTerm"), why
+            )
 
 
 def _terms(affinity: NodeAffinity | None) -> Sequence[NodeSelectorTerm]:

@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Container)
 
 
 def default_container(container: C) -> C:
-    """The container as the server keeps it."""
+    """Return the container with its defaults."""
     changes: dict[str, Any] = {"resources": rounded_resources(container.resources)}
     if not container.imagePullPolicy:
         changes["imagePullPolicy"] = image.pull_policy(container.image)
@@ -48,7 +48,7 @@ def rounded_resources(resources: ResourceRequirements) -> ResourceRequirements:
 
 
 def requesting_limits(container: C) -> C:
-    """The container, requesting what it is limited to wherever it requests nothing."""
+    """Return the container with its limits as requests, where it has no request."""
     container = _storing(container)
     limits, requests = container.resources.limits, container.resources.requests
     if limits.keys() <= requests.keys():
@@ -73,7 +73,7 @@ def _with_ephemeral(amounts: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
 
 
 def on_host_ports(container: C) -> C:
-    """The container, each of its ports being a port of the host too."""
+    """Return the container with each of its ports as a host port too."""
     ports = [
         port if port.hostPort else replace(port, hostPort=port.containerPort)
         for port in container.ports
@@ -119,9 +119,15 @@ def _http_get(action: HTTPGetAction) -> HTTPGetAction:
     return replace(action, path=action.path or "/", scheme=action.scheme or "HTTP")
 
 
-def _lifecycle(lifecycle: Lifecycle) -> Lifecycle:
+def _lifecycle(lifecycle: Lifecycle) -> Lifecycle | None:
+    """Return the hooks. The stop signal is dropped: its feature gate is off upstream."""
+    if lifecycle.postStart is None and lifecycle.preStop is None and lifecycle.stopSignal:
+        return None
     return replace(
-        lifecycle, postStart=_hook(lifecycle.postStart), preStop=_hook(lifecycle.preStop)
+        lifecycle,
+        postStart=_hook(lifecycle.postStart),
+        preStop=_hook(lifecycle.preStop),
+        stopSignal=None,
     )
 
 

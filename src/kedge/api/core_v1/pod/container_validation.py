@@ -70,11 +70,11 @@ class ContainerContext(msgspec.Struct, frozen=True):
 
     spec: PodSpec
     volumes: Mapping[str, Volume]
-    """The volumes that are in order."""
+    """The valid volumes."""
     claims: Set[str]
     """Names of the pod's resource claims."""
     unportable: Set[str] = frozenset()
-    """Names of those volumes that are in order for kedge only."""
+    """Names of the volumes that only kedge accepts."""
 
 
 def validate_containers(pod: ContainerContext) -> Iterator[FieldError]:
@@ -101,7 +101,7 @@ def _regular(container: Container, pod: ContainerContext, seen: set[str]) -> Ite
 
 
 def validate_init_containers(pod: ContainerContext) -> Iterator[FieldError]:
-    """Everything wrong with the containers that run first."""
+    """Everything wrong with the init containers."""
     seen = {container.name for container in pod.spec.containers}
     for i, container in enumerate(pod.spec.initContainers):
         for error in _init(container, pod, seen):
@@ -133,7 +133,7 @@ def _init(container: Container, pod: ContainerContext, seen: set[str]) -> Iterat
 
 
 def validate_ephemeral_containers(pod: ContainerContext) -> Iterator[FieldError]:
-    """Everything wrong with the containers added for looking into a pod."""
+    """Everything wrong with the ephemeral containers."""
     others = {c.name for c in (*pod.spec.containers, *pod.spec.initContainers)}
     seen = set(others)
     for i, container in enumerate(pod.spec.ephemeralContainers):
@@ -172,7 +172,7 @@ def validate_image_spelling(container: Container) -> Iterator[FieldError]:
 
 
 def validate_container(container: Container, pod: ContainerContext) -> Iterator[FieldError]:
-    """Everything wrong with a container that is wrong in every kind of container."""
+    """The errors that containers of every kind can have."""
     if not container.name:
         yield FieldError.required("name")
     elif found := names.dns_label(container.name):

@@ -86,6 +86,9 @@ def default_spec(spec: PodSpec) -> PodSpec:
         changes["securityContext"] = PodSecurityContext()
     if not spec.schedulerName:
         changes["schedulerName"] = "default-scheduler"
+    if spec.schedulingGroup is not None:
+        # Its feature gate is off upstream.
+        changes["schedulingGroup"] = None
     if spec.overhead:
         changes["overhead"] = rounded(spec.overhead)
     if spec.resources is not None:

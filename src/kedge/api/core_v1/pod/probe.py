@@ -43,7 +43,7 @@ class HTTPGetAction(Model):
 
 
 class TCPSocketAction(Model):
-    """A TCP connection to the container that only needs to open."""
+    """A TCP connection to the container; opening it is success."""
 
     __required__ = ("port",)
 
@@ -61,7 +61,7 @@ class GRPCAction(Model):
     port: Int32 = 0
     """Port of the gRPC service, a number."""
     service: str | None = None
-    """The service asked about; empty asks about the server as a whole."""
+    """The service to check; empty for the server as a whole."""
 
 
 class SleepAction(Model):
@@ -74,7 +74,7 @@ class SleepAction(Model):
 
 
 class Probe(Model):
-    """How and how often to find out whether a container is well."""
+    """How and how often to check the health of a container."""
 
     exec: ExecAction | None = None
     """Run a command in the container."""
@@ -99,7 +99,7 @@ class Probe(Model):
 
 
 class LifecycleHandler(Model):
-    """One thing to do at a moment of a container's life."""
+    """An action in the life cycle of a container."""
 
     exec: ExecAction | None = None
     """Run a command in the container."""
@@ -115,8 +115,8 @@ class Lifecycle(Model):
     """The hooks after the start and before the stop of a container."""
 
     postStart: LifecycleHandler | None = None
-    """Done right after the start; failure kills the container."""
+    """Runs right after the start; a failure kills the container."""
     preStop: LifecycleHandler | None = None
-    """Done before the container is stopped; counts against the grace period."""
+    """Runs before the container is stopped; counts against the grace period."""
     stopSignal: str | None = None
     """The signal that stops the container, if not the one its image names. Needs spec.os.name."""

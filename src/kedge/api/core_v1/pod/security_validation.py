@@ -6,7 +6,6 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
-from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.pod.security import (
     AppArmorProfile,
     PodSecurityContext,
@@ -15,6 +14,7 @@ from kedge.api.core_v1.pod.security import (
     WindowsSecurityContextOptions,
 )
 from kedge.api.core_v1.pod.spec import PodSpec, all_containers
+from kedge.api.internal_forms import internal_form
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -71,11 +71,11 @@ def validate_security_context(
 def _no_escalation(context: SecurityContext) -> Iterator[FieldError]:
     if context.privileged:
         why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield FieldError.invalid("", internal_form(context), why)
+        yield FieldError.invalid("", internal_form(context, "core.SecurityContext"), why)
     added = context.capabilities.add if context.capabilities is not None else ()
     for _ in filter("CAP_SYS_ADMIN".__eq__, added):
         why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        yield FieldError.invalid("", internal_form(context), why)
+        yield FieldError.invalid("", internal_form(context, "core.SecurityContext"), why)
 
 
 def validate_pod_security_context(
@@ -129,7 +129,7 @@ def _seccomp(profile: SeccompProfile | None) -> Iterator[FieldError]:
             yield from path_rules.descending(path, profile.localhostProfile)
     elif profile.localhostProfile is not None:
         why = "can only be set when seccomp type is Localhost"
-        yield FieldError.invalid(path, internal_form(profile), why)
+        yield FieldError.invalid(path, internal_form(profile, "core.SeccompProfile"), why)
 
 
 def _app_armor(profile: AppArmorProfile | None) -> Iterator[FieldError]:

@@ -14,6 +14,7 @@ from kedge.api.core_v1.pod.affinity_validation import (
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.validation import MIRROR_POD
+from kedge.api.internal_forms import internal_diff
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -54,9 +55,9 @@ def validate_update(new: "Pod", old: "Pod") -> Iterator[FieldError]:
     if old.spec.schedulingGates:
         yield from (error.under("spec") for error in _narrowing(masked, old.spec))
         masked = _with_old_choice_of_nodes(masked, old.spec)
-    if changed := changed_fields(masked, old.spec):
-        listed = "\n".join(f"  spec.{name}" for name in changed)
-        yield FieldError.forbidden("spec", f"{_ONLY_THESE}\n{listed}\n")
+    if changed_fields(masked, old.spec):
+        difference = internal_diff(old.spec, masked, "core.PodSpec")
+        yield FieldError.forbidden("spec", f"{_ONLY_THESE}\n{difference}")
 
 
 def _annotations(new: "Pod", old: "Pod") -> Iterator[FieldError]:
@@ -126,7 +127,7 @@ def _with_old_mutables(new: PodSpec, old: PodSpec) -> PodSpec:
 
 
 def _with_old_images(new: Sequence[Container], old: Sequence[Container]) -> Sequence[Container]:
-    return [replace(n, image=o.image) for n, o in zip(new, old, strict=True)]
+    return [replace(n, image=o.image) for n, o in zip(new, old, strict=True)] or ()
 
 
 def _narrowing(new: PodSpec, old: PodSpec) -> Iterator[FieldError]:
@@ -273,4 +274,5 @@ def validate_ephemeral(new: "Pod", old: "Pod") -> Iterator[FieldError]:
             yield FieldError.forbidden("spec.ephemeralContainers", why)
         elif now[container.name] != container:
             why = f'existing ephemeral containers "{container.name}" may not be changed\n'
+            why += internal_diff(container, now[container.name], "core.EphemeralContainer")
             yield FieldError.forbidden("spec.ephemeralContainers", why)

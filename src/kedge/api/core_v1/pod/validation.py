@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kedge.api import rules
-from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.nesting import each, within
 from kedge.api.core_v1.pod.affinity_validation import (
     validate_affinity,
@@ -33,6 +32,7 @@ from kedge.api.core_v1.pod.spec import (
 )
 from kedge.api.core_v1.resource_validation import validate_overhead, validate_pod_resources
 from kedge.api.core_v1.volume.validation import validate_volumes
+from kedge.api.internal_forms import internal_form
 from kedge.api.metadata import validate_annotations, validate_labels
 from kedge.api.model import ObjectMeta
 from kedge.machinery import names
@@ -243,10 +243,10 @@ def _resource_claim(claim: PodResourceClaim, seen: set[str]) -> Iterator[FieldEr
     given = {name: value for name, value in sources.items() if value is not None}
     if len(given) == 2:
         why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        yield FieldError.invalid("", internal_form(claim), why)
+        yield FieldError.invalid("", internal_form(claim, "core.PodResourceClaim"), why)
     if not given:
         why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        yield FieldError.invalid("", internal_form(claim), why)
+        yield FieldError.invalid("", internal_form(claim, "core.PodResourceClaim"), why)
     for name, value in given.items():
         yield from rules.problems(name, value, names.dns_subdomain(value))
 

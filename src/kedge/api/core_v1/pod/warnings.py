@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from kedge.api.core_v1.deprecated_labels import DEPRECATED
 from kedge.api.core_v1.pod.container import Container, ContainerPort
 from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec, all_containers
 from kedge.api.model import ObjectMeta
@@ -24,19 +25,6 @@ _DEPRECATED_ANNOTATIONS = {
     ),
     "seccomp.security.alpha.kubernetes.io/pod": (
         'non-functional in v1.27+; use the "seccompProfile" field instead'
-    ),
-}
-_DEPRECATED_LABELS = {
-    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
-    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
-    "failure-domain.beta.kubernetes.io/region": (
-        'deprecated since v1.17; use "topology.kubernetes.io/region" instead'
-    ),
-    "failure-domain.beta.kubernetes.io/zone": (
-        'deprecated since v1.17; use "topology.kubernetes.io/zone" instead'
-    ),
-    "beta.kubernetes.io/instance-type": (
-        'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead'
     ),
 }
 _DEPRECATED_VOLUMES = {
@@ -95,12 +83,12 @@ def _warnings(metadata: ObjectMeta, spec: PodSpec, before: str) -> Iterator[str]
 
 def _labels(spec: PodSpec, path: str) -> Iterator[str]:
     for key in spec.nodeSelector:
-        if key in _DEPRECATED_LABELS:
-            yield f"{path}.nodeSelector[{key}]: {_DEPRECATED_LABELS[key]}"
+        if key in DEPRECATED:
+            yield f"{path}.nodeSelector[{key}]: {DEPRECATED[key]}"
     for i, constraint in enumerate(spec.topologySpreadConstraints):
         at, key = f"{path}.topologySpreadConstraints[{i}]", constraint.topologyKey
-        if key in _DEPRECATED_LABELS:
-            yield f"{at}.topologyKey: {key} is {_DEPRECATED_LABELS[key]}"
+        if key in DEPRECATED:
+            yield f"{at}.topologyKey: {key} is {DEPRECATED[key]}"
         if constraint.labelSelector is None:
             yield f"{at}.labelSelector: {_MATCHES_NOTHING}"
 

@@ -86,6 +86,9 @@ def _projected(source: ProjectedVolumeSource) -> ProjectedVolumeSource:
 
 
 def _part(part: VolumeProjection) -> VolumeProjection:
+    if part.clusterTrustBundle is not None or part.podCertificate is not None:
+        # Their feature gates are off upstream.
+        part = replace(part, clusterTrustBundle=None, podCertificate=None)
     if part.downwardAPI is not None:
         files = _files(part.downwardAPI.items)
         part = replace(part, downwardAPI=replace(part.downwardAPI, items=files))

@@ -111,7 +111,7 @@ class ServiceAccountTokenProjection(Model):
     __required__ = ("path",)
 
     audience: str = ""
-    """For whom the token is meant; the API server unless said otherwise."""
+    """The audience of the token; the API server by default."""
     expirationSeconds: int | None = None
     """How long the token lasts. Default 3600, at least 600."""
     path: str = ""
@@ -143,7 +143,7 @@ class PodCertificateProjection(Model):
     signerName: str = ""
     """The signer of the certificate."""
     keyType: str = ""
-    """Sort of key, for instance ED25519 or RSA3072."""
+    """Type of the key, for example ED25519 or RSA3072."""
     maxExpirationSeconds: Int32 | None = None
     """Longest life of the certificate that is accepted."""
     credentialBundlePath: str = ""
@@ -153,7 +153,7 @@ class PodCertificateProjection(Model):
     certificateChainPath: str = ""
     """File that gets the certificate chain alone."""
     userAnnotations: Mapping[str, str] = {}
-    """Further words to the signer."""
+    """Further annotations for the signer."""
 
 
 class VolumeProjection(Model):

@@ -132,6 +132,12 @@ def _iscsi_name(field: str, name: str) -> Iterator[FieldError]:
         yield FieldError.invalid(field, name, "must be valid format")
 
 
+def is_iscsi_name(name: str) -> bool:
+    """Whether this can be the name of a target or an initiator."""
+    fits = _ISCSI_NAMES.get(name[:3])
+    return fits is not None and bool(fits(name))
+
+
 def nfs(source: storage.NFSVolumeSource) -> Iterator[FieldError]:
     yield from required(source, "server", "path")
     if not source.path.startswith("/"):

@@ -42,12 +42,12 @@ class Checked(NamedTuple):
     sound: Mapping[str, Volume]
     """The valid volumes, by name."""
     unportable: Set[str]
-    """Names of those among them that are in order for kedge only."""
+    """Names of the valid volumes that only kedge accepts."""
     errors: Sequence[FieldError]
 
 
 def validate_volumes(spec: PodSpec, pod_name: str, *, of_pod: bool) -> Checked:
-    """Which volumes are in order, and everything wrong with the others.
+    """Return the valid volumes, and everything wrong with the others.
 
     `pod_name` is empty if it is not known, as in a template; claims named after it go unchecked.
     """
@@ -120,7 +120,8 @@ def _empty_dir(source: EmptyDirVolumeSource) -> Iterator[FieldError]:
         yield FieldError.forbidden("sizeLimit", why)
 
 
-def _host_path(source: HostPathVolumeSource) -> Iterator[FieldError]:
+def validate_host_path(source: HostPathVolumeSource) -> Iterator[FieldError]:
+    """Everything wrong with a directory of the node."""
     if not source.path:
         yield FieldError.required("path")
         return
@@ -175,7 +176,7 @@ Check = Callable[[Any], Iterator[FieldError]]
 # In the order in which upstream looks for them: of two sources the later one is blamed.
 _SOURCES: Final[Mapping[str, tuple[str, Check]]] = {
     "emptyDir": ("emptyDir", _empty_dir),
-    "hostPath": ("hostPath", _host_path),
+    "hostPath": ("hostPath", validate_host_path),
     "gitRepo": ("gitRepo", _git_repo),
     "gcePersistentDisk": ("persistentDisk", storage_validation.gce_disk),
     "awsElasticBlockStore": ("awsElasticBlockStore", storage_validation.aws_disk),

@@ -63,7 +63,13 @@ RESTART: Final = Setting(
 )
 RESOLUTION_SECONDS: Final = 10
 """On one machine reports cost next to nothing, and users look at a cluster that they try out."""
-_OF_A_SERVER_ALONE: Final = ("scrape_seconds", "local_nodes", "dns")
+_OF_A_SERVER_ALONE: Final = (
+    "scrape_seconds",
+    "local_nodes",
+    "dns",
+    "device_access",
+    "load_balancer_network",
+)
 """Fields that `kedge up` sets itself, or for which the flag of the nodes counts too."""
 
 

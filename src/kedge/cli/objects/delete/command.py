@@ -36,7 +36,7 @@ def add_flags(parser: ArgumentParser) -> None:
         "--grace-period",
         type=parse.count,
         metavar="SECONDS",
-        help="how long the object may take to end (default: its own grace period)",
+        help="grace period of the object (default: its own grace period)",
     )
     parser.add_argument(
         "--force",

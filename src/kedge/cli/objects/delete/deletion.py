@@ -97,7 +97,7 @@ async def delete(connection: ApiSession, asked: DeleteRequest) -> int:
                 deed = f'deleting "{doomed.source}"' if doomed.source else ""
                 print(complaint(error, deed), file=sys.stderr)
             continue
-        print(said(doomed, asked), flush=True)
+        print(deletion_message(doomed, asked), flush=True)
         going.append((doomed, uid))
     if not count:
         print("No resources found", file=sys.stderr)
@@ -148,7 +148,7 @@ async def _delete(connection: ApiSession, asked: DeleteRequest, doomed: Deletion
     return str(answer["metadata"].get("uid") or "")
 
 
-def said(doomed: DeletionTarget, asked: DeleteRequest) -> str:
+def deletion_message(doomed: DeletionTarget, asked: DeleteRequest) -> str:
     kind = kind_of(doomed.resource)
     if asked.output == "name":
         return f"{kind}/{doomed.name}"

@@ -1,13 +1,16 @@
 """Requests and limits proposed from the measured usage, as a patch."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
+from kedge.api.apps_v1 import controller_revision, replica_set
+from kedge.api.apps_v1.controller_revision import ControllerRevision
 from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.core_v1.pod.resources import qos_class
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.api.metrics_v1alpha1.pod import Pod
 from kedge.api.metrics_v1alpha1.windows import Metrics
+from kedge.api.model import Object
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget, kind_of
@@ -25,6 +28,10 @@ _LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20}
 _SMALLEST: Final = {"cpu": 10, "memory": 16}
 """The least that is proposed, in steps."""
 RESOURCES: Final = ("cpu", "memory")
+_DEPLOYMENT_REVISION: Final = "deployment.kubernetes.io/revision"
+_TEMPLATE_LABEL: Final = "pod-template-hash"
+_REVISION_LABEL: Final = "controller-revision-hash"
+Owned = TypeVar("Owned", bound=Object)
 
 
 class UsageEvidence(NamedTuple):
@@ -71,7 +78,62 @@ async def _measured(
         raise Failure(f"{kind_of(target.resource)} has no pods of its own: name a workload or pod")
     plain = target.resource.kind == "ReplicationController"
     labels = str(labels_from_map(selector) if plain else labels_from_object(selector))
-    return (await connection.client.list(pod.RESOURCE, namespace, labels=labels)).items
+    revision = await _revision(connection, target, document, namespace, labels)
+    chosen = ",".join(filter(None, (labels, revision)))
+    return (await connection.client.list(pod.RESOURCE, namespace, labels=chosen)).items
+
+
+async def _revision(
+    connection: ApiSession,
+    target: ObjectTarget,
+    document: Mapping[str, Any],
+    namespace: str,
+    labels: str,
+) -> str:
+    """Return the label selector of the pods that have the current template; empty for a workload
+    without revisions. Pods of an old template may have used more or less."""
+    match target.resource.kind:
+        case "Deployment":
+            sets = (
+                await connection.client.list(replica_set.RESOURCE, namespace, labels=labels)
+            ).items
+            return current_replica_set(document["metadata"], sets)
+        case "StatefulSet":
+            revision = (document.get("status") or {}).get("updateRevision", "")
+            return f"{_REVISION_LABEL}={revision}" if revision else ""
+        case "DaemonSet":
+            kept = await connection.client.list(
+                controller_revision.RESOURCE, namespace, labels=labels
+            )
+            return current_revision(document["metadata"], kept.items)
+        case _:
+            return ""
+
+
+def current_replica_set(owner: Mapping[str, Any], sets: Iterable[Object]) -> str:
+    """Return the label selector of the pods of a Deployment's current ReplicaSet."""
+    wanted = (owner.get("annotations") or {}).get(_DEPLOYMENT_REVISION)
+    for each in _owned(owner, sets):
+        if each.metadata.annotations.get(_DEPLOYMENT_REVISION) == wanted:
+            return _selector_of(each, _TEMPLATE_LABEL)
+    return ""
+
+
+def current_revision(owner: Mapping[str, Any], kept: Iterable[ControllerRevision]) -> str:
+    """Return the label selector of the pods of a DaemonSet's newest revision."""
+    newest = max(_owned(owner, kept), key=lambda each: each.revision, default=None)
+    return "" if newest is None else _selector_of(newest, _REVISION_LABEL)
+
+
+def _owned(owner: Mapping[str, Any], objects: Iterable[Owned]) -> Iterator[Owned]:
+    for each in objects:
+        if any(of.uid == owner["uid"] for of in each.metadata.ownerReferences):
+            yield each
+
+
+def _selector_of(obj: Object, label: str) -> str:
+    value = obj.metadata.labels.get(label, "")
+    return f"{label}={value}" if value else ""
 
 
 async def _of_pod(connection: ApiSession, name: str, namespace: str) -> list[Pod]:
@@ -173,11 +235,18 @@ def proposed(resource: str, found: UsageEvidence, headroom: int) -> Size:
 
 
 def _rounded(resource: str, nanos: int) -> Quantity:
+    """Return an amount in steps that people read, and not less than what is proposed at all."""
+    return _amount(resource, max(_steps(resource, nanos), _SMALLEST[resource]))
+
+
+def _steps(resource: str, nanos: int) -> int:
+    used = nanos if resource == "cpu" else -(-nanos // 1_000_000_000)
+    return -(-used // _LEAST[resource])
+
+
+def _amount(resource: str, steps: int) -> Quantity:
     if resource == "cpu":
-        steps = max(-(-nanos // _LEAST["cpu"]), _SMALLEST["cpu"])
         return Quantity.from_milli(steps)
-    size = -(-nanos // 1_000_000_000)
-    steps = max(-(-size // _LEAST["memory"]), _SMALLEST["memory"])
     return Quantity.from_value(steps * _LEAST["memory"], Format.BINARY_SI)
 
 
@@ -218,11 +287,16 @@ def _comments(
             request, limit = sizes[name][resource]
             now = declared[name].resources
             yield (
-                f"# {name} {resource}: 95th {seen.usual}, max {seen.most} in the {seen.window}"
-                f" window ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); request"
+                f"# {name} {resource}: 95th {_readable(resource, seen.usual)}, max"
+                f" {_readable(resource, seen.most)} in the {seen.window} window"
+                f" ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); request"
                 f" {_declared(now, 'requests', resource)} -> {request}, limit"
                 f" {_declared(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
             )
+
+
+def _readable(resource: str, used: Quantity) -> Quantity:
+    return _amount(resource, _steps(resource, used.nanos))
 
 
 def _how(target: ObjectTarget, class_: str) -> str:

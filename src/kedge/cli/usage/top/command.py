@@ -5,13 +5,16 @@ from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
+from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
 from kedge.metrics.windows import WINDOWS
 
 DESCRIPTION: Final = """\
 Show the usage of nodes, pods and containers in the last ten seconds, minute, hour or day. At a
 terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed once.
-Columns such as CPU/REQ show the usage as a share of the request or the limit."""
+Columns such as CPU/REQ show the usage as a share of the request or the limit. For a kind such as
+deployments, the usage of all its pods is added up: the mean is exact, max and 95th are the most
+that it can be."""
 EXAMPLES: Final = """\
   # The nodes; the pods of the current namespace, and of all
   kedge top
@@ -21,9 +24,16 @@ EXAMPLES: Final = """\
   # The pods of one node
   kedge top node-1
 
+  # All pods of each Deployment, and of each namespace
+  kedge top deploy
+  kedge top namespaces
+
   # The maximum of each container during the last day, for a script
   kedge top pods --containers --window 1d --statistic max --once
-  kedge top pods -o json"""
+  kedge top pods -o json
+
+  # Record usage for 'kedge simulate'
+  kedge top pods -A -o json --watch > day.jsonl"""
 
 STATISTICS: Final = ("mean", "max", "95th")
 
@@ -33,8 +43,10 @@ def add_flags(parser: ArgumentParser) -> None:
         "what",
         nargs="?",
         default="nodes",
-        metavar="nodes|pods|NODE",
-        help="nodes (default), pods, or a node whose pods are to be shown",
+        metavar="nodes|pods|KIND|NODE",
+        help="nodes (default), pods, a kind whose pods are added up (deployments, statefulsets, "
+        "daemonsets, replicasets, jobs, cronjobs, services, namespaces, qosclasses), or a node "
+        "whose pods are to be shown",
     )
     client_flags.add_cluster(parser)
     client_flags.add_everywhere(parser)
@@ -59,14 +71,22 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", choices=("wide", "json"), default="", help="more columns, or JSON"
     )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="with -o json: print a line of JSON whenever nodes have reported, until Ctrl-C",
+    )
     parser.add_argument("--no-headers", action="store_true", help="leave out the headings")
 
 
 def run(flags: Namespace) -> int:
     from kedge.cli.objects.connection import visit
     from kedge.cli.usage.lines import TopOptions
-    from kedge.cli.usage.top.view import show
+    from kedge.cli.usage.top.groups import KINDS
+    from kedge.cli.usage.top.view import record, show
 
+    if flags.watch and flags.output != "json":
+        raise Failure("--watch needs -o json: without it, 'kedge top' is live at a terminal")
     look = TopOptions(
         what=flags.what,
         everywhere=flags.all_namespaces,
@@ -77,7 +97,10 @@ def run(flags: Namespace) -> int:
         containers=flags.containers,
         wide=flags.output == "wide",
         headings=not flags.no_headers,
+        grouped=flags.what in KINDS,
     )
+    if flags.watch:
+        return visit(client_config(Settings(flags)), lambda there: record(there, look))
     live = not flags.once and flags.output != "json"
     as_json = flags.output == "json"
     return visit(

@@ -1,6 +1,7 @@
 """The table of usage, printed once or repainted as nodes report."""
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -11,21 +12,25 @@ from typing import Any, Final
 
 from kedge.api.core_v1 import node as core_node
 from kedge.api.core_v1.pod import pod as core_pod
-from kedge.api.metrics_v1alpha1 import node, pod
+from kedge.api.metrics_v1alpha1 import aggregate, node, pod
 from kedge.api.metrics_v1alpha1.windows import Windows
 from kedge.api.resource import Resource
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.output import outputs
 from kedge.cli.usage import lines as usage
 from kedge.cli.usage.lines import NOTHING, TopOptions, UsageLine
+from kedge.cli.usage.top import groups
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError, not_found
 from kedge.machinery.quantity import Quantity
 from kedge.metrics.windows import SHORTEST
 
 _PAUSE: Final = 0.25
 """Seconds between two paintings at least."""
+_ROUND: Final = 2.0
+"""Seconds within which all nodes have reported a tick."""
 _HISTORY: Final = 20
 _RELOOK: Final = 10.0
 _REVIEW: Final = 60.0
@@ -45,16 +50,32 @@ async def show(connection: ApiSession, look: TopOptions, *, live: bool, as_json:
     scene = TopView(connection, look)
     await scene.fetch()
     if as_json:
-        print(outputs.json_text(usage.documents(scene.lines(), look)))
+        print(outputs.json_text(scene.document()))
         return 0
-    lines = scene.lines()
     if live and _can_repaint():
         await _repaint(scene)
-    elif lines:
-        print("\n".join(usage.table(lines, look, None)))
+    elif not scene.empty:
+        print("\n".join(scene.table(trends=False)))
     else:
         print(scene.nothing(), file=sys.stderr)
     return 0
+
+
+async def record(connection: ApiSession, look: TopOptions) -> int:
+    """Print the usage as a line of JSON, now and after each round of reports, until Ctrl-C."""
+    scene = TopView(connection, look)
+    await scene.fetch()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(scene.follow())
+            while True:
+                print(scene.recorded(), flush=True)
+                scene.changed.clear()
+                await scene.changed.wait()
+                # The nodes of a cluster report one after the other.
+                await scene.clock.sleep(_ROUND)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
 
 
 class TopView:
@@ -63,7 +84,11 @@ class TopView:
     def __init__(self, connection: ApiSession, look: TopOptions) -> None:
         self._connection = connection
         self._look = look
-        self._resource: Resource[Any] = node.RESOURCE if look.of_nodes else pod.RESOURCE
+        self._group = groups.KINDS.get(look.what)
+        """The resource of groups of pods, if those are shown."""
+        self._resource: Resource[Any] = self._group or (
+            node.RESOURCE if look.of_nodes else pod.RESOURCE
+        )
         self._core: Resource[Any] = core_node.RESOURCE if look.of_nodes else core_pod.RESOURCE
         self._namespace = _namespace(connection, look)
         self._fields = f"spec.nodeName={look.node}" if look.node else ""
@@ -107,6 +132,8 @@ class TopView:
     async def _fetch_known(self) -> None:
         """Fetch the requests and limits of the objects, if permitted."""
         self._looked = self.clock.monotonic()
+        if self._group is not None:
+            return
         try:
             found = await self._connection.client.list(
                 self._core, self._namespace, labels=self._look.labels, fields=self._fields
@@ -166,11 +193,15 @@ class TopView:
             await self._fetch_known()
 
     def _remember(self, measured: Any) -> None:
+        if self._group is not None:
+            return
         for key, windows in _histories(measured):
             amount = windows[SHORTEST].mean.get("cpu", NOTHING) if SHORTEST in windows else NOTHING
             self._histories.setdefault(key, deque(maxlen=_HISTORY)).append(amount)
 
     def lines(self) -> list[UsageLine]:
+        if self._group is not None:
+            return []
         make: Callable[..., list[UsageLine]] = (
             usage.node_lines if self._look.of_nodes else usage.pod_lines
         )
@@ -180,7 +211,23 @@ class TopView:
         """The lines; if it is not up to date, the first says why."""
         return [*([f"({self._trouble})"] if self._trouble else []), *self._table(trends)]
 
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        if self._group is not None:
+            return groups.documents(self._measured.values(), self._look)
+        return usage.documents(self.lines(), self._look)
+
+    def recorded(self) -> str:
+        """One line of a recording."""
+        return json.dumps({"time": format_time(self.clock.now()), **self.document()})
+
+    @property
+    def empty(self) -> bool:
+        return not self._measured
+
     def _table(self, trends: bool) -> list[str]:
+        if self._group is not None and self._measured:
+            return groups.table(list(self._measured.values()), self._look)
         lines = self.lines()
         if not lines:
             return [self.nothing()]
@@ -196,6 +243,8 @@ class TopView:
 
 def _namespace(connection: ApiSession, look: TopOptions) -> str:
     """Where pods are looked for; a node has pods of all namespaces, unless one is named."""
+    if groups.KINDS.get(look.what) is aggregate.NAMESPACES:
+        return connection.given_namespace
     if look.of_nodes or look.everywhere:
         return ""
     return connection.given_namespace if look.node else connection.namespace

@@ -17,6 +17,8 @@ PAYLOAD: Final = HEADER.size + _FAMILY.size
 
 INET: Final = 2
 """AF_INET."""
+BRIDGE: Final = 7
+"""AF_BRIDGE: frames between the ports of bridges."""
 
 
 def attribute(kind: int, content: bytes) -> bytes:

@@ -1,10 +1,11 @@
 """Changes of one nf_tables table, collected into one batch that the kernel applies as a whole."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from kedge.node.network.nftables.attributes import (
+    INET,
     attribute,
     items,
     long_number,
@@ -27,10 +28,11 @@ _REQUEST, _ACK, _CREATE, _APPEND = 0x1, 0x4, 0x400, 0x800
 _MESSAGE_ELEMENTS: Final = 500
 """A list must stay below 65,536 bytes."""
 
-IPV4, PROTOCOL, PORT, MARK, VERDICT = 7, 12, 13, 19, 0xFFFFFF00
+IPV4, HARDWARE, PROTOCOL, PORT, MARK, LINK, VERDICT = 7, 9, 12, 13, 19, 20, 0xFFFFFF00
 """Data types. The kernel ignores most of them, but the program `nft` aborts if they are wrong."""
-_SIZES: Final = {IPV4: 4, PROTOCOL: 1, PORT: 2, MARK: 4}
-_MAP, _TIMEOUT, _DYNAMIC = 8, 16, 32
+_SIZES: Final = {IPV4: 4, HARDWARE: 6, PROTOCOL: 1, PORT: 2, MARK: 4, LINK: 4}
+_INTERVAL, _MAP, _TIMEOUT, _DYNAMIC = 4, 8, 16, 32
+_INTERVAL_END: Final = 1
 OWNER, PERSIST = 2, 4
 
 
@@ -55,13 +57,15 @@ class SetSpec(NamedTuple):
     """Elements are added by packets and vanish after so many seconds; 0 for ordinary sets."""
     counts_connections: bool = False
     """Elements are added by packets and vanish with their last connection."""
+    has_ranges: bool = False
 
 
 class Batch:
     """Changes of one table, in order."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, family: int = INET) -> None:
         self._table = text(1, table)
+        self._family = family
         self._messages: list[bytes] = []
         self._sets = 0
 
@@ -103,6 +107,7 @@ class Batch:
     def add_set(self, name: str, spec: SetSpec) -> None:
         self._sets += 1
         flags = (_MAP if spec.data else 0) | (_TIMEOUT if spec.timeout_seconds else 0)
+        flags |= _INTERVAL if spec.has_ranges else 0
         is_dynamic = spec.timeout_seconds or spec.counts_connections
         body = text(2, name) + number(3, flags | (_DYNAMIC if is_dynamic else 0))
         body += number(4, _type(spec.key)) + number(5, _size(spec.key))
@@ -126,6 +131,11 @@ class Batch:
         )
         self._elements(_NEW_ELEMENTS, _CREATE, name, encoded)
 
+    def add_ranges(self, name: str, size: int, ranges: Iterable[tuple[int, int]]) -> None:
+        """Add ranges from the first to the last number; numbers have so many bytes. The ranges must
+        not touch each other."""
+        self._elements(_NEW_ELEMENTS, _CREATE, name, _range_elements(size, ranges))
+
     def add_expiring_elements(self, name: str, elements: Mapping[bytes, int]) -> None:
         """Add elements that vanish after so many milliseconds."""
         encoded = (
@@ -145,12 +155,23 @@ class Batch:
     def _add(self, kind: int, flags: int, body: bytes) -> None:
         sequence = len(self._messages) + 1
         kind |= _SUBSYSTEM << 8
-        made = message(kind, _REQUEST | flags, sequence, self._table + body)
+        body = self._table + body
+        made = message(kind, _REQUEST | flags, sequence, body, family=self._family)
         self._messages.append(made)
 
 
 _DYNAMIC_SIZE: Final = 65536
 """Elements of a set that packets add to: clients with a session at one endpoint."""
+
+
+def _range_elements(size: int, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield the two ends of each range; the kernel stores the number after the last."""
+    after = 1 << 8 * size
+    for first, last in ranges:
+        yield nested(1, attribute(1, first.to_bytes(size, "big")))
+        if last + 1 < after:
+            end = nested(1, attribute(1, (last + 1).to_bytes(size, "big")))
+            yield end + number(3, _INTERVAL_END)
 
 
 def value(data: bytes) -> bytes:
@@ -171,4 +192,5 @@ def _size(fields: tuple[int, ...]) -> int:
     if fields == (VERDICT,):
         return 16
     # A field takes whole registers, unless it is the only one.
-    return _SIZES[fields[0]] if len(fields) == 1 else 4 * len(fields)
+    sizes = [_SIZES[each] for each in fields]
+    return sizes[0] if len(sizes) == 1 else sum((size + 3) & ~3 for size in sizes)

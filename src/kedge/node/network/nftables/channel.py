@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.network.nftables.attributes import (
     INET,
     message,
@@ -42,11 +43,11 @@ class ChainName(NamedTuple):
 
 
 class NftablesSocket:
-    """A socket in the network namespace in which it was opened. A table with the flag OWNER belongs
+    """A socket in a network namespace. A table with the flag OWNER belongs
     to the socket that made it."""
 
-    def __init__(self) -> None:
-        self._socket = open_netfilter()
+    def __init__(self, namespace: NetworkPlace = MACHINE) -> None:
+        self._socket = open_netfilter(namespace)
 
     def close(self) -> None:
         self._socket.close()
@@ -67,9 +68,9 @@ class NftablesSocket:
             if first and not self._has_more():
                 raise OSError(first, os.strerror(first))
 
-    def tables(self) -> list[str]:
-        """Return the names of all IPv4 tables."""
-        return [read_text(each.get(1, b"")) for each in self._dump(_GET_TABLE)]
+    def tables(self, family: int = INET) -> list[str]:
+        """Return the names of all tables of a family."""
+        return [read_text(each.get(1, b"")) for each in self._dump(_GET_TABLE, family=family)]
 
     def chains(self) -> list[ChainName]:
         """Return the chains of all IPv4 tables."""
@@ -120,8 +121,8 @@ def _read_expiration(element: dict[int, bytes]) -> Iterator[tuple[bytes, int]]:
         yield key, int.from_bytes(element[5], "big")
 
 
-def open_netfilter() -> socket.socket:
-    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER)
+def open_netfilter(namespace: NetworkPlace) -> socket.socket:
+    made = namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER)
     for force, plain in (
         (_SEND_BUFFER_FORCE, socket.SO_SNDBUF),
         (_RECEIVE_BUFFER_FORCE, socket.SO_RCVBUF),

@@ -9,24 +9,35 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from kedge.node.network.nftables.attributes import attribute, nested, number, text
+from kedge.node.network.nftables.attributes import (
+    attribute,
+    long_number,
+    nested,
+    number,
+    text,
+)
 
 Rule = bytes
 """The expressions of one rule, encoded."""
 
 VERDICT: Final = 0
 """The register of the verdict."""
-_NETWORK, _TRANSPORT = 1, 2
+_FRAME, _NETWORK, _TRANSPORT = 0, 1, 2
 _EQUAL, _DIFFERENT = 0, 1
-_MARK, _IN_NAME, _OUT_NAME, _PROTOCOL = 3, 6, 7, 16
-_STATE, _STATUS = 0, 2
+_ETHER_TYPE, _MARK, _IN_INDEX, _IN_NAME, _OUT_NAME, _PROTOCOL = 1, 3, 4, 6, 7, 16
+_STATE, _DIRECTION, _STATUS = 0, 1, 2
 NEW: Final = 8
 """The state of a connection at its first packet."""
+_RELATED: Final = 4
+"""The state of an error message about a known connection, or of a connection that it announced."""
+_REPLY: Final = 1
 _TRANSLATED: Final = 0x20
 """IPS_DST_NAT: the destination of the connection was changed."""
+_CT_DESTINATION, _CT_DESTINATION_PORT = 20, 12
 _DROP, _ACCEPT = 0, 1
-_GOTO: Final = -4
+_JUMP, _GOTO = -3, -4
 _OVER: Final = 1
+_INVERTED: Final = 1
 _LOCAL: Final = 2
 """RTN_LOCAL: an address of this machine."""
 _SCRATCH: Final = 20
@@ -48,6 +59,11 @@ def goto_verdict(chain: str) -> bytes:
 
 def drop_verdict() -> bytes:
     return verdict(_DROP)
+
+
+def jump(chain: str) -> bytes:
+    """Visit a chain; the next rule follows unless a rule of it decides."""
+    return _expression("immediate", number(1, VERDICT), nested(2, verdict(_JUMP, chain)))
 
 
 def goto(chain: str) -> bytes:
@@ -75,12 +91,58 @@ def load_destination(register: int) -> bytes:
     return _payload(register, _NETWORK, 16, 4)
 
 
+def load_input(register: int) -> bytes:
+    """Load the index of the link by which the packet came; of a frame, the port of the bridge."""
+    return _expression("meta", number(1, register), number(2, _IN_INDEX))
+
+
+def is_hardware_destination(address: bytes) -> bytes:
+    """Match frames to a hardware address."""
+    return _payload(_SCRATCH, _FRAME, 0, 6) + _compare(_SCRATCH, _EQUAL, address)
+
+
+def load_hardware_source(register: int) -> bytes:
+    """Load the sender of a frame, into two registers."""
+    return _payload(register, _FRAME, 6, 6)
+
+
+def load_arp_hardware_source(register: int) -> bytes:
+    return _payload(register, _NETWORK, 8, 6)
+
+
+def load_arp_source(register: int) -> bytes:
+    return _payload(register, _NETWORK, 14, 4)
+
+
 def load_protocol(register: int) -> bytes:
     return _expression("meta", number(1, register), number(2, _PROTOCOL))
 
 
 def load_destination_port(register: int) -> bytes:
     return _payload(register, _TRANSPORT, 2, 2)
+
+
+def load_original_destination(register: int) -> bytes:
+    """Load the destination that the connection had before it was changed."""
+    return _original(register, _CT_DESTINATION)
+
+
+def load_original_destination_port(register: int) -> bytes:
+    return _original(register, _CT_DESTINATION_PORT)
+
+
+def _original(register: int, key: int) -> bytes:
+    return _expression("ct", number(1, register), number(2, key), attribute(3, b"\0"))
+
+
+def load_wrapped(register: int, offset: int, size: int) -> bytes:
+    """Load bytes at an offset from the transport header, for instance of a packet in a tunnel."""
+    return _payload(register, _TRANSPORT, offset, size)
+
+
+def mask(register: int, kept: bytes) -> bytes:
+    """Clear all bits of a register but these."""
+    return _bitwise(kept, bytes(len(kept)), register)
 
 
 def load_random(register: int, below: int, first: int) -> bytes:
@@ -103,6 +165,10 @@ def is_in_set(name: str, source: int) -> bytes:
     return _expression("lookup", text(1, name), number(2, source))
 
 
+def is_not_in_set(name: str, source: int) -> bytes:
+    return _expression("lookup", text(1, name), number(2, source), number(5, _INVERTED))
+
+
 def update_set(name: str, source: int) -> bytes:
     """Add an element, or start its time anew."""
     return _expression("dynset", text(1, name), number(3, 1), number(4, source))
@@ -112,6 +178,14 @@ def has_more_connections(name: str, source: int, than: int) -> bytes:
     """Match if a key, which is kept in a dynamic set, has more open connections than this."""
     counted = text(1, "connlimit") + nested(2, number(1, than), number(2, _OVER))
     return _expression("dynset", text(1, name), number(3, 0), number(4, source), nested(7, counted))
+
+
+def comes_faster(name: str, source: int, than: int, burst: int) -> bytes:
+    """Match if packets of a key, which is kept in a dynamic set, come faster than so many per
+    second."""
+    rate = long_number(1, than) + long_number(2, 1) + number(3, burst)
+    limited = text(1, "limit") + nested(2, rate, number(4, 0), number(5, _INVERTED))
+    return _expression("dynset", text(1, name), number(3, 1), number(4, source), nested(7, limited))
 
 
 def translate_destination(address: int, port: int) -> bytes:
@@ -141,9 +215,18 @@ def is_output(link: str) -> bytes:
     return _name(_OUT_NAME) + _compare(_SCRATCH, _EQUAL, _padded(link))
 
 
+def is_not_input(link: str) -> bytes:
+    return _name(_IN_NAME) + _compare(_SCRATCH, _DIFFERENT, _padded(link))
+
+
 def is_not_input_of(prefix: str) -> bytes:
     """Match packets from links whose names do not begin like this."""
     return _name(_IN_NAME) + _compare(_SCRATCH, _DIFFERENT, prefix.encode())
+
+
+def is_ether_type(kind: int) -> bytes:
+    load = _expression("meta", number(1, _SCRATCH), number(2, _ETHER_TYPE))
+    return load + _compare(_SCRATCH, _EQUAL, kind.to_bytes(2, "big"))
 
 
 def is_protocol(protocol: int) -> bytes:
@@ -152,6 +235,10 @@ def is_protocol(protocol: int) -> bytes:
 
 def is_from(network: IPv4Network) -> bytes:
     return load_source(_SCRATCH) + _within(network, _EQUAL)
+
+
+def is_not_from(network: IPv4Network) -> bytes:
+    return load_source(_SCRATCH) + _within(network, _DIFFERENT)
 
 
 def is_to(network: IPv4Network) -> bytes:
@@ -170,14 +257,41 @@ def is_to_port(port: int) -> bytes:
     return load_destination_port(_SCRATCH) + _compare(_SCRATCH, _EQUAL, port.to_bytes(2, "big"))
 
 
+def has_wrapped(offset: int, value: bytes) -> bytes:
+    """Match bytes at an offset from the transport header."""
+    return load_wrapped(_SCRATCH, offset, len(value)) + _compare(_SCRATCH, _EQUAL, value)
+
+
+def has_wrapped_address(offset: int, network: IPv4Network) -> bytes:
+    return load_wrapped(_SCRATCH, offset, 4) + _within(network, _EQUAL)
+
+
 def is_to_this_machine() -> bytes:
-    find = _expression("fib", number(1, _SCRATCH), number(2, 3), number(3, 2))
-    return find + _compare(_SCRATCH, _EQUAL, _host_order(_LOCAL))
+    return _destination_type() + _compare(_SCRATCH, _EQUAL, host_order(_LOCAL))
+
+
+def is_not_to_this_machine() -> bytes:
+    return _destination_type() + _compare(_SCRATCH, _DIFFERENT, host_order(_LOCAL))
+
+
+def _destination_type() -> bytes:
+    return _expression("fib", number(1, _SCRATCH), number(2, 3), number(3, 2))
 
 
 def is_new() -> bytes:
     state = _expression("ct", number(1, _SCRATCH), number(2, _STATE))
     return state + _has_bits(NEW)
+
+
+def is_related() -> bytes:
+    state = _expression("ct", number(1, _SCRATCH), number(2, _STATE))
+    return state + _has_bits(_RELATED)
+
+
+def is_answer() -> bytes:
+    """Match packets to the side that opened the connection."""
+    direction = _expression("ct", number(1, _SCRATCH), number(2, _DIRECTION))
+    return direction + _compare(_SCRATCH, _EQUAL, bytes([_REPLY]))
 
 
 def is_translated() -> bytes:
@@ -188,15 +302,15 @@ def is_translated() -> bytes:
 def set_mark(bits: int) -> bytes:
     """Add bits to the mark of the packet."""
     load = _expression("meta", number(1, _SCRATCH), number(2, _MARK))
-    mask, added = _host_order(0xFFFFFFFF ^ bits), _host_order(bits)
+    kept, added = host_order(0xFFFFFFFF ^ bits), host_order(bits)
     store = _expression("meta", number(3, _SCRATCH), number(2, _MARK))
-    return load + _bitwise(mask, added) + store
+    return load + _bitwise(kept, added) + store
 
 
 def clear_mark(bits: int) -> bytes:
     load = _expression("meta", number(1, _SCRATCH), number(2, _MARK))
     store = _expression("meta", number(3, _SCRATCH), number(2, _MARK))
-    return load + _bitwise(_host_order(0xFFFFFFFF ^ bits), bytes(4)) + store
+    return load + _bitwise(host_order(0xFFFFFFFF ^ bits), bytes(4)) + store
 
 
 def is_marked(bits: int) -> bytes:
@@ -209,7 +323,7 @@ def key(fields: Sequence[bytes]) -> bytes:
 
 
 def _has_bits(bits: int) -> bytes:
-    return _bitwise(_host_order(bits), bytes(4)) + _compare(_SCRATCH, _DIFFERENT, bytes(4))
+    return _bitwise(host_order(bits), bytes(4)) + _compare(_SCRATCH, _DIFFERENT, bytes(4))
 
 
 def _within(network: IPv4Network, operator: int) -> bytes:
@@ -236,19 +350,19 @@ def _compare(register: int, operator: int, value: bytes) -> bytes:
     return _expression("cmp", number(1, register), number(2, operator), wanted)
 
 
-def _bitwise(mask: bytes, flipped: bytes) -> bytes:
+def _bitwise(kept: bytes, flipped: bytes, register: int = _SCRATCH) -> bytes:
     return _expression(
         "bitwise",
-        number(1, _SCRATCH),
-        number(2, _SCRATCH),
-        number(3, len(mask)),
-        nested(4, attribute(1, mask)),
+        number(1, register),
+        number(2, register),
+        number(3, len(kept)),
+        nested(4, attribute(1, kept)),
         nested(5, attribute(1, flipped)),
     )
 
 
-def _host_order(value: int) -> bytes:
-    """The mark and the state of a connection are numbers of the machine, not of the network."""
+def host_order(value: int) -> bytes:
+    """Return a number of the machine, not of the network: a mark, a state, the index of a link."""
     return value.to_bytes(4, sys.byteorder)
 
 

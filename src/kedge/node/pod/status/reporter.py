@@ -1,9 +1,11 @@
 """Computes the status of one pod and passes changes to the status writer."""
 
+from collections.abc import Mapping, Sequence
+
 from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.core_v1.pod.status import PodStatus
+from kedge.api.core_v1.pod.status import PodStatus, ResourceStatus
 from kedge.node.pod.dependencies import PodDependencies
 from kedge.node.pod.plan import PodPlan
 from kedge.node.pod.resources import AllocatedResources
@@ -87,10 +89,19 @@ class StatusReporter:
             shared_ips=self.shared_ips(pod),
             terminal=terminal,
             termination=plan.termination,
-            devices=self._dependencies.devices.health(pod.metadata.uid),
+            devices=self._device_health(pod),
         )
         status = pod_status(allocated, given)
         return final_status(allocated, status) if terminal else status
+
+    def _device_health(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
+        """Return the health of a pod's devices by container: of resources, then of claims."""
+        allocated = self._dependencies.devices.health(pod.metadata.uid)
+        claimed = self._dependencies.claims.health(pod)
+        return {
+            name: [*allocated.get(name, ()), *claimed.get(name, ())]
+            for name in (*allocated, *(each for each in claimed if each not in allocated))
+        }
 
     def with_status(self, pod: Pod) -> Pod:
         """Return the pod with the latest status, which the API may not have yet."""

@@ -319,3 +319,53 @@ async def test_amounts_of_pods_may_be_huge_but_not_negative(limited: LocalServer
     )
     negative = await limited.call("POST", PODS, pod("r", {"limits": {"memory": "-1"}}))
     assert (negative.status, negative.reason) == (422, "Invalid")
+
+
+async def test_a_limit_range_that_would_refuse_running_pods_names_them(
+    limited: LocalServer,
+) -> None:
+    for number in range(7):
+        await limited.post(PODS, pod(f"p{number}", BIG))
+    await limited.post(PODS, pod("small", {"limits": {"cpu": "1"}}))
+    item = {"type": "Container", "max": {"cpu": "1"}}
+    limit_range = documents.limit_range("limits", [item])
+    answer = await limited.call("POST", LIMIT_RANGES, limit_range)
+    why = "maximum cpu usage per Container is 1, but limit is 8"
+    assert answer.status == 201
+    assert answer.warnings == [
+        *(f'299 - "running pod \\"p{n}\\" would be refused: {why}"' for n in range(5)),
+        '299 - "2 more running pods would be refused: see kedge explain limits --existing"',
+    ]
+    assert (await limited.call("DELETE", f"{LIMIT_RANGES}/limits")).warnings == []
+
+
+async def test_a_limit_range_that_running_pods_keep_draws_no_warning(limited: LocalServer) -> None:
+    await limited.post(PODS, pod("p", BIG))
+    await limited.post("/api/v1/namespaces", {"metadata": {"name": "other"}})
+    answer = await limited.call("POST", "/api/v1/namespaces/other/limitranges", SMALL)
+    assert (answer.status, answer.warnings) == (201, [])
+    wide = documents.limit_range("wide", [{"type": "Container", "max": {"cpu": "8"}}])
+    assert (await limited.call("POST", LIMIT_RANGES, wide)).warnings == []
+
+
+async def test_implied_defaults_can_be_switched_off(limited: LocalServer) -> None:
+    item = {"type": "Container", "max": {"cpu": "1"}, "default": {"memory": "1Gi"}}
+    limit_range = documents.limit_range("limits", [{**item, "impliedDefaults": False}])
+    made = await limited.call("POST", LIMIT_RANGES, limit_range)
+    assert made.document["spec"]["limits"] == [{**item, "impliedDefaults": False}]
+    assert "spec.limits[0].impliedDefaults: kedge extension" in made.warnings[0]
+    refused = await limited.call("POST", PODS, pod("p", {}))
+    assert refused.status == 403
+    assert "maximum cpu usage per Container is 1.  No limit is specified" in refused.message
+    await limited.post(PODS, pod("p", {"limits": {"cpu": "1"}}))
+    assert await resources(limited, "p") == {
+        "limits": {"cpu": "1", "memory": "1Gi"},
+        "requests": {"cpu": "1"},
+    }
+
+
+async def test_implied_defaults_are_about_containers_only(limited: LocalServer) -> None:
+    item = {"type": "Pod", "max": {"cpu": "1"}, "impliedDefaults": False}
+    answer = await limited.call("POST", LIMIT_RANGES, documents.limit_range("limits", [item]))
+    assert answer.status == 422
+    assert "spec.limits[0].impliedDefaults: Forbidden" in answer.message

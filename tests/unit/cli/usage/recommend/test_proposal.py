@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.apps_v1 import deployment
+from kedge.api.apps_v1 import deployment, replica_set
 from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.cli.objects.connection import ApiSession
@@ -148,3 +148,34 @@ async def test_what_a_pod_used_before_it_ended_counts(
     usage.report(0.5, ended=True)
     _, patch = await proposal(there, "pod/a", capsys)
     assert patch["spec"]["containers"][0]["resources"]["requests"]["memory"] == "64Mi"
+
+
+def owned(name: str, revision: str, template: str) -> Any:
+    meta = {
+        "name": name,
+        "labels": {"pod-template-hash": template},
+        "annotations": {"deployment.kubernetes.io/revision": revision},
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u"}
+        ],
+    }
+    return replica_set.RESOURCE.from_document({"metadata": meta})
+
+
+def test_only_pods_of_the_current_template_count() -> None:
+    meta = {"uid": "u", "annotations": {"deployment.kubernetes.io/revision": "2"}}
+    sets = [owned("web-1", "1", "aaa"), owned("web-2", "2", "bbb")]
+    assert recommending.current_replica_set(meta, sets) == "pod-template-hash=bbb"
+    assert recommending.current_replica_set(meta | {"uid": "other"}, sets) == ""
+
+
+def test_amounts_are_written_for_people() -> None:
+    found = {
+        "main": recommending.evidence([measured("644021511n", "1200400u", "104860000")], "main")
+    }
+    declared = {"main": DeclaredSizes("containers", {})}
+    target = ObjectTarget(deployment.RESOURCE, "web")
+    sizes = recommending.sized(found, 20)
+    text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
+    assert "95th 645m, max 1201m in the 1d window" in text
+    assert "memory: 95th 101Mi, max 101Mi" in text

@@ -1,0 +1,74 @@
+"""CEL conditions on devices: compiled once, matched against the devices of slices."""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from kedge.api.resource_v1 import sizes
+from kedge.api.resource_v1.device_request import DeviceSelector
+from kedge.api.resource_v1.resource_slice_types import Device, DeviceAttribute
+from kedge.machinery.cel import CelCondition, CelError, uses
+from kedge.machinery.cel.devices import DomainMap
+from kedge.machinery.cel.libraries.quantities import quantity_of
+from kedge.machinery.cel.libraries.versions import version_of
+from kedge.machinery.errors import FieldError
+
+
+@lru_cache(maxsize=512)
+def compiled(expression: str) -> CelCondition:
+    """Return an expression about `device`; raises CelError."""
+    return CelCondition(expression, uses.device_selector(), allow_dyn=True)
+
+
+def validate_selector(selector: DeviceSelector) -> Iterator[FieldError]:
+    """Everything wrong with a new condition."""
+    if selector.cel is None:
+        yield FieldError.required("cel")
+        return
+    expression = selector.cel.expression
+    if len(expression.encode()) > sizes.EXPRESSION_CHARACTERS:
+        yield FieldError.too_long("cel.expression", sizes.EXPRESSION_CHARACTERS)
+        return
+    try:
+        compiled(expression)
+    except CelError as error:
+        yield FieldError.invalid("cel.expression", expression, str(error))
+
+
+def device_values(driver: str, device: Device) -> Mapping[str, Any]:
+    """Return the variable `device` as expressions see it."""
+    attributes = DomainMap()
+    for name, attribute in device.attributes.items():
+        domain, identifier = split_name(name, driver)
+        attributes.domain(domain)[identifier] = _selected_value(attribute)
+    capacity = DomainMap()
+    for name, amount in device.capacity.items():
+        domain, identifier = split_name(name, driver)
+        capacity.domain(domain)[identifier] = quantity_of(str(amount.value))
+    return {
+        "device": {
+            "driver": driver,
+            "allowMultipleAllocations": bool(device.allowMultipleAllocations),
+            "attributes": attributes,
+            "capacity": capacity,
+        }
+    }
+
+
+def _selected_value(attribute: DeviceAttribute) -> Any:
+    """Return the value as expressions see it: versions can be compared."""
+    if attribute.version is not None:
+        return version_of(attribute.version)
+    return attribute_value(attribute)
+
+
+def attribute_value(attribute: DeviceAttribute) -> int | bool | str | None:
+    """Return the one value that is set; None if there is none."""
+    values = (attribute.int_, attribute.bool_, attribute.string, attribute.version)
+    return next((value for value in values if value is not None), None)
+
+
+def split_name(name: str, driver: str) -> tuple[str, str]:
+    """Return domain and identifier; the driver is the domain of a name without one."""
+    domain, slash, identifier = name.partition("/")
+    return (domain, identifier) if slash else (driver, name)

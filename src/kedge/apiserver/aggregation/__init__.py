@@ -1,0 +1,1 @@
+"""Aggregation: API groups that servers behind Services answer for."""

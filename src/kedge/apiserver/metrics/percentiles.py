@@ -1,0 +1,128 @@
+"""Percentiles on request: asked of the nodes, because their reports have only the 95th."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from kedge.api.resource import ObjectSource
+from kedge.apiserver.api import Api
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources.pod_streams import agent
+from kedge.machinery.errors import StatusError, bad_request
+from kedge.metrics import percentiles
+from kedge.metrics.usage_object import UsageObject
+from kedge.web.exchange import OutgoingRequest, ask
+
+MOST_NODES_AT_ONCE: Final = 16
+PATIENCE_SECONDS: Final = 5.0
+MOST_OBJECTS: Final = 1000
+"""Objects of one list with percentiles: each is decoded and written again for its only reader."""
+MOST_BYTES: Final = 16 << 20
+"""The limit for the answer of one node."""
+_ROOT: Final = "/apis/metrics/v1alpha1"
+_PARTS: Final = {"machine": dict, "systemContainers": list, "containers": list, "total": dict}
+"""Parts of a document that its node knows better, and their types."""
+_BAD_ANSWER: Final = (
+    OSError,
+    TimeoutError,
+    StatusError,
+    msgspec.MsgspecError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+)
+
+Document = dict[str, Any]
+
+
+def requested(request: Request) -> str:
+    """The parameter in a normal form; empty if there is none. 400 if it makes no sense."""
+    if percentiles.PARAMETER not in request.query:
+        return ""
+    resource = request.resource
+    if resource.source is not ObjectSource.NODE_REPORTS or resource.group != "metrics":
+        raise bad_request(f"{percentiles.PARAMETER} apply to pods and nodes of metrics/v1alpha1")
+    if request.verb == "watch":
+        raise bad_request(f"{percentiles.PARAMETER} cannot be watched: get or list them")
+    try:
+        wanted = percentiles.parse(request.query.get(percentiles.PARAMETER))
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    return ",".join(f"{each.percent:f}" for each in wanted)
+
+
+async def extended(
+    api: Api, request: Request, objects: Sequence[UsageObject], wanted: str
+) -> list[bytes]:
+    """The documents of objects with these percentiles. All windows of one document are those of
+    its node, so that they end together. A node that does not answer leaves its documents as they
+    were, and a warning names it."""
+    plural = request.resource.plural
+    if len(objects) > MOST_OBJECTS:
+        raise bad_request(
+            f"{percentiles.PARAMETER} apply to at most {MOST_OBJECTS} objects, and {len(objects)}"
+            " are selected: name a namespace or a selector"
+        )
+    gate = asyncio.Semaphore(MOST_NODES_AT_ONCE)
+    nodes = sorted({each.node for each in objects})
+    found: dict[str, Document] = {}
+
+    async def fetch(node: str) -> None:
+        async with gate:
+            own = [each for each in objects if each.node == node]
+            path = _path(plural, node, own)
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    answer = await _fetched(api, node, f"{path}?percentiles={wanted}")
+                documents = dict(_by_uid(answer))
+                found.update(
+                    {each.uid: documents[each.uid] for each in own if each.uid in documents}
+                )
+            except _BAD_ANSWER as error:
+                why = str(error) or "no answer in time"
+                request.warnings.append(f"node {node} has sent no percentiles: {why[:200]}")
+
+    await asyncio.gather(*(fetch(node) for node in nodes))
+    return [_merged(each, found.get(each.uid)) for each in objects]
+
+
+def _path(plural: str, node: str, objects: Sequence[UsageObject]) -> str:
+    """One object by name, else all of the node."""
+    if plural == "nodes" or len(objects) != 1:
+        return f"{_ROOT}/{plural}"
+    one = objects[0]
+    return f"{_ROOT}/namespaces/{quote(one.namespace)}/pods/{quote(one.name)}"
+
+
+async def _fetched(api: Api, node: str, target: str) -> Any:
+    exchange = await ask(agent(api, node), OutgoingRequest("GET", target))
+    try:
+        body = await exchange.whole(MOST_BYTES)
+    finally:
+        exchange.close()
+    if exchange.status != 200:
+        raise ValueError(f"it answered {exchange.status}")
+    return msgspec.json.decode(body)
+
+
+def _by_uid(answer: Any) -> Iterable[tuple[str, Document]]:
+    items = answer.get("items", [answer]) if isinstance(answer, Mapping) else []
+    for each in items:
+        parts = {key: each[key] for key in _PARTS if key in each}
+        if not all(isinstance(part, _PARTS[key]) for key, part in parts.items()):
+            raise TypeError("its answer is malformed")
+        yield each["metadata"]["uid"], parts
+
+
+def _merged(known: UsageObject, sent: Document | None) -> bytes:
+    body = known.body()
+    if sent is None:
+        return body
+    document: Document = msgspec.json.decode(body)
+    document |= sent
+    return msgspec.json.encode(document)

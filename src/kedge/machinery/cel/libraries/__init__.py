@@ -1,0 +1,1 @@
+"""Kubernetes' libraries of functions, one file each."""

@@ -1,0 +1,306 @@
+"""DetailWindows: the rolling windows of all details of one thing, with less memory than a Series.
+
+A detail has one value for each tick, not for each second. Ticks of the last hour are kept, and for
+a day the mean and the maximum of every five minutes. So `10s`, `1m` and `1h` are exact to the
+codes, and of a day the mean and the maximum; its 95th is that of means of five minutes. A day may
+lack up to five minutes. That is 1.9 KB for each detail, and a detail that is always 0 is never
+written at all.
+
+A row of a frame has, of each detail that is not 0, nine codes instead of twelve numbers: the three
+statistics of one tick are equal, and the 95th of six ticks is their maximum.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kedge.metrics.detail_scale import ABSENT, NOTHING, code, value
+from kedge.metrics.series_memory import BLOCK_TICKS, DAY_TICKS, HOUR_TICKS, UNKNOWN
+from kedge.metrics.statistics import rank
+from kedge.metrics.windows import DETAILS, MINUTE, TICK_SECONDS
+
+_BLOCKS: Final = DAY_TICKS // BLOCK_TICKS
+_MINUTE_TICKS: Final = MINUTE // TICK_SECONDS
+_HEAD: Final = 2
+"""Shorts before the first series: the last tick."""
+# Shorts of a series, in this order: its first tick, then the ticks of an hour, then for each block
+# of a day its mean and its maximum.
+_TICKS: Final = 2
+_MEANS: Final = _TICKS + HOUR_TICKS
+_MAXIMA: Final = _MEANS + _BLOCKS
+_SERIES: Final = _MAXIMA + _BLOCKS
+SIZE: Final = 2 * (_HEAD + len(DETAILS) * _SERIES)
+"""Bytes of the memory."""
+
+CODES: Final = 9
+"""Codes of a detail in a row: 10s; mean and maximum of 1m; mean, maximum and 95th of 1h and 1d."""
+SPREAD: Final = (0, 0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8)
+"""Which of the codes is the number of each window and statistic."""
+MASKS: Final = struct.Struct("<2I")
+"""The begin of a row: a bit for each detail that is known, and for each that is not 0."""
+NO_ROW: Final = MASKS.pack(0, 0)
+"""A row without any detail."""
+NONE_KNOWN: Final = (UNKNOWN,) * len(DETAILS)
+"""Values of a tick in which nothing is known."""
+
+
+class DetailWindows:
+    """All details of one thing; the memory belongs to the caller."""
+
+    __slots__ = ("_active", "_days", "_hours", "_shorts")
+
+    def __init__(self, memory: memoryview) -> None:
+        """Continue with the data in the memory."""
+        self._shorts: memoryview[int] = memory.cast("H")
+        self._active = 0
+        """A bit for each detail that may have another code than NOTHING."""
+        self._hours: dict[int, float] = {}
+        """The sum of the ticks of an hour, for details that were read."""
+        self._days: dict[int, _ClosedBlocks] = {}
+        if self.tick:
+            for number in range(len(DETAILS)):
+                begin = _HEAD + number * _SERIES
+                if self._shorts[begin + _TICKS : begin + _SERIES].tobytes().strip(b"\0"):
+                    self._active |= 1 << number
+
+    @property
+    def tick(self) -> int:
+        """The last tick; 0 if there is none."""
+        return self._shorts[0] | self._shorts[1] << 16
+
+    def put(self, tick: int, values: Sequence[float]) -> None:
+        """End a tick with the value of each detail; a negative value is unknown. Ticks that were
+        left out before it have no data."""
+        last = self.tick
+        if tick <= last or (not last and max(values) < 0):
+            return
+        if last and tick // BLOCK_TICKS != last // BLOCK_TICKS:
+            self._close_blocks(last // BLOCK_TICKS, tick // BLOCK_TICKS)
+        late = bool(last) and tick != last + 1
+        slot, active = tick % HOUR_TICKS, self._active
+        for number, each in enumerate(values):
+            begin = _HEAD + number * _SERIES
+            if not self._since(begin):
+                if each < 0:
+                    continue
+                self._begin(begin, tick)
+            elif late:
+                self._skip(number, last + 1, tick)
+            coded = code(each)
+            if coded or active >> number & 1:
+                self._write(number, slot, coded)
+        self._shorts[0], self._shorts[1] = tick & 0xFFFF, tick >> 16
+
+    def row(self) -> bytes:
+        """The masks, and the codes of each detail that is known and not 0."""
+        known = filled = 0
+        parts = []
+        tick = self.tick
+        for number in range(len(DETAILS)):
+            begin = _HEAD + number * _SERIES
+            if not tick or not self._since(begin):
+                continue
+            if not self._active >> number & 1:
+                known |= 1 << number
+                continue
+            codes = self._codes(number, tick)
+            if min(codes) != ABSENT:
+                known |= 1 << number
+                if any(codes):
+                    filled |= 1 << number
+                    parts.append(_CODES.pack(*codes))
+        return MASKS.pack(known, filled) + b"".join(parts)
+
+    def move(self, tick: int) -> None:
+        """Forget everything: the clock was set back behind this tick."""
+        if self.tick > tick:
+            clear(self._shorts)
+            self._active = 0
+            self._hours, self._days = {}, {}
+
+    def _since(self, begin: int) -> int:
+        return self._shorts[begin] | self._shorts[begin + 1] << 16
+
+    def _begin(self, begin: int, tick: int) -> None:
+        self._shorts[begin], self._shorts[begin + 1] = tick & 0xFFFF, tick >> 16
+
+    def _write(self, number: int, slot: int, coded: int) -> None:
+        at = _HEAD + number * _SERIES + _TICKS + slot
+        old = self._shorts[at]
+        if old == coded:
+            return
+        self._shorts[at] = coded
+        self._active |= 1 << number
+        if number in self._hours:
+            self._hours[number] += _amount(coded) - _amount(old)
+
+    def _skip(self, number: int, first: int, end: int) -> None:
+        """Record that the ticks before `end` have no data."""
+        for tick in range(max(first, end - HOUR_TICKS), end):
+            self._write(number, tick % HOUR_TICKS, ABSENT)
+
+    def _ticks(self, number: int, tick: int, count: int) -> list[int]:
+        """The codes of the last ticks up to this one that have data, oldest first."""
+        begin = _HEAD + number * _SERIES
+        count = min(count, tick - self._since(begin) + 1)
+        if count <= 0:
+            return []
+        ring = self._shorts[begin + _TICKS : begin + _MEANS]
+        end = tick % HOUR_TICKS + 1
+        found = ring[max(0, end - count) : end].tolist()
+        if count > end:
+            found = ring[end - count :].tolist() + found
+        return [each for each in found if each != ABSENT] if ABSENT in found else found
+
+    def _codes(self, number: int, tick: int) -> tuple[int, ...]:
+        minute = self._ticks(number, tick, _MINUTE_TICKS)
+        last = self._ticks(number, tick, 1)
+        hour = self._hour(number, tick)
+        begin = _HEAD + number * _SERIES
+        day = hour if tick - self._since(begin) < HOUR_TICKS else self._day(number, tick)
+        return (last[0] if last else ABSENT, _mean(minute), _most(minute), *hour, *day)
+
+    def _hour(self, number: int, tick: int) -> tuple[int, int, int]:
+        codes = self._ticks(number, tick, HOUR_TICKS)
+        if not codes:
+            return ABSENT, ABSENT, ABSENT
+        total = self._hours.get(number)
+        if total is None:
+            total = self._hours[number] = sum(map(value, codes))
+        codes.sort()
+        # A sum that changes by differences is off by their rounding.
+        mean = min(code(max(0.0, total) / len(codes)), codes[-1])
+        return mean, codes[-1], codes[rank(len(codes)) - 1]
+
+    def _day(self, number: int, tick: int) -> tuple[int, int, int]:
+        block = tick // BLOCK_TICKS
+        closed = self._days.get(number)
+        if closed is None or closed.block != block:
+            closed = self._days[number] = self._closed(number, block)
+        open_ = self._ticks(number, tick, tick % BLOCK_TICKS + 1)
+        ticks = len(open_)
+        used = sum(map(value, open_))
+        weight = len(closed.means) * BLOCK_TICKS + ticks
+        if not weight:
+            return ABSENT, ABSENT, ABSENT
+        means = sorted([*closed.means, code(used / ticks)]) if ticks else closed.means
+        mean = code((closed.sum * BLOCK_TICKS + used) / weight)
+        return mean, max(closed.peak, *open_, NOTHING), means[rank(len(means)) - 1]
+
+    def _closed(self, number: int, block: int) -> "_ClosedBlocks":
+        """The blocks of the last day before this one."""
+        begin = _HEAD + number * _SERIES
+        first = max(self._since(begin) // BLOCK_TICKS, block - _BLOCKS + 1)
+        places = [begin + each % _BLOCKS for each in range(first, block)]
+        means = [code for at in places if (code := self._shorts[_MEANS + at]) != ABSENT]
+        peaks = [code for at in places if (code := self._shorts[_MAXIMA + at]) != ABSENT]
+        total = sum(map(value, means))
+        return _ClosedBlocks(block, sorted(means), total, max(peaks, default=NOTHING))
+
+    def _close_blocks(self, first: int, now: int) -> None:
+        """Write the mean and the maximum of the block with the last data; those between it and
+        `now` have none."""
+        # Sums that are only ever changed by differences drift.
+        self._hours.clear()
+        for number in range(len(DETAILS)):
+            begin = _HEAD + number * _SERIES
+            if not self._since(begin) or not self._active >> number & 1:
+                continue
+            codes = self._ticks(number, self.tick, self.tick % BLOCK_TICKS + 1)
+            self._write_block(begin, first, _mean(codes), _most(codes))
+            for block in range(max(first + 1, now - _BLOCKS), now):
+                self._write_block(begin, block, ABSENT, ABSENT)
+
+    def _write_block(self, begin: int, block: int, mean: int, peak: int) -> None:
+        at = begin + block % _BLOCKS
+        self._shorts[_MEANS + at], self._shorts[_MAXIMA + at] = mean, peak
+
+
+class _ClosedBlocks(NamedTuple):
+    """The blocks of a day that no longer change."""
+
+    block: int
+    """The first block after them."""
+    means: list[int]
+    """Sorted codes."""
+    sum: float
+    peak: int
+
+
+_CODES: Final = struct.Struct(f"<{CODES}H")
+
+
+def _mean(codes: Sequence[int]) -> int:
+    if not codes:
+        return ABSENT
+    if codes[0] == codes[-1] and codes.count(codes[0]) == len(codes):
+        return codes[0]
+    return code(sum(map(value, codes)) / len(codes))
+
+
+def _amount(coded: int) -> float:
+    return 0.0 if coded == ABSENT else value(coded)
+
+
+def _most(codes: Sequence[int]) -> int:
+    return max(codes, default=ABSENT)
+
+
+def clear(memory: "memoryview[int]") -> None:
+    """Make the memory that of a thing without details. Memory that is clear is not written, because
+    the pages of a file that were never written take no room."""
+    if memory[0] or memory[1]:
+        memory[:] = memoryview(bytes(2 * len(memory))).cast("H")
+
+
+class DetailCodes(NamedTuple):
+    """A detail in a row."""
+
+    number: int
+    """Its position in DETAILS."""
+    codes: tuple[int, ...]
+    """Nine of them."""
+
+
+def size_of(row: memoryview | bytes) -> int:
+    """The bytes of the row at the begin of this memory; raises struct.error if it is too short."""
+    filled: int = MASKS.unpack_from(row)[1]
+    return MASKS.size + filled.bit_count() * _CODES.size
+
+
+def known_details(row: bytes) -> int:
+    """A bit for each detail that is known."""
+    known: int = MASKS.unpack_from(row)[0] if row else 0
+    return known & _ALL
+
+
+def unpack(row: bytes) -> Iterator[DetailCodes]:
+    """The details of a row that are not 0. Details of later releases are left out."""
+    if not row:
+        return
+    _, filled = MASKS.unpack_from(row)
+    at = MASKS.size
+    number = 0
+    while filled:
+        if filled & 1:
+            if number < len(DETAILS):
+                yield DetailCodes(number, _CODES.unpack_from(row, at))
+            at += _CODES.size
+        filled >>= 1
+        number += 1
+
+
+_ALL: Final = (1 << len(DETAILS)) - 1
+
+
+def numbers(row: bytes) -> list[tuple[float, ...]]:
+    """Twelve numbers of each detail, in the order of DETAILS; UNKNOWN for missing ones."""
+    known = known_details(row)
+    found = [_ZEROS if known >> number & 1 else _UNKNOWNS for number in range(len(DETAILS))]
+    for number, codes in unpack(row):
+        found[number] = tuple(UNKNOWN if codes[at] == ABSENT else value(codes[at]) for at in SPREAD)
+    return found
+
+
+_ZEROS: Final = (0.0,) * len(SPREAD)
+_UNKNOWNS: Final = (UNKNOWN,) * len(SPREAD)

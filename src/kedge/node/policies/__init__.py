@@ -1,0 +1,1 @@
+"""NetworkPolicies on a node: from policies, pods and namespaces to packet rules."""

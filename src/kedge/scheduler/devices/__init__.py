@@ -1,0 +1,1 @@
+"""Allocation of devices to claims, as in the structured allocator of Kubernetes."""

@@ -1,0 +1,292 @@
+"""Device state: claims, classes and slices, and the allocations that are not yet written."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.resource_v1.device_class import DeviceClass
+from kedge.api.resource_v1.device_request import alternatives
+from kedge.api.resource_v1.device_selector import compiled, device_values
+from kedge.api.resource_v1.pod_claims import ClaimMissing, check_owner, claim_name
+from kedge.api.resource_v1.resource_claim import ResourceClaim
+from kedge.api.resource_v1.resource_claim_status import AllocationResult
+from kedge.api.resource_v1.resource_slice import ResourceSlice
+from kedge.api.resource_v1.resource_slice_types import Device
+from kedge.client.informer import Cache, Key
+from kedge.machinery.cel import LOOP_PATIENCE, CelError
+from kedge.scheduler.devices.allocated import AllocatedDevices, allocated_devices
+from kedge.scheduler.devices.device_search import (
+    ClaimChoice,
+    DeviceAllocationError,
+    DeviceSearch,
+    OutOfSteps,
+    StepBudget,
+)
+from kedge.scheduler.devices.pools import Labels, ResourceSliceIndex
+
+NODE_STEPS: Final = 2_500
+"""How many steps the search for devices of one node may take."""
+POD_STEPS: Final = 10_000
+"""The same for all nodes of one decision, which blocks the event loop: for 60 ms at
+best, and for longer on a busy machine."""
+EVALUATION_STEPS: Final = 250
+"""How many steps the first evaluation of an expression for a device counts as: it takes up to 3 ms,
+and a step takes 6 microseconds. Most evaluations are done before the search."""
+MOST_RESULTS: Final = 16_384
+"""How many results of expressions are kept per slice."""
+
+CANNOT: Final = "cannot allocate all claims"
+TOO_LONG: Final = "timed out trying to allocate devices"
+INVALID_POOLS: Final = "invalid resource pools were encountered"
+
+
+@dataclass(slots=True)
+class PendingAllocation:
+    """An allocation that was decided but is not in the cached claim yet."""
+
+    uid: str
+    allocation: AllocationResult
+    version: int = 0
+    """The version of the claim after the write; zero until it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProposal:
+    """The devices for a pod's claims on one node, or why there are none."""
+
+    choices: Sequence[ClaimChoice] = ()
+    refusal: str = ""
+
+
+class DeviceState:
+    """All that the search for devices reads."""
+
+    def __init__(self) -> None:
+        self.claims: Cache[ResourceClaim] = Cache()
+        self.classes: Cache[DeviceClass] = Cache()
+        self.slices: Cache[ResourceSlice] = Cache()
+        self.overdue: set[str] = set()
+        """Uids of claims whose binding conditions did not come true in time."""
+        self._pending: dict[Key, PendingAllocation] = {}
+        self._allocated: AllocatedDevices | None = None
+        self._index: ResourceSliceIndex | None = None
+        self._results: dict[str, tuple[str, dict[tuple[str, str], bool | CelError]]] = {}
+        """By slice: its version, and the results of expressions for its devices."""
+        self._proposals: dict[tuple[str, str], DeviceProposal] = {}
+        """By pod and node, for the decision that is being made."""
+        self._budget: tuple[str, StepBudget] = ("", StepBudget(0))
+        self.claims.listen(self._claim_changed)
+        self.classes.listen(lambda _: self.forget_proposals())
+        self.slices.listen(self._slice_changed)
+
+    # Changes.
+
+    def _claim_changed(self, key: Key) -> None:
+        self._allocated = None
+        self.forget_proposals()
+        pending, claim = self._pending.get(key), self.claims.get(key.name, key.namespace)
+        if pending is None:
+            return
+        if (
+            claim is None
+            or claim.metadata.uid != pending.uid
+            or claim.status.allocation is not None
+            or (pending.version and int(claim.metadata.resourceVersion or 0) >= pending.version)
+        ):
+            del self._pending[key]
+
+    def _slice_changed(self, key: Key) -> None:
+        self._index = None
+        self.forget_proposals()
+        known = self.slices.get(key.name)
+        results = self._results.get(key.name)
+        if results is not None and (known is None or known.metadata.resourceVersion != results[0]):
+            del self._results[key.name]
+
+    def forget_proposals(self) -> None:
+        """Begin a new decision."""
+        self._proposals.clear()
+        self._budget = ("", StepBudget(0))
+
+    # Claims of pods.
+
+    def claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the claims of a pod; raises ClaimMissing with the reason to wait."""
+        found: list[ResourceClaim] = []
+        for podclaim in pod.spec.resourceClaims:
+            name = claim_name(pod, podclaim)
+            if name is None:
+                continue
+            claim = self.claims.get(name, pod.metadata.namespace)
+            if claim is None:
+                raise ClaimMissing(f'resourceclaim.resource.k8s.io "{name}" not found')
+            if claim.metadata.deletionTimestamp:
+                raise ClaimMissing(f'resourceclaim "{name}" is being deleted')
+            check_owner(pod, podclaim, claim)
+            found.append(claim)
+        return found
+
+    def is_pending(self, claim: ResourceClaim) -> bool:
+        pending = self._pending.get(_key(claim))
+        return pending is not None and pending.uid == claim.metadata.uid
+
+    def reserve(self, claim: ResourceClaim, allocation: AllocationResult) -> None:
+        """Count the devices of an allocation as taken from now on."""
+        self._pending[_key(claim)] = PendingAllocation(claim.metadata.uid, allocation)
+        self._allocated = None
+        self.forget_proposals()
+
+    def written(self, claim: ResourceClaim) -> None:
+        """The allocation of a claim was written; the cache will have it soon."""
+        pending = self._pending.get(_key(claim))
+        if pending is not None and pending.uid == claim.metadata.uid:
+            pending.version = int(claim.metadata.resourceVersion or 0)
+            # The watch may have been faster than the answer.
+            self._claim_changed(_key(claim))
+
+    def release(self, claim: ResourceClaim) -> bool:
+        """Free the devices of an allocation that was not written."""
+        pending = self._pending.get(_key(claim))
+        if pending is None or pending.uid != claim.metadata.uid or pending.version:
+            return False
+        del self._pending[_key(claim)]
+        self._allocated = None
+        self.forget_proposals()
+        return True
+
+    # The search.
+
+    def propose(
+        self, uid: str, claims: Sequence[ResourceClaim], node: str, labels: Labels
+    ) -> DeviceProposal:
+        """Return devices of a node for the claims of a pod that are not allocated."""
+        known = self._proposals.get((uid, node))
+        if known is None:
+            known = self._proposals[uid, node] = self._searched(uid, claims, node, labels)
+        return known
+
+    def proposal(self, uid: str, node: str) -> DeviceProposal | None:
+        """Return what was proposed for a pod on a node in this decision."""
+        return self._proposals.get((uid, node))
+
+    def _searched(
+        self, uid: str, claims: Sequence[ResourceClaim], node: str, labels: Labels
+    ) -> DeviceProposal:
+        if self._budget[0] != uid:
+            self._budget = (uid, StepBudget(POD_STEPS))
+        whole = self._budget[1]
+        if whole.left <= 0:
+            return DeviceProposal(refusal=TOO_LONG)
+        budget = StepBudget(min(NODE_STEPS, max(whole.left, 0)))
+        granted = budget.left
+        pools = self._slice_index().pools(node, labels)
+        try:
+            search = DeviceSearch(
+                claims,
+                pools,
+                self.classes.get,
+                self.allocated(),
+                self._matcher(budget),
+                budget,
+                node=node,
+                labels=labels,
+            )
+            choices = search.run()
+        except OutOfSteps:
+            return DeviceProposal(refusal=TOO_LONG)
+        except DeviceAllocationError as error:
+            return DeviceProposal(refusal=str(error))
+        finally:
+            whole.left -= granted - max(budget.left, 0)
+        if choices is None:
+            is_invalid = any(pool.is_invalid for pool in pools)
+            return DeviceProposal(refusal=INVALID_POOLS if is_invalid else CANNOT)
+        return DeviceProposal(choices)
+
+    def allocated(self) -> AllocatedDevices:
+        """Return all devices that are allocated or about to be."""
+        if self._allocated is None:
+            self._allocated = allocated_devices(self._allocations())
+        return self._allocated
+
+    def _allocations(self) -> Iterator[AllocationResult]:
+        for claim in self.claims:
+            if claim.status.allocation is not None:
+                yield claim.status.allocation
+        for pending in self._pending.values():
+            yield pending.allocation
+
+    def _slice_index(self) -> ResourceSliceIndex:
+        if self._index is None:
+            self._index = ResourceSliceIndex(self.slices)
+        return self._index
+
+    # Expressions.
+
+    def _matcher(self, budget: StepBudget) -> Callable[[str, ResourceSlice, Device], bool]:
+        def match(expression: str, slice_: ResourceSlice, device: Device) -> bool:
+            results = self._results_of(slice_)
+            key = (expression, device.name)
+            known = results.get(key)
+            if known is None:
+                budget.spend(EVALUATION_STEPS)
+                known = results[key] = _evaluated(expression, slice_, device)
+            if isinstance(known, CelError):
+                raise known
+            return known
+
+        return match
+
+    def _results_of(self, slice_: ResourceSlice) -> dict[tuple[str, str], bool | CelError]:
+        name, version = slice_.metadata.name, slice_.metadata.resourceVersion
+        known = self._results.get(name)
+        if known is None or known[0] != version or len(known[1]) >= MOST_RESULTS:
+            known = self._results[name] = (version, {})
+        return known[1]
+
+    def evaluate_selectors(self, pod: Pod) -> Iterator[None]:
+        """Evaluate the expressions of a pod's claims for all devices, one result per step.
+
+        The results are kept, so that the search, which is not interrupted, finds them.
+        """
+        try:
+            claims = self.claims_of(pod)
+        except ClaimMissing:
+            return
+        expressions = {
+            expression
+            for claim in claims
+            if claim.status.allocation is None
+            for expression in self._expressions(claim)
+        }
+        for slice_ in list(self.slices) if expressions else ():
+            yield
+            for device in slice_.spec.devices:
+                if self.slices.get(slice_.metadata.name) is not slice_:
+                    break
+                results = self._results_of(slice_)
+                for expression in expressions:
+                    if (expression, device.name) not in results:
+                        results[expression, device.name] = _evaluated(expression, slice_, device)
+                        yield
+
+    def _expressions(self, claim: ResourceClaim) -> Iterator[str]:
+        for request in claim.spec.devices.requests:
+            for wish in alternatives(request):
+                class_ = self.classes.get(wish.deviceClassName)
+                own = class_.spec.selectors if class_ is not None else ()
+                yield from (each.cel.expression for each in (*own, *wish.selectors) if each.cel)
+
+
+def _evaluated(expression: str, slice_: ResourceSlice, device: Device) -> bool | CelError:
+    try:
+        values = device_values(slice_.spec.driver, device)
+        # Each evaluation runs on the event loop, and any user can write a selector.
+        return compiled(expression).holds(values, limit=LOOP_PATIENCE)
+    except CelError as error:
+        return error
+
+
+def _key(claim: ResourceClaim) -> Key:
+    return Key(claim.metadata.namespace, claim.metadata.name)

@@ -1,0 +1,1 @@
+"""Replays recorded usage through the scheduler."""

@@ -1,0 +1,51 @@
+"""The log of changes: the memory that it takes is the memory that is counted."""
+
+import json
+import tracemalloc
+from typing import Any
+
+from kedge.api.core_v1.config_map import RESOURCE
+from kedge.apiserver import render
+from kedge.apiserver.watchcache import Item, ResourceCache, splice_head
+from kedge.storage.store import StoreEntry, StoreEvent
+
+
+def written(number: int) -> StoreEvent:
+    name = f"m-{number % 512}"
+    fields: dict[str, Any] = {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
+    meta = {"name": name, "labels": {"a": "b"}, "managedFields": [{"fieldsV1": fields}]}
+    value = splice_head(RESOURCE) + json.dumps(meta).encode()[1:] + b"}"
+    return StoreEvent("put", StoreEntry(RESOURCE.key("default", name), value, number, 1), None)
+
+
+def derive(item: Item) -> None:
+    """Ask for all that is derived of an object."""
+    assert item.labels == {"a": "b"}
+    item.fields(RESOURCE)
+    render.row(RESOURCE, item, "Metadata", item.revision // 50, "v1")
+
+
+def test_small_changes_take_no_more_memory_than_is_counted() -> None:
+    derive(ResourceCache(RESOURCE, 0).item(written(1).entry))
+    cache = ResourceCache(RESOURCE, 0)
+    tracemalloc.start()
+    try:
+        for number in range(1, 4_000):
+            cache.feed(written(number))
+            derive(cache.log[-1].item)
+            assert cache.log[-1].line
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < cache.log_bytes
+
+
+def test_a_superseded_state_keeps_no_row() -> None:
+    cache = ResourceCache(RESOURCE, 0)
+    cache.feed(written(512))
+    first = cache.log[-1].item
+    derive(first)
+    assert first.row is not None
+    cache.feed(written(1_024))
+    assert first.row is None
+    assert first.body in cache.log[0].line
