@@ -1,7 +1,6 @@
 """The controllers on a real server, over both transports: what users of the cluster see."""
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -305,7 +304,7 @@ async def test_owners_survive_a_new_version_of_their_kind(connect: Connect, tmp_
         versions = [version("v2", storage=False), version("v1", storage=True)]
         change = {"spec": {"versions": versions}}
         await client.patch(DEFINITIONS, "widgets.example.com", change)
-        await served(client, dataclasses.replace(WIDGETS, version="v2"))
+        await served(client, replace(WIDGETS, version="v2"))
         await collector_at_work(client)
         assert await client.get(CONFIG_MAPS, "child", "default")
         await client.delete(WIDGETS, "owner", "default")

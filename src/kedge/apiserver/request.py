@@ -1,7 +1,6 @@
 """Request: one operation of a user on a resource, and the options in its query."""
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,8 +15,7 @@ _LONGEST_INTEGER: Final = 40
 """Characters; leading zeros are allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """An authenticated user, or the anonymous one."""
 
     name: str

@@ -7,10 +7,10 @@ events nor their texts surprise anybody.
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1.event import MESSAGE_LIMIT, RESOURCE, Event, EventSource
@@ -56,8 +56,7 @@ class _BoundedMap(OrderedDict[K, V], Generic[K, V]):
             self.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EventDetails:
+class EventDetails(msgspec.Struct, frozen=True):
     """One event to record about an object."""
 
     about: ObjectReference
@@ -73,16 +72,14 @@ class EventDetails:
         return (*where, about.fieldPath, self.type, self.reason)
 
 
-@dataclass(slots=True)
-class _EventSeries:
+class _EventSeries(msgspec.Struct):
     """Events of one kind, of late."""
 
     last: datetime
-    messages: set[str] = field(default_factory=set)
+    messages: set[str] = msgspec.field(default_factory=set)
 
 
-@dataclass(slots=True)
-class _Allowance:
+class _Allowance(msgspec.Struct):
     """How many more events an object may have."""
 
     at: datetime

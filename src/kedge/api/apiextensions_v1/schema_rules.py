@@ -1,10 +1,10 @@
 """Validation of a CRD's schema beyond its structure: keywords, list types, CEL rules, defaults."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
@@ -59,8 +59,7 @@ _AT_ROOT = {
 }
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Where in the tree of schemas we are, as far as it matters."""
 
     no_defaults: str = ""

@@ -1,8 +1,9 @@
 """The explicit list of built-in kinds that are served from the table of published types."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kedge.api.builtin import (
     admission_policy_validation,

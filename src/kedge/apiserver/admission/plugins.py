@@ -1,8 +1,10 @@
 """The admission plugins there are, in the order in which they run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from random import Random
+
+import msgspec
+from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import limit_range, namespace, node, service_account
@@ -34,8 +36,7 @@ from kedge.apiserver.webhooks.dispatch import Webhooks, webhooks_of
 from kedge.machinery.clock import Clock
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """The dependencies of plugins."""
 
     cache: WatchCache

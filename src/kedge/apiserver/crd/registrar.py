@@ -1,7 +1,6 @@
 """Custom kinds come and go: follows the definitions and serves what they define."""
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -214,7 +213,7 @@ class Registrar:
         )
 
 
-UNCHECKED = dataclasses.replace(write.MAIN, validate=lambda resource, new, old: iter(()))
+UNCHECKED = replace(write.MAIN, validate=lambda resource, new, old: iter(()))
 """For changes that must not fail because a definition breaks rules that are newer than it."""
 
 
@@ -226,8 +225,8 @@ def _home(definition: CustomResourceDefinition) -> Resource[Any]:
 
 
 def _without_create(resource: Resource[Any]) -> Resource[Any]:
-    strategy = dataclasses.replace(resource.strategy, prepare_for_create=_refuse(resource))
-    return dataclasses.replace(resource, strategy=strategy)
+    strategy = replace(resource.strategy, prepare_for_create=_refuse(resource))
+    return replace(resource, strategy=strategy)
 
 
 def _refuse(resource: Resource[Any]) -> Callable[[Any], Any]:

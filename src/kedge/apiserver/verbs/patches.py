@@ -6,7 +6,6 @@ live object; only an apply may create one, since its configuration is a whole ob
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,8 +29,7 @@ from kedge.machinery.errors import (
 Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class DesiredDocument:
+class DesiredDocument(msgspec.Struct, frozen=True):
     """The document that a write wants to store."""
 
     document: dict[str, Any]
@@ -39,8 +37,7 @@ class DesiredDocument:
     """Whether its managedFields are final, as after a server-side apply."""
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """A parsed patch."""
 
     produce: Callable[[dict[str, Any] | None, str, Ignored, str], DesiredDocument]

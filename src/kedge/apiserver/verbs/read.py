@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Awaitable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -53,8 +52,7 @@ def _check_reached(api: Api, revision: int) -> None:
         raise too_new(revision, api.cache.revision)
 
 
-@dataclass(frozen=True)
-class ListSnapshot:
+class ListSnapshot(msgspec.Struct, frozen=True):
     """The state of the store that a list shows."""
 
     exact: int = 0
@@ -88,8 +86,7 @@ def initial_events_on_list() -> StatusError:
     return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
 
 
-@dataclass(frozen=True)
-class ListPage:
+class ListPage(msgspec.Struct, frozen=True):
     """The objects of a list, or of a page of it."""
 
     items: Sequence[Item]

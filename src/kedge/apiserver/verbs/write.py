@@ -19,7 +19,6 @@ that touches the cache, locks or admission stays on the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import eq
 from typing import Any
@@ -62,8 +61,7 @@ Change = Callable[[dict[str, Any]], DesiredDocument]
 """Makes the desired document from the live one."""
 
 
-@dataclass(frozen=True)
-class ObjectPart:
+class ObjectPart(msgspec.Struct, frozen=True):
     """The part of an object that an endpoint may change."""
 
     subresource: str

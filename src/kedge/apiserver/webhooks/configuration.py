@@ -1,8 +1,9 @@
 """Mutating- and ValidatingWebhookConfigurations, compiled when they change and asked in order."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from kedge.api.catalog import Catalog
 from kedge.api.resource import Resource
@@ -18,8 +19,7 @@ REMEMBERED = 4096
 """Kinds of requests for which the webhooks that care are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookEndpoint:
+class WebhookEndpoint(msgspec.Struct, frozen=True):
     """Where a webhook is and whom its certificate must be from."""
 
     url: str = ""
@@ -32,8 +32,7 @@ class WebhookEndpoint:
     """Base64 of PEM; empty trusts what the machine trusts."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRule:
+class WebhookRule(msgspec.Struct, frozen=True):
     """One description of requests."""
 
     operations: frozenset[str]
@@ -60,8 +59,7 @@ def _among(value: str, allowed: frozenset[str]) -> bool:
     return value in allowed or "*" in allowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook: whom it wants to hear of, and how it is called."""
 
     name: str

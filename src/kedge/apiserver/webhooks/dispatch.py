@@ -3,8 +3,9 @@
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import namespace
@@ -37,8 +38,7 @@ def no_annotations(request: Request, key: str, value: str) -> None:
     """Discard the annotation; used without an audit log."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewedObjects:
+class ReviewedObjects(msgspec.Struct, frozen=True):
     """An attempt in the version in which a webhook wants to see it."""
 
     about: review.ReviewSubject

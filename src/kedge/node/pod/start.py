@@ -9,7 +9,8 @@ for want of a ConfigMap.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
@@ -44,8 +45,7 @@ class ContainerStartFailure(Exception):
         """Whether the pull of its image failed, which has a back-off of its own."""
 
 
-@dataclass(frozen=True)
-class ContainerStarter:
+class ContainerStarter(msgspec.Struct, frozen=True):
     """Starts the containers of one pod."""
 
     dependencies: PodDependencies
