@@ -7,7 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
 from kedge.api.apiextensions_v1.json_schema import (
     JSONSchemaProps,
     ValidationRule,
@@ -78,6 +77,8 @@ def validate_schema(
     found = list(_schema_errors(schema, path, status=status))
     yield from found
     if not found and not known:
+        from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
+
         yield from validate_cel_rules(schema, path)
 
 

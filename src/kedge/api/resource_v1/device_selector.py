@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.api.resource_v1 import sizes
 from kedge.api.resource_v1.device_request import DeviceSelector
 from kedge.api.resource_v1.resource_slice_types import Device, DeviceAttribute
-from kedge.machinery.cel import CelCondition, CelError, uses
-from kedge.machinery.cel.devices import DomainMap
-from kedge.machinery.cel.libraries.quantities import quantity_of
-from kedge.machinery.cel.libraries.versions import version_of
+from kedge.machinery.cel import CelError
 from kedge.machinery.errors import FieldError
+
+if TYPE_CHECKING:
+    from kedge.machinery.cel import CelCondition
 
 
 @lru_cache(maxsize=512)
-def compiled(expression: str) -> CelCondition:
+def compiled(expression: str) -> "CelCondition":
     """Return an expression about `device`; raises CelError."""
+    # Not above: most programs that read claims compile no expressions.
+    from kedge.machinery.cel import CelCondition, uses
+
     return CelCondition(expression, uses.device_selector(), allow_dyn=True)
 
 
@@ -37,6 +40,9 @@ def validate_selector(selector: DeviceSelector) -> Iterator[FieldError]:
 
 def device_values(driver: str, device: Device) -> Mapping[str, Any]:
     """Return the variable `device` as expressions see it."""
+    from kedge.machinery.cel.devices import DomainMap
+    from kedge.machinery.cel.libraries.quantities import quantity_of
+
     attributes = DomainMap()
     for name, attribute in device.attributes.items():
         domain, identifier = split_name(name, driver)
@@ -58,6 +64,8 @@ def device_values(driver: str, device: Device) -> Mapping[str, Any]:
 def _selected_value(attribute: DeviceAttribute) -> Any:
     """Return the value as expressions see it: versions can be compared."""
     if attribute.version is not None:
+        from kedge.machinery.cel.libraries.versions import version_of
+
         return version_of(attribute.version)
     return attribute_value(attribute)
 
