@@ -90,9 +90,16 @@ class ApiServer:
     """An API server that answers requests."""
 
     def __init__(
-        self, app: App, url: str, identity: pki.ServerIdentity, token: str, key: SigningKey
+        self,
+        app: App,
+        url: str,
+        identity: pki.ServerIdentity,
+        token: str,
+        key: SigningKey,
+        nodes: LocalNodes,
     ) -> None:
         self.app = app
+        self.local_nodes = nodes
         self.url = url
         self.ca_pem = identity.ca_pem
         self.token = token
@@ -191,7 +198,7 @@ async def serve(
                 reading = await scraper(config, api, app.telemetry)
                 background.append(tasks.create_task(reading.run()))
             try:
-                yield ApiServer(app, url, identity, token, key)
+                yield ApiServer(app, url, identity, token, key, nodes)
             finally:
                 lifecycle.stop()
                 await listener.close()
