@@ -11,7 +11,7 @@ _MEBIBYTE = 1 << 20
 
 
 class Remedy(NamedTuple):
-    """Whose resources are changed."""
+    """A pod, and the workload that made it."""
 
     namespace: str
     pod: str

@@ -21,7 +21,7 @@ _OOM_KILLED: Final = "OOMKilled"
 
 
 class SlowSubject(NamedTuple):
-    """What is judged."""
+    """One container or pod to judge."""
 
     name: str
     """Of the container; empty for the whole pod."""
