@@ -12,11 +12,12 @@ from kedge.api.core_v1 import namespace
 from kedge.api.core_v1.pod import pod
 from kedge.api.pod_security.configuration import PodSecurityConfiguration
 from kedge.api.pod_security.levels import LevelVersion, PodSecurityPolicy
+from kedge.api.resource import Resource
 from kedge.apiserver.admission.pod_security import PodSecurity, is_raised
 from kedge.machinery.errors import StatusError
 from kedge.testing.admission import attempt, cache_with
 from kedge.testing.clock import FakeClock
-from kedge.testing.local_server import LocalAnswer, LocalServer
+from kedge.testing.local_server import MERGE, LocalAnswer, LocalServer
 from kedge.testing.pods import new_pod, pod_document
 from kedge.testing.workloads import workload_document
 
@@ -90,11 +91,11 @@ async def test_only_updates_that_change_images_are_looked_at(server: LocalServer
     await posted(server, **BAD)
     await server.merge(HERE, {"metadata": {"labels": {f"{P}enforce": "baseline"}}})
     path = f"{HERE}/pods/pod"
-    patch = {"content_type": "application/strategic-merge-patch+json"}
+    patch = "application/strategic-merge-patch+json"
     label = {"metadata": {"labels": {"a": "b"}}}
-    assert (await server.call("PATCH", path, label, **patch)).status == 200
+    assert (await server.call("PATCH", path, label, content_type=patch)).status == 200
     image = {"spec": {"containers": [{"name": "ctr", "image": "other"}]}}
-    assert (await server.call("PATCH", path, image, **patch)).status == 403
+    assert (await server.call("PATCH", path, image, content_type=patch)).status == 403
 
 
 async def test_labels_that_cannot_be_read_are_refused(server: LocalServer) -> None:
@@ -119,8 +120,7 @@ async def test_a_raised_level_warns_about_pods_that_run(server: LocalServer) -> 
     for name in ("y2", "y1"):
         await posted(server, name, containers=[{"name": "c", "image": "i", "ports": [port]}])
     change = {"metadata": {"labels": {f"{P}enforce": "baseline"}}}
-    options = {"content_type": "application/merge-patch+json"}
-    answer = await server.call("PATCH", HERE, change, **options)
+    answer = await server.call("PATCH", HERE, change, content_type=MERGE)
     assert answer.status == 200
     assert warnings(answer) == [
         'existing pods in namespace "here" violate the new PodSecurity enforce level'
@@ -139,7 +139,7 @@ def configured(**parts: Any) -> PodSecurityConfiguration:
 
 async def annotations(configuration: PodSecurityConfiguration, **spec: Any) -> dict[str, str]:
     """What the audit log says of a pod in the namespace default."""
-    resources = [namespace.RESOURCE, pod.RESOURCE]
+    resources: list[Resource[Any]] = [namespace.RESOURCE, pod.RESOURCE]
     cache = await cache_with(resources, [(namespace.RESOURCE, {"metadata": {"name": "default"}})])
     plugin = PodSecurity(
         cache.of(namespace.RESOURCE), cache.of(pod.RESOURCE), FakeClock(), configuration
@@ -179,7 +179,8 @@ async def test_exempt_pods_pass(parts: dict[str, Any], reason: str) -> None:
 
 async def test_labels_of_an_exempt_namespace_draw_a_warning() -> None:
     configuration = PodSecurityConfiguration(namespaces=frozenset({"exm"}))
-    cache = await cache_with([namespace.RESOURCE, pod.RESOURCE])
+    resources: list[Resource[Any]] = [namespace.RESOURCE, pod.RESOURCE]
+    cache = await cache_with(resources)
     plugin = PodSecurity(
         cache.of(namespace.RESOURCE), cache.of(pod.RESOURCE), FakeClock(), configuration
     )
