@@ -23,7 +23,7 @@ from kedge.testing.workloads import workload_document
 
 P = "pod-security.kubernetes.io/"
 HERE = "/api/v1/namespaces/here"
-BAD = {"hostNetwork": True}
+BAD: dict[str, Any] = {"hostNetwork": True}
 WHY = "host namespaces (hostNetwork=true)"
 
 
