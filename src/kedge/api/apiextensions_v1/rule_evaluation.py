@@ -42,7 +42,7 @@ class Ratchet(NamedTuple):
         return self if self.current is None else Ratchet(self.current.index(at), self.current)
 
 
-class _Stopped(Exception):
+class _RulesStopped(Exception):
     """A limit is reached: no further rules run."""
 
 
@@ -51,7 +51,7 @@ def rule_errors(
 ) -> list[FieldError]:
     """Return the errors of all rules; those of unchanged values have the scope RATCHETED."""
     evaluation = _Evaluation()
-    with suppress(_Stopped):
+    with suppress(_RulesStopped):
         evaluation.visit(tree, value, old, path, ratchet or Ratchet())
     return evaluation.errors
 
@@ -167,7 +167,7 @@ class _Evaluation:
 
     def _stop(self, error: FieldError) -> None:
         self.errors.append(error)
-        raise _Stopped
+        raise _RulesStopped
 
 
 class _Values:
