@@ -1,8 +1,7 @@
 """How much work of unknown length a function may do on the event loop before it moves to a thread.
 
 The function does not know where it runs. It asks `left`, spends, and raises PatienceError when
-nothing is left; whoever put it on the event loop starts it again in a thread, where there is no
-limit.
+nothing is left; the caller on the event loop then starts it again in a thread, without a limit.
 """
 
 from collections.abc import Iterator

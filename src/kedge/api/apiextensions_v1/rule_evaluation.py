@@ -17,11 +17,11 @@ MAX_MESSAGE_BYTES: Final = 5120
 _NO_PATH: Final = "<nil>"
 _OUT_OF_BUDGET: Final = "running out of cost budget, no further validation rules will be run"
 _NODE_COST: Final = 5
-"""What kedge counts towards its patience, and not towards the limits, for each value it visits."""
+"""The work of a visit to a value. It counts for the event loop only, not for the limits."""
 
 
 class Ratchet(NamedTuple):
-    """What decides whether an error counts: unchanged values may stay invalid."""
+    """Decides whether an error counts: unchanged values may stay invalid."""
 
     current: Correlation | None = None
     nearest: Correlation | None = None
