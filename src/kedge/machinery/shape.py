@@ -28,24 +28,43 @@ class TypeMismatch(Exception):
         super().__init__()
         self.field = spell(path)
         self.value = value
+        self.go_type = _go_type(schema)
+        """The type that Go would name."""
+        self.owner: Schema | None = None
+        """The innermost object with declared fields around the value."""
         self._schema = schema
-        self._type = _go_type(schema)
         self._why = why
-        self._owner = ""
         self._names: list[str] = []
 
     def passing(self, owner: Schema, name: str) -> None:
         """Prepend the field `name` of `owner` to the path of the error."""
-        self._owner = self._owner or owner.name.rpartition(".")[2]
+        self.owner = self.owner or owner
         self._names.insert(0, name)
+
+    @property
+    def member(self) -> str:
+        """The field of the owner that has or contains the value."""
+        return self._names[-1] if self._names else ""
+
+    @property
+    def levels(self) -> int:
+        """How many lists and maps are between the field and the value."""
+        field = self.owner.fields.get(self.member) if self.owner is not None else None
+        found = 0
+        while field is not None and field is not self._schema and field.type in ("list", "map"):
+            field, found = field.items, found + 1
+        return found
 
     def __str__(self) -> str:
         if self._why:
             return self._why
         # Go names the innermost struct, then the fields that lead there without any indices.
-        place = ".".join([self._owner or self.field.rpartition(".")[2], *self._names])
+        owner = self.owner.name.rpartition(".")[2] if self.owner is not None else ""
+        place = ".".join([owner or self.field.rpartition(".")[2], *self._names])
         what = _json_type(self.value)
-        return f"json: cannot unmarshal {what} into Go struct field {place} of type {self._type}"
+        if what == "number" and self._schema.type in ("integer", "number"):
+            what += f" {self.value}"
+        return f"json: cannot unmarshal {what} into Go struct field {place} of type {self.go_type}"
 
     @property
     def restored(self) -> str:
@@ -63,13 +82,9 @@ class TypeMismatch(Exception):
                 return f"cannot restore slice from {given}"
         # Go converts integers to strings and numbers to each other, though not here.
         convertible = (given, wanted) in _CONVERTIBLE
-        return (
-            f"cannot convert {given} to {self._type}" if convertible else _unrecognized(self._type)
-        )
-
-
-def _unrecognized(type_: str) -> str:
-    return f"unrecognized type: {type_}"
+        if convertible:
+            return f"cannot convert {given} to {self.go_type}"
+        return f"unrecognized type: {_go_type(self._schema)}"
 
 
 _CONVERTIBLE = {("int64", "string"), ("float64", "integer"), ("int64", "integer")}
@@ -360,7 +375,7 @@ def _json_type(value: object) -> str:
         case str():
             return "string"
         case int() | float():
-            return "number" if isinstance(value, int) else f"number {value}"
+            return "number"
         case list():
             return "array"
         case dict():

@@ -90,7 +90,21 @@ def shape(
             resource.extensions.settle(fitted)
         return fitted
     except TypeMismatch as misfit:
+        _name_type(misfit)
         raise unreadable(resource, str(misfit), misfit.restored) from None
+
+
+def _name_type(misfit: TypeMismatch) -> None:
+    """Let the error name the Go type of the field, if it has a name of its own."""
+    if misfit.owner is None:
+        return
+    # Imported here because only errors need the table.
+    from kedge.api.builtin.go_types import go_type
+
+    named = go_type(misfit.owner.name, misfit.member)
+    for _ in range(misfit.levels):
+        named = named.partition("]")[2]
+    misfit.go_type = named or misfit.go_type
 
 
 def _fit_around_owners(
