@@ -2,8 +2,8 @@
 
     derive_go_types.py KUBERNETES SCHEMAS OUT
 
-OUT lists the fields of the types in the table SCHEMAS whose Go type has a name of its own and is no
-struct. kedge/api/builtin/go_types.py reads it.
+OUT lists the fields of the types in the table SCHEMAS that are in an embedded struct, and those
+whose Go type has a name of its own and is no struct. kedge/api/builtin/go_types.py reads it.
 """
 
 import json
@@ -29,7 +29,7 @@ def main(kubernetes: str, schemas: str, out: str) -> None:
     Path(out).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def fields(package: str, kind: str, packages: dict[str, Package]) -> dict[str, str]:
+def fields(package: str, kind: str, packages: dict[str, Package], way: str = "") -> dict[str, str]:
     if package not in packages or kind not in packages[package].structs:
         return {}
     found: dict[str, str] = {}
@@ -38,11 +38,12 @@ def fields(package: str, kind: str, packages: dict[str, Package]) -> dict[str, s
         place, _, inner = member.type.lstrip("*").rpartition(".")
         there = {"metav1": "meta.v1", "v1": "core.v1", "": package}.get(place, place)
         if not tag:
-            found |= fields(there, inner, packages)
+            found |= fields(there, inner, packages, f"{way}{inner}.")
             continue
         text = written(member.type.lstrip("*"), package)
-        if is_named(member.type, package, packages) and text not in OWN_READERS:
-            found[tag] = text
+        named = is_named(member.type, package, packages) and text not in OWN_READERS
+        if named or way:
+            found[tag] = f"{way} {text if named else ''}".strip(" ") if way else text
     return found
 
 
@@ -55,7 +56,9 @@ def is_named(kind: str, package: str, packages: dict[str, Package]) -> bool:
 def is_struct(name: str, package: str, packages: dict[str, Package]) -> bool:
     place, _, inner = name.rpartition(".")
     there = {"metav1": "meta.v1", "v1": "core.v1", "": package}.get(place, place)
-    return there not in packages or inner in packages[there].structs
+    if there not in packages:
+        return name != "types.UID"
+    return inner in packages[there].structs
 
 
 def written(kind: str, package: str) -> str:

@@ -24,27 +24,30 @@ class AsMapping(str):
 class TypeMismatch(Exception):
     """A value of another type than the schema declares."""
 
-    def __init__(self, path: Path, value: object, schema: Schema, why: str = "") -> None:
+    def __init__(
+        self, path: Path, value: object, schema: Schema, why: str = "", read_as: str = ""
+    ) -> None:
         super().__init__()
         self.field = spell(path)
         self.value = value
-        self.go_type = _go_type(schema)
+        self.go_type = read_as or _go_type(schema)
         """The type that Go would name."""
         self.owner: Schema | None = None
         """The innermost object with declared fields around the value."""
         self._schema = schema
         self._why = why
-        self._names: list[str] = []
+        self.way: list[tuple[str, str]] = []
+        """The fields that lead to the value: the name of the type of each, and its own."""
 
     def passing(self, owner: Schema, name: str) -> None:
         """Prepend the field `name` of `owner` to the path of the error."""
         self.owner = self.owner or owner
-        self._names.insert(0, name)
+        self.way.insert(0, (owner.name, name))
 
     @property
     def member(self) -> str:
         """The field of the owner that has or contains the value."""
-        return self._names[-1] if self._names else ""
+        return self.way[-1][1] if self.way else ""
 
     @property
     def levels(self) -> int:
@@ -60,18 +63,28 @@ class TypeMismatch(Exception):
             return self._why
         # Go names the innermost struct, then the fields that lead there without any indices.
         owner = self.owner.name.rpartition(".")[2] if self.owner is not None else ""
-        place = ".".join([owner or self.field.rpartition(".")[2], *self._names])
+        names = [name for _, name in self.way]
+        place = ".".join([owner or self.field.rpartition(".")[2], *names])
+        return (
+            f"json: cannot unmarshal {self._what} into Go struct field {place} "
+            f"of type {self.go_type}"
+        )
+
+    @property
+    def _what(self) -> str:
+        """The type of the given value. Go names a number only where it expects one."""
         what = _json_type(self.value)
-        if what == "number" and self._schema.type in ("integer", "number"):
-            what += f" {self.value}"
-        return f"json: cannot unmarshal {what} into Go struct field {place} of type {self.go_type}"
+        expected = self._schema.type in ("integer", "number", "int-or-string")
+        return f"{what} {self.value}" if what == "number" and expected else what
 
     @property
     def restored(self) -> str:
         """Return the error of Go if it restores the value from a parsed document, as it does
         after a strategic merge patch."""
-        if self._why or self._schema.type in _OWN_READERS:
-            return str(self)
+        if self._why:
+            return self._why
+        if self._schema.type in _OWN_READERS:
+            return f"json: cannot unmarshal {self._what} into Go value of type {self.go_type}"
         given, wanted = _go_kind(self.value), self._schema.type
         match wanted:
             case "object":
@@ -285,13 +298,12 @@ def _fit_quantity(schema: Schema, value: Any, path: Path, *_: Any) -> str:
 def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int | str:
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
-    raise TypeMismatch(path, value, schema)
+    raise TypeMismatch(path, value, schema, read_as="int32")
 
 
 def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
-        why = f"json: cannot unmarshal {_json_type(value)} into Go value of type string"
-        raise TypeMismatch(path, value, schema, why)
+        raise TypeMismatch(path, value, schema, read_as="string")
     try:
         moment = durations.parse_time(value)
     except ValueError:

@@ -1,7 +1,7 @@
 """Names of the Go types of fields, as errors of JSON name them.
 
-`go_types.json` maps each type to its fields whose Go type has a name of its own;
-tools/derive_go_types.py writes it.
+`go_types.json` maps each type to its fields whose Go type has a name of its own, or that are in an
+embedded struct: `Rule. v1.ScopeType`. tools/derive_go_types.py writes it.
 """
 
 from functools import cache
@@ -14,6 +14,18 @@ from kedge.api.builtin.schemas import full_name
 
 def go_type(owner: str, field: str) -> str:
     """Return the Go type of a field of a type, given by its name in OpenAPI; empty if unnamed."""
+    last = _entry(owner, field).rpartition(" ")[2]
+    return "" if last.endswith(".") else last
+
+
+def go_path(owner: str, field: str) -> str:
+    """Return a field's name, after the names of the embedded structs that it is in."""
+    text = _entry(owner, field)
+    way = text.partition(" ")[0] if " " in text or text.endswith(".") else ""
+    return way + field
+
+
+def _entry(owner: str, field: str) -> str:
     return _table().get(owner, {}).get(field, "")
 
 

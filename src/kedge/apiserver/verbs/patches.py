@@ -141,7 +141,7 @@ def _on_live(
         try:
             fitted = decode.fitted(request, changed, "PatchOptions", duplicates, live)
         except decode.UnreadableDocument as error:
-            why = error.restored if restores else error.why
+            why = (restores and error.restored) or error.why
             errors = [FieldError.invalid("patch", quote(live)[:MOST_QUOTED], why)]
             raise invalid("", "", "", errors) from None
         return DesiredDocument(fitted)
@@ -190,7 +190,12 @@ def _apply(request: Request) -> Patch:
     config = _canonical(request, body.whole_numbers(request.http.body, read.document))
 
     def settle(document: dict[str, Any]) -> dict[str, Any]:
-        return decode.fitted(request, document, "PatchOptions", read.duplicates)
+        try:
+            return decode.fitted(request, document, "PatchOptions", read.duplicates)
+        except decode.UnreadableDocument as error:
+            if not error.restored:
+                raise
+            raise managed.unconvertible(document, error.restored) from None
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
