@@ -5,7 +5,9 @@ from functools import cached_property
 import msgspec
 
 
-class ResourceIdentity(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+class ResourceIdentity(
+    msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
+):
     """Names one kind in one version."""
 
     plural: str

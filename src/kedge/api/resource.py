@@ -59,7 +59,9 @@ class ScalePaths(msgspec.Struct, frozen=True):
     selector: str = ".spec.selector"
 
 
-class Resource(ResourceIdentity, Generic[T], frozen=True, kw_only=True, eq=False, dict=True):
+class Resource(
+    ResourceIdentity, Generic[T], frozen=True, kw_only=True, eq=False, dict=True, weakref=True
+):
     """One kind in one version: its identity and type, its strategy and its presentation.
 
     It is an Identity rather than holding one because names are what most code asks for, and because

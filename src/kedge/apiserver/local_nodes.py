@@ -53,7 +53,7 @@ class LocalNodes:
         self._published: list[str] = []
         self._changed = asyncio.Event()
         self._ready: set[str] = set()
-        self._all_ready = asyncio.Event()
+        self._wait_over = asyncio.Event()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -72,23 +72,24 @@ class LocalNodes:
 
     async def wait_until_ready(self, seconds: float) -> None:
         """Return when every node has reported to this server that it is ready, or after so many
-        seconds. What nodes reported before the server started does not count."""
-        work = (self._all_ready.wait(), self._api.clock.sleep(seconds))
-        tasks = [asyncio.ensure_future(each) for each in work]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
+        seconds. Reports to a server that ran before do not count."""
+        async with asyncio.TaskGroup() as tasks:
+            patience = tasks.create_task(self._end_wait(seconds))
+            await self._wait_over.wait()
+            patience.cancel()
+
+    async def _end_wait(self, seconds: float) -> None:
+        await self._api.clock.sleep(seconds)
+        self._wait_over.set()
 
     def _node_changed(self, change: Change | None) -> None:
         if change is None or change.item.key not in self._nodes.values():
             return
         self._changed.set()
-        if not self._all_ready.is_set() and is_ready(change.item.document()):
+        if not self._wait_over.is_set() and is_ready(change.item.document()):
             self._ready.add(change.item.key)
             if self._ready.issuperset(self._nodes.values()):
-                self._all_ready.set()
+                self._wait_over.set()
 
     async def _follow(self) -> bool:
         """Issue certificates, listen and publish; return whether everything succeeded."""

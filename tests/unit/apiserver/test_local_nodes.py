@@ -119,7 +119,7 @@ async def test_waiting_ends_when_every_node_has_reported_that_it_is_ready(
     await server.settle()
     await server.merge(f"{NODES}/two/status", {"status": ready_node("two")["status"]})
     await server.settle()
-    # What a node said before the server followed it does not count.
+    # The first report of node one came before the server followed it.
     assert not waiting.done()
     await server.merge(f"{NODES}/one/status", {"status": {"phase": "Running"}})
     await server.settle()
