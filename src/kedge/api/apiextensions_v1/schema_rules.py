@@ -16,9 +16,7 @@ from kedge.api.apiextensions_v1.json_schema import (
     junctions,
     normal,
 )
-from kedge.api.apiextensions_v1.rule_evaluation import rule_errors
 from kedge.api.apiextensions_v1.rule_paths import field_path
-from kedge.api.apiextensions_v1.rule_tree import rule_tree
 from kedge.api.apiextensions_v1.structural import validate_structural
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.machinery.errors import FieldError
@@ -371,6 +369,9 @@ def _defaults(schema: JSONSchemaProps, path: str, *, root: bool = False) -> Iter
 
 def _rule_errors_of_default(schema: JSONSchemaProps, at: str) -> Iterator[FieldError]:
     if any(each.validations for each in every(schema)):
+        from kedge.api.apiextensions_v1.rule_evaluation import rule_errors
+        from kedge.api.apiextensions_v1.rule_tree import rule_tree
+
         tree = rule_tree(document(schema), is_root=bool(schema.embedded_resource))
         if tree is not None and not tree.is_broken:
             yield from rule_errors(tree, schema.default, schema.default, at)
