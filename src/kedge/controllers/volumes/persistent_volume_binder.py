@@ -125,7 +125,9 @@ class PersistentVolumeBinder:
                 if volume.spec.claimRef is not None:
                     self._add_volume(volume.metadata.name)
 
-    def _volume_changed(self, before: PersistentVolume | None, now: PersistentVolume | None) -> None:
+    def _volume_changed(
+        self, before: PersistentVolume | None, now: PersistentVolume | None
+    ) -> None:
         volume = now or before
         if volume is None:
             return

@@ -22,7 +22,9 @@ async def claim(place: ControllerHarness, name: str = "data", **spec: Any) -> Js
     return await place.create(CLAIMS, {"metadata": {"name": name}, "spec": whole})
 
 
-async def volume(place: ControllerHarness, name: str = "pv", size: str = "2Gi", **spec: Any) -> Json:
+async def volume(
+    place: ControllerHarness, name: str = "pv", size: str = "2Gi", **spec: Any
+) -> Json:
     whole = {
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": size},
