@@ -118,8 +118,8 @@ class Scheduler:
         namespaces.listen(lambda _: self._queue.stir((INTER_POD_AFFINITY,)))
         for cache in (storage.claims, storage.volumes, storage.classes):
             cache.listen(self._stir_volumes)
-        for cache in (storage.drivers, storage.nodes, storage.capacities):
-            cache.listen(self._stir_volumes)
+        for other in (storage.drivers, storage.nodes, storage.capacities):
+            other.listen(self._stir_volumes)
         devices = self._snapshot.devices
         devices.claims.listen(self._stir_devices)
         devices.classes.listen(self._stir_devices)

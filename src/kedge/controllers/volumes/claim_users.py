@@ -25,17 +25,19 @@ class ClaimUsers:
 
     def _changed(self, before: Pod | None, now: Pod | None) -> None:
         old, new = set(_keys(before)), set(_keys(now))
-        for claim in old - new if before is not None else ():
-            self._remove(claim, before)
-        for claim in new if now is not None else ():
-            self._users.setdefault(claim, {})[key_of(now)] = now
+        if before is not None:
+            for claim in old - new:
+                self._remove(claim, before)
+        if now is not None:
+            for claim in new:
+                self._users.setdefault(claim, {})[key_of(now)] = now
         for claim in old | new:
             for listener in self._listeners:
                 listener(claim)
 
-    def _remove(self, claim: Key, pod: Pod | None) -> None:
+    def _remove(self, claim: Key, pod: Pod) -> None:
         users = self._users.get(claim)
-        if users is None or pod is None:
+        if users is None:
             return
         users.pop(key_of(pod), None)
         if not users:

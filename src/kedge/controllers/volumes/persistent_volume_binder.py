@@ -81,8 +81,7 @@ class StorageTask(NamedTuple):
 
 
 class PersistentVolumeBinder:
-    """Looks at a claim or volume when it changes, and at waiting claims when volumes, classes or
-    pods do."""
+    """Looks at a claim or volume when it changes, and at waiting claims when volumes or classes do."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
@@ -105,7 +104,6 @@ class PersistentVolumeBinder:
         self._volumes.follow(self._volume_changed)
         self._classes.follow(self._class_changed)
         self._nodes.follow(self._node_changed)
-        users.listen(self._users_changed)
 
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
@@ -117,9 +115,9 @@ class PersistentVolumeBinder:
     ) -> None:
         if now is not None:
             self._add_claim(key_of(now))
-        for volume in {each.spec.volumeName for each in (before, now) if each is not None}:
-            if volume and (before is None or now is None or before.spec != now.spec):
-                self._add_volume(volume)
+        for name in {each.spec.volumeName for each in (before, now) if each is not None}:
+            if name and (before is None or now is None or before.spec != now.spec):
+                self._add_volume(name)
         if now is None and before is not None:
             for volume in self._known.candidates(before):
                 if volume.spec.claimRef is not None:
@@ -153,11 +151,6 @@ class PersistentVolumeBinder:
         if now is None:
             for volume in self._leaving.get(True):
                 self._add_volume(volume.metadata.name)
-
-    def _users_changed(self, claim: Key) -> None:
-        known = self._claims.get(claim.name, claim.namespace)
-        if known is not None and BIND_COMPLETED not in known.metadata.annotations:
-            self._add_claim(claim)
 
     def _add_claim(self, key: Key) -> None:
         self._loop.add(StorageTask(CLAIMS.plural, key))

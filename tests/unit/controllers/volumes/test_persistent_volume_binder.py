@@ -195,6 +195,8 @@ async def test_a_class_that_waits_needs_a_pod_and_its_node() -> None:
         spec = {"containers": [{"name": "main", "image": "host"}], "volumes": volumes}
         pod = {"metadata": {"name": "p"}, "spec": spec}
         await place.create("/api/v1/namespaces/default/pods", pod)
+        await claim(place, "later", storageClassName="standard")
+        await place.change(f"{CLAIMS}/data", {"metadata": {"labels": {"a": "b"}}})
         assert ("WaitForPodScheduled", "waiting for pod p to be scheduled") in await place.events()
         mark = {"volume.kubernetes.io/selected-node": "n1"}
         await place.change(f"{CLAIMS}/data", {"metadata": {"annotations": mark}})
