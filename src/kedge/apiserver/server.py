@@ -57,6 +57,7 @@ from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
@@ -167,6 +168,7 @@ async def serve(
                 tasks.create_task(api.cache.run()),
                 tasks.create_task(api.allocator.run()),
                 tasks.create_task(listener.sweep()),
+                tasks.create_task(keep_trimmed(clock)),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
                 tasks.create_task(keep_reserve_files(store, config.state, clock)),
