@@ -131,10 +131,8 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
         if http.method != "GET":
             _check_form(request)
         handler = handler_of(resource, subresource, verb)
-        if resource.custom and not resource.is_schema_made:
-            answer = context.answer = _with_schema(api, request, handler)
-        else:
-            answer = context.answer = handler(api, request)
+        make = _with_schema(handler) if resource.custom else handler
+        answer = context.answer = make(api, request)
         if resource.presentation.deprecation:
             context.answer = _deprecated(resource.presentation.deprecation, answer)
 
@@ -149,11 +147,17 @@ def _check_form(request: Request) -> None:
         render.check(request, render.MANY if many else render.ONE)
 
 
-async def _with_schema(api: Api, request: Request, handler: Handler) -> Response:
-    """Make the schema of a custom kind in a thread, then call the handler."""
-    await api.long_work.run(LONG, lambda: request.resource.schema)
-    answer = handler(api, request)
-    return answer if isinstance(answer, Response) else await answer
+def _with_schema(handler: Handler) -> Handler:
+    """Return the handler of a custom kind, which makes the schema in a thread first."""
+
+    async def begin(api: Api, request: Request) -> Response:
+        await api.long_work.run(LONG, lambda: request.resource.schema)
+        answer = handler(api, request)
+        return answer if isinstance(answer, Response) else await answer
+
+    return lambda api, request: (
+        handler(api, request) if request.resource.is_schema_made else begin(api, request)
+    )
 
 
 async def _deprecated(notice: str, answer: Answer) -> Response:
