@@ -40,6 +40,7 @@ from kedge.apiserver.verbs.read import shown_object
 from kedge.apiserver.watchcache import Item
 from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
+    ErrorScope,
     FieldError,
     StatusError,
     already_exists,
@@ -234,6 +235,7 @@ def _judge(
 
     Errors that Kubernetes would report and kedge does not are allowed if the old object has them
     already (`known`): it was stored before the server was started without extensions."""
+    request.warnings += [str(error) for error in errors if error.scope is ErrorScope.RATCHETED]
     allowed = {error for error in known if error.scope is not None}
     counting, used = extensions.sorted_out(
         (error for error in errors if error not in allowed),
