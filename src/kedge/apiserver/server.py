@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
+from kedge.api.builtin import schemas
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
@@ -240,7 +241,9 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
     first. Then keep the default ServiceCIDR until cancelled."""
     await clock.sleep(SETTLE_SECONDS)
+    await asyncio.to_thread(schemas.prepare)
     for kind in (pod, event):
+        await clock.give_way()
         # Computed once for each type; otherwise the first pod would wait for it.
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
     while True:

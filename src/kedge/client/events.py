@@ -93,7 +93,7 @@ class _EventSeries:
 
 @dataclass(frozen=True, slots=True)
 class _CountedEvent:
-    """What is remembered of an event that may come again."""
+    """The part of an event that is kept in case it comes again."""
 
     name: str
     first: str
