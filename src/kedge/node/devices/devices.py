@@ -90,6 +90,11 @@ class NodeDevices:
         """Set, and replaced, whenever devices have become free."""
         self._begun = clock.monotonic()
 
+    @property
+    def kubelet_directory(self) -> Path:
+        """The directory that drivers know as the kubelet's."""
+        return self.places.drivers.parent
+
     def connect(
         self,
         node_changed: Callable[[], None],
