@@ -89,6 +89,7 @@ from kedge.node.services.service_proxy import ServiceProxy
 from kedge.node.services.service_watch import ServiceWatch
 from kedge.node.services.userspace_proxy import UserspaceProxy, loopback_addresses
 from kedge.node.stats.disk_places import PodDiskPlaces
+from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import MANAGED_ATTACHMENT, NodeStorage
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
@@ -260,6 +261,7 @@ class Agent:
                 ConfigObjectWatches(client, clock),
             )
             may_mount = self._runtime.level is RuntimeLevel.FULL
+            csi = CsiRegistry(clock)
             storage = NodeStorage(
                 config,
                 devices.kubelet_directory,
@@ -268,6 +270,7 @@ class Agent:
                 this,
                 recorder,
                 clock,
+                registered=csi,
                 may_mount=may_mount,
             )
             volumes = PodVolumes(
@@ -297,7 +300,7 @@ class Agent:
                 self._dependencies(client, recorder, sources, volumes, environment, claims, this),
                 config.name,
             )
-            devices.connect(this.report_soon, pods.wake, pods.active, pods.exists, claims)
+            devices.connect(this.report_soon, pods.wake, pods.active, pods.exists, claims, csi)
             places = WritablePaths(config.pods, config.runtime)
             eviction = LocalStorageEviction(pods, volumes, places, clock)
             disk = PodDiskPlaces(volumes, places)

@@ -1,6 +1,6 @@
 """The volume drivers of a node: kedge's own, and those that have registered."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 from kedge.node.storage.volume_driver import DriverError, VolumeDriver
@@ -10,8 +10,6 @@ class RegisteredDrivers(Protocol):
     """Drivers that registered over the plugin socket."""
 
     def find(self, name: str) -> VolumeDriver | None: ...
-
-    def names(self) -> Iterator[str]: ...
 
 
 class NodeDrivers:

@@ -1,7 +1,7 @@
 """The storage of a node: builds drivers, mounts and reports, and runs them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +14,14 @@ from kedge.machinery.errors import StatusError
 from kedge.node.config import NodeConfig
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
-from kedge.node.storage.driver_catalog import NodeDrivers, RegisteredDrivers
+from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.driver_catalog import NodeDrivers
 from kedge.node.storage.local_driver import LocalDriver
 from kedge.node.storage.local_store import LocalVolumeStore
 from kedge.node.storage.mount_context import DriverContexts
 from kedge.node.storage.mount_records import MountRecords
 from kedge.node.storage.pod_storage import PodStorage
-from kedge.node.storage.storage_report import CsiNodeDriver, StorageReport
+from kedge.node.storage.storage_report import StorageReport
 from kedge.node.storage.volume_driver import DriverVolume
 from kedge.node.storage.volume_follower import VolumeFollower
 from kedge.node.storage.volume_lookup import VolumeLookup
@@ -42,7 +43,7 @@ class NodeStorage:
         events: EventSink,
         clock: Clock,
         *,
-        registered: RegisteredDrivers | None = None,
+        registered: CsiRegistry,
         may_mount: bool,
     ) -> None:
         """`root` is the directory that CSI drivers know as the kubelet's."""
@@ -66,11 +67,16 @@ class NodeStorage:
         self.pods.in_use_changed = self._report_in_use
         self._follower = VolumeFollower(client, self.pods, self.drivers, this, events, clock)
         self.pods.changed = self._follower.look_at
-        self.report = StorageReport(client, this, self.drivers, self.registered_nodes, clock)
+        self.report = StorageReport(client, this, self.drivers, registered.nodes, clock)
+        registered.announce = self._announce
 
-    def registered_nodes(self) -> Sequence[CsiNodeDriver]:
-        """Return the registered drivers as CSINode lists them."""
-        return ()
+    async def _announce(self, labels: Mapping[str, str]) -> None:
+        """Write the labels of a driver's topology and its entry in CSINode, before the driver is
+        told that it is registered."""
+        if labels:
+            patch = {"metadata": {"labels": dict(labels)}}
+            await self._client.patch(nodes.RESOURCE, self._config.name, patch)
+        await self.report.write_drivers()
 
     async def run(self) -> None:
         """Run until cancelled."""

@@ -68,7 +68,6 @@ class StorageReport:
         self._clock = clock
         self._written: dict[str, dict[str, Any]] = {}
         self._due = asyncio.Event()
-        self._reported = asyncio.Event()
 
     def soon(self) -> None:
         """Report now."""
@@ -84,11 +83,15 @@ class StorageReport:
                 log.warning("storage not reported error=%r", str(error))
             await wait_until_set(self._due, self._clock, REPORT_SECONDS)
 
-    async def _report(self) -> None:
+    async def write_drivers(self) -> None:
+        """Write the node's CSINode."""
         node = self._this.node.metadata
         own = CsiNodeDriver(LOCAL_DRIVER, node.name, (_HOSTNAME,))
         drivers = [each.document() for each in (own, *self._registered())]
         await self._put(NODES, node.name, "", {"spec": {"drivers": drivers}})
+
+    async def _report(self) -> None:
+        await self.write_drivers()
         classes = await self._client.list_as(CLASS_VIEW)
         for each in classes.items:
             if each.provisioner == LOCAL_PROVISIONER:

@@ -12,6 +12,7 @@ from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
+from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import NodeStorage
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.node import FakeNodeFacts, RecordedEvents
@@ -45,6 +46,7 @@ class StorageBox:
             FakeNodeFacts(),
             self.events,
             clock,
+            registered=CsiRegistry(clock),
             may_mount=False,
         )
         self.pods = self.node.pods

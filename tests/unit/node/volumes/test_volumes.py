@@ -18,6 +18,7 @@ from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
 from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
 from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
+from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import NodeStorage
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
@@ -63,6 +64,7 @@ class Box:
             facts,
             self.events,
             clock,
+            registered=CsiRegistry(clock),
             may_mount=self._may_mount,
         )
         self.volumes = PodVolumes(
