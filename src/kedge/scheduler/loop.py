@@ -219,12 +219,11 @@ class SchedulingLoop:
         plan: VolumePlan,
     ) -> None:
         state = self._snapshot.nodes.get(node)
-        try:
-            if state is None:
-                raise VolumeBindingFailed(f'binding volumes: node "{node}" not found')
-            await self._volumes.bound(plan, state)
-        except VolumeBindingFailed as error:
-            self._give_volumes_back(entry, plan, error)
+        failure = f'binding volumes: node "{node}" not found'
+        if state is not None:
+            failure = await self._volumes.bound(plan, state)
+        if failure:
+            self._give_volumes_back(entry, plan, VolumeBindingFailed(failure))
             return
         self._snapshot.storage.release(plan)
         bind = partial(self._bind_devices, entry, node, reservations)

@@ -15,7 +15,7 @@ from kedge.client.informer import Cache, Key
 
 
 class VolumePlan(NamedTuple):
-    """What must be written before a pod can use its claims on a node."""
+    """The writes before a pod can use its claims on a node."""
 
     volumes: Mapping[Key, PersistentVolume] = {}
     """The volume of each claim that gets an existing one."""

@@ -1,7 +1,6 @@
 """ClaimBinding: the scheduler's writes to volumes and claims, before a pod is bound."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
@@ -76,63 +75,56 @@ class ClaimBinding:
         }
         await self._client.patch(CLAIMS, meta.name, patch, meta.namespace)
 
-    async def bound(self, plan: VolumePlan, node: NodeState) -> None:
-        """Return when all claims of a plan are bound; raise if they will not be."""
+    async def bound(self, plan: VolumePlan, node: NodeState) -> str:
+        """Return when all claims of a plan are bound, or why they will not be."""
+        async with asyncio.TaskGroup() as tasks:
+            deadline = self._clock.monotonic() + BIND_SECONDS
+            timer = tasks.create_task(self._wake_later(BIND_SECONDS))
+            found = await self._follow(plan, node, deadline)
+            timer.cancel()
+        return found
+
+    async def _wake_later(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._wake(Key("", ""))
+
+    async def _follow(self, plan: VolumePlan, node: NodeState, deadline: float) -> str:
         keys = [*plan.volumes, *(_key(each) for each in plan.provisions)]
-        deadline = self._clock.monotonic() + BIND_SECONDS
         asked: set[Key] = set()
         while True:
             changed = self._changed
-            if self._are_bound(keys, node, plan, asked):
-                return
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
-                raise VolumeBindingFailed("binding volumes: context deadline exceeded")
-            await self._wait(changed, left)
+            states = [self._state(key, node, plan, asked) for key in keys]
+            if failure := next((each for each in states if each), ""):
+                return failure
+            if None not in states:
+                return ""
+            if self._clock.monotonic() >= deadline:
+                return "binding volumes: context deadline exceeded"
+            await changed.wait()
 
-    async def _wait(self, changed: asyncio.Event, seconds: float) -> None:
-        waits = [
-            asyncio.ensure_future(changed.wait()),
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+    def _state(self, key: Key, node: NodeState, plan: VolumePlan, asked: set[Key]) -> str | None:
+        """Return why a claim will not be bound, empty if it is, None as long as it is not.
 
-    def _are_bound(
-        self, keys: Sequence[Key], node: NodeState, plan: VolumePlan, asked: set[Key]
-    ) -> bool:
-        """Whether all claims are bound. `asked` collects those whose wish for the node is known:
-        a provisioner that fails takes it back."""
-        provisioned = {_key(each) for each in plan.provisions}
-        pending = False
-        for key in keys:
-            claim = self._storage.claims.get(key.name, key.namespace)
-            if claim is None:
-                raise VolumeBindingFailed(f'persistentvolumeclaim "{key.name}" not found')
-            if is_fully_bound(claim):
-                self._check_node(claim, node)
-                continue
-            pending = True
-            if SELECTED_NODE in claim.metadata.annotations:
-                asked.add(key)
-            elif key in provisioned and key in asked:
-                raise VolumeBindingFailed(
-                    f'binding volumes: provisioning failed for PVC "{key.name}"'
-                )
-        return not pending
+        `asked` collects the claims whose wish for the node is known: a provisioner that fails takes
+        it back.
+        """
+        claim = self._storage.claims.get(key.name, key.namespace)
+        if claim is None:
+            return f'persistentvolumeclaim "{key.name}" not found'
+        if is_fully_bound(claim):
+            return self._wrong_node(claim, node)
+        if SELECTED_NODE in claim.metadata.annotations:
+            asked.add(key)
+        elif key not in plan.volumes and key in asked:
+            return f'binding volumes: provisioning failed for PVC "{key.name}"'
+        return None
 
-    def _check_node(self, claim: PersistentVolumeClaim, node: NodeState) -> None:
+    def _wrong_node(self, claim: PersistentVolumeClaim, node: NodeState) -> str:
         volume = self._storage.volumes.get(claim.spec.volumeName)
-        if volume is None:
-            return
-        if not reachable_from(volume)(node.name, node.labels):
-            name = volume.metadata.name
-            raise VolumeBindingFailed(
-                f'binding volumes: pv "{name}" node affinity doesn\'t match node "{node.name}"'
-            )
+        if volume is None or reachable_from(volume)(node.name, node.labels):
+            return ""
+        name = volume.metadata.name
+        return f'binding volumes: pv "{name}" node affinity doesn\'t match node "{node.name}"'
 
 
 def _key(claim: PersistentVolumeClaim) -> Key:

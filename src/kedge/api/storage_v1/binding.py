@@ -11,8 +11,8 @@ from kedge.api.core_v1.persistent_volume_claim import (
 from kedge.api.label_selector import compiled
 from kedge.api.storage_v1.persistent_volume import (
     BIND_COMPLETED,
-    ClaimReference,
     PersistentVolume,
+    VolumeClaimReference,
 )
 from kedge.machinery.quantity import Quantity
 
@@ -177,6 +177,6 @@ def reference_to(claim: PersistentVolumeClaim) -> dict[str, str]:
     }
 
 
-def claim_named(reference: ClaimReference) -> str:
+def claim_named(reference: VolumeClaimReference) -> str:
     """Return the claim of a reference as people write it."""
     return f"{reference.namespace}/{reference.name}"

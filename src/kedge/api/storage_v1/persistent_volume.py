@@ -24,7 +24,7 @@ PV_PROTECTION: Final = "kubernetes.io/pv-protection"
 _ZERO: Final = Quantity.from_value(0)
 
 
-class ClaimReference(Model):
+class VolumeClaimReference(Model):
     """The claim that a volume is for; without a uid, any claim of that name."""
 
     kind: str = ""
@@ -54,7 +54,7 @@ class PersistentVolumeSpec(Model):
 
     capacity: Mapping[str, Quantity] = {}
     accessModes: Sequence[str] = ()
-    claimRef: ClaimReference | None = None
+    claimRef: VolumeClaimReference | None = None
     persistentVolumeReclaimPolicy: str = ""
     storageClassName: str = ""
     volumeMode: str | None = None

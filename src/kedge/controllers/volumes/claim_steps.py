@@ -1,4 +1,4 @@
-"""What the binder does about a claim: pure decisions, in the order of Kubernetes' controller."""
+"""Decisions of the binder about a claim, in the order of Kubernetes' controller."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol

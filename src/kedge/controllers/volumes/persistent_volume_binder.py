@@ -81,7 +81,7 @@ class StorageTask(NamedTuple):
 
 
 class PersistentVolumeBinder:
-    """Looks at a claim or volume when it changes, and at waiting claims when volumes or classes do."""
+    """Looks at claims and volumes that change, and at waiting claims when a class changes."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What the binder does about a volume: pure decisions."""
+"""Decisions of the binder about a volume."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -71,7 +71,7 @@ class Reclaim(Enum):
 
 
 class ReclaimDecision(NamedTuple):
-    """What becomes of a released volume, and the event if that fails."""
+    """The fate of a released volume, and the event if reclaiming fails."""
 
     reclaim: Reclaim
     reason: str = ""
@@ -82,7 +82,7 @@ KEEP: Final = ReclaimDecision(Reclaim.KEEP)
 
 
 def reclaim(volume: PersistentVolume) -> ReclaimDecision:
-    """Return what becomes of a released volume."""
+    """Decide about a released volume."""
     match volume.spec.persistentVolumeReclaimPolicy:
         case "Delete":
             return _deletion(volume)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.testing.local_server import MERGE, LocalServer
+from kedge.testing.local_server import LocalServer
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -50,29 +50,3 @@ async def test_the_class_of_a_new_claim(
             await server.post(CLASSES, class_(name, annotations))
         made = await server.post(CLAIMS, body)
         assert made["spec"].get("storageClassName") == expected
-
-
-async def test_new_claims_volumes_and_attribute_classes_are_protected() -> None:
-    async with LocalServer.running(admission=PLUGINS) as server:
-        made = await server.post(CLAIMS, claim())
-        assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-        attributes = {"metadata": {"name": "v"}, "driverName": "d", "parameters": {"a": "b"}}
-        path = "/apis/storage.k8s.io/v1/volumeattributesclasses"
-        made = await server.post(path, attributes)
-        assert made["metadata"]["finalizers"] == ["kubernetes.io/vac-protection"]
-
-
-@pytest.mark.parametrize("grows", [True, False])
-async def test_a_bound_claim_grows_only_if_its_class_lets_it(grows: bool) -> None:
-    async with LocalServer.running(admission=PLUGINS) as server:
-        await server.post(CLASSES, class_("a", {}, allowVolumeExpansion=grows))
-        await server.post(CLAIMS, claim(storageClassName="a"))
-        await server.merge(f"{CLAIMS}/c/status", {"status": {"phase": "Bound"}})
-        more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-        if grows:
-            changed = await server.merge(f"{CLAIMS}/c", more)
-            assert changed["spec"]["resources"]["requests"] == {"storage": "2Gi"}
-            return
-        answer = await server.call("PATCH", f"{CLAIMS}/c", more, content_type=MERGE)
-        assert answer.status == 403
-        assert "the storageclass that provisions the pvc must support resize" in answer.text
