@@ -98,44 +98,6 @@ async def local(directory: Path, kind: str) -> AsyncIterator[DriverStage]:
         libc.unmount(place)
 
 
-@contextlib.asynccontextmanager
-async def csi_stage(directory: Path) -> AsyncIterator[DriverStage]:
-    program = ScriptedCsiDriver(directory / "driver")
-    await program.start()
-    driver = CsiDriver(DRIVER_NAME, program.socket, SystemClock())
-    driver.open()
-    yield DriverStage(driver, directory, {})
-    await driver.close()
-    await program.stop()
-
-
-def needs_local(stage: DriverStage) -> None:
-    """CSI leaves these to the controller half of a driver."""
-    if not isinstance(stage.driver, LocalDriver):
-        pytest.skip("the controller half of a CSI driver does this")
-
-
-def _make(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-
-
-@pytest.fixture(params=["directory", "image", "csi"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[DriverStage]:
-    if request.param == "csi":
-        async with csi_stage(tmp_path) as found:
-            yield found
-        return
-    is_image = request.param == "image"
-    if is_image and (why := volume_image.lack()):
-        pytest.skip(f"no images of volumes: {why}")
-    driver = LocalDriver(
-        LocalVolumeStore(tmp_path / "volumes"), may_mount=is_image, shortfall=lambda *_: None
-    )
-    yield DriverStage(driver, tmp_path, {"enforce": "true" if is_image else "false"})
-    for place in mounts.below(tmp_path):
-        libc.unmount(place)
-
-
 async def test_every_call_can_be_repeated(stage: DriverStage) -> None:
     first, second = await stage.mounted(), await stage.mounted()
     assert first == second
