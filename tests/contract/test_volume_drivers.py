@@ -10,7 +10,7 @@ import pytest
 
 from kedge.machinery.clock import SystemClock
 from kedge.node.storage import volume_image
-from kedge.node.storage.csi_driver import CsiDriver
+from kedge.node.storage.csi_driver import CsiDriverClient
 from kedge.node.storage.local_driver import LocalDriver
 from kedge.node.storage.local_store import LocalVolumeStore
 from kedge.node.storage.volume_driver import (
@@ -61,7 +61,7 @@ class DriverStage:
 async def csi_stage(directory: Path) -> AsyncIterator[DriverStage]:
     program = ScriptedCsiDriver(directory / "driver")
     await program.start()
-    driver = CsiDriver(DRIVER_NAME, program.socket, SystemClock())
+    driver = CsiDriverClient(DRIVER_NAME, program.socket, SystemClock())
     driver.open()
     yield DriverStage(driver, directory, {})
     await driver.close()

@@ -43,7 +43,7 @@ _FEATURES: Final = {
 }
 
 
-class CsiDriver:
+class CsiDriverClient:
     """Fulfils volume_driver.VolumeDriver. Reconnects when the driver restarts at its socket."""
 
     def __init__(self, name: str, path: Path, clock: Clock) -> None:

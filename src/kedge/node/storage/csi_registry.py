@@ -10,9 +10,9 @@ from kedge.deviceplugin.messages import PluginInfo
 from kedge.machinery.clock import Clock
 from kedge.machinery.names import dns_subdomain
 from kedge.node.devices.watcher import PluginRefused, Withdraw
-from kedge.node.storage.csi_driver import CsiDriver
+from kedge.node.storage.csi_driver import CsiDriverClient
 from kedge.node.storage.csi_messages import NodeInfoResponse
-from kedge.node.storage.storage_report import CsiNodeDriver
+from kedge.node.storage.storage_report import ReportedDriver
 from kedge.node.storage.volume_driver import DriverError
 
 log = logging.getLogger(__name__)
@@ -30,20 +30,20 @@ class CsiRegistry:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._drivers: dict[str, CsiDriver] = {}
-        self._nodes: dict[str, CsiNodeDriver] = {}
+        self._drivers: dict[str, CsiDriverClient] = {}
+        self._nodes: dict[str, ReportedDriver] = {}
         self.announce: Announce | None = None
 
-    def find(self, name: str) -> CsiDriver | None:
+    def find(self, name: str) -> CsiDriverClient | None:
         return self._drivers.get(name)
 
-    def nodes(self) -> list[CsiNodeDriver]:
+    def nodes(self) -> list[ReportedDriver]:
         """Return the drivers as CSINode lists them."""
         return [self._nodes[name] for name in sorted(self._nodes)]
 
     async def adopt(self, info: PluginInfo, endpoint: Path) -> Withdraw:
         self._check(info, endpoint)
-        driver = CsiDriver(info.name, endpoint, self._clock)
+        driver = CsiDriverClient(info.name, endpoint, self._clock)
         driver.open()
         try:
             answer = await driver.node_info()
@@ -73,7 +73,7 @@ class CsiRegistry:
                 f"{failed}a driver of the name {info.name} is registered with this version already"
             )
 
-    async def _withdraw(self, driver: CsiDriver) -> None:
+    async def _withdraw(self, driver: CsiDriverClient) -> None:
         if self._drivers.get(driver.name) is driver:
             del self._drivers[driver.name]
             self._nodes.pop(driver.name, None)
@@ -85,7 +85,7 @@ class CsiRegistry:
         await driver.close()
 
 
-def node_driver(name: str, answer: NodeInfoResponse) -> tuple[CsiNodeDriver, dict[str, str]]:
+def node_driver(name: str, answer: NodeInfoResponse) -> tuple[ReportedDriver, dict[str, str]]:
     """Return a driver as CSINode lists it, and the labels of the node. Raises ValueError."""
     if not answer.node_id or len(answer.node_id) > LONGEST_NODE_ID:
         raise ValueError(f"error adding CSI driver node info: the node id of {name} is invalid")
@@ -94,4 +94,4 @@ def node_driver(name: str, answer: NodeInfoResponse) -> tuple[CsiNodeDriver, dic
     if len(segments) > MOST_SEGMENTS:
         raise ValueError(f"the topology of {name} has more than {MOST_SEGMENTS} keys")
     most = min(max(answer.max_volumes_per_node, 0), 2**31 - 1)
-    return CsiNodeDriver(name, answer.node_id, tuple(sorted(segments)), most), segments
+    return ReportedDriver(name, answer.node_id, tuple(sorted(segments)), most), segments

@@ -71,8 +71,8 @@ class NodeStorage:
         registered.announce = self._announce
 
     async def _announce(self, labels: Mapping[str, str]) -> None:
-        """Write the labels of a driver's topology and its entry in CSINode, before the driver is
-        told that it is registered."""
+        """Write the labels of a driver's topology and its entry in CSINode, before the driver
+        is notified."""
         if labels:
             patch = {"metadata": {"labels": dict(labels)}}
             await self._client.patch(nodes.RESOURCE, self._config.name, patch)

@@ -33,7 +33,7 @@ _ROUNDED: Final = 16 << 20
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
-class CsiNodeDriver(msgspec.Struct, frozen=True):
+class ReportedDriver(msgspec.Struct, frozen=True):
     """A driver as CSINode lists it."""
 
     name: str
@@ -58,7 +58,7 @@ class StorageReport:
         client: Client,
         this: ThisNode,
         drivers: DriverCatalog,
-        registered: Callable[[], Sequence[CsiNodeDriver]],
+        registered: Callable[[], Sequence[ReportedDriver]],
         clock: Clock,
     ) -> None:
         self._client = client
@@ -86,7 +86,7 @@ class StorageReport:
     async def write_drivers(self) -> None:
         """Write the node's CSINode."""
         node = self._this.node.metadata
-        own = CsiNodeDriver(LOCAL_DRIVER, node.name, (_HOSTNAME,))
+        own = ReportedDriver(LOCAL_DRIVER, node.name, (_HOSTNAME,))
         drivers = [each.document() for each in (own, *self._registered())]
         await self._put(NODES, node.name, "", {"spec": {"drivers": drivers}})
 

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.deviceplugin.messages import PluginInfo
 from kedge.machinery.clock import SystemClock
-from kedge.node.devices.watcher import PluginRefused
-from kedge.node.storage.csi_driver import CsiDriver, access_mode
-from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.csi_driver import CsiDriverClient, access_mode
 from kedge.node.storage.volume_driver import DriverError, DriverVolume, MountContext
 from kedge.testing.csi_driver import DRIVER_NAME, ScriptedCsiDriver
 
@@ -28,7 +25,7 @@ class Pair:
         self.program = ScriptedCsiDriver(directory / "driver")
         self.staging = directory / "staged"
         self.target = directory / "target"
-        self.driver = CsiDriver(DRIVER_NAME, self.program.socket, SystemClock())
+        self.driver = CsiDriverClient(DRIVER_NAME, self.program.socket, SystemClock())
 
     async def mount(self) -> Path:
         await self.driver.stage(VOLUME, self.staging, CONTEXT)
@@ -137,41 +134,3 @@ async def test_the_pod_is_told_to_publish_only(pair: Pair) -> None:
 def test_access_modes_have_the_numbers_of_csi(mode: str, plain: int, distinguished: int) -> None:
     assert access_mode((mode,), distinguishes=False) == plain
     assert access_mode((mode,), distinguishes=True) == distinguished
-
-
-async def test_a_driver_registers_with_its_topology(pair: Pair) -> None:
-    pair.program.segments = {"example.com/rack": "r1"}
-    registry = CsiRegistry(SystemClock())
-    announced: list[object] = []
-
-    async def announce(labels: object) -> None:
-        announced.append((labels, [each.document() for each in registry.nodes()]))
-
-    registry.announce = announce
-    info = PluginInfo(type="CSIPlugin", name=DRIVER_NAME, supported_versions=["1.0.0"])
-    withdraw = await registry.adopt(info, pair.program.socket)
-    entry = {
-        "name": DRIVER_NAME,
-        "nodeID": "node-of-driver",
-        "topologyKeys": ["example.com/rack"],
-        "allocatable": {"count": 7},
-    }
-    assert announced == [({"example.com/rack": "r1"}, [entry])]
-    with pytest.raises(PluginRefused, match="already"):
-        await registry.adopt(info, pair.program.socket)
-    await withdraw()
-    assert (registry.find(DRIVER_NAME), registry.nodes()) == (None, [])
-
-
-@pytest.mark.parametrize(
-    ("name", "version", "endpoint"),
-    [
-        ("disk.example.com", "2.0.0", "/x"),
-        ("Not A Name", "1.0.0", "/x"),
-        ("disk.example.com", "1.0.0", "relative"),
-    ],
-)
-async def test_an_invalid_registration_is_refused(name: str, version: str, endpoint: str) -> None:
-    info = PluginInfo(type="CSIPlugin", name=name, supported_versions=[version])
-    with pytest.raises(PluginRefused, match="plugin validation failed"):
-        await CsiRegistry(SystemClock()).adopt(info, Path(endpoint))

@@ -1,6 +1,7 @@
 """Claims of pods, mounted with records that outlive the agent."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ class StorageBox:
 
     async def mount(self, pod: Pod) -> None:
         await self.pods.mount(pod, pod.spec.volumes[0])
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await self.server.settle()
+                await asyncio.to_thread(lambda: None)
 
     def place(self, uid: str) -> Path:
         found = self.pods.find(uid, "v")
