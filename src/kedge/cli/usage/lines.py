@@ -11,6 +11,7 @@ from kedge.api.metrics_v1alpha1.node import Node
 from kedge.api.metrics_v1alpha1.pod import Pod, windows_of
 from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, added, cores, megabytes
 from kedge.api.model import ResourceList
+from kedge.cli.usage import detail_columns
 from kedge.machinery.quantity import Quantity
 from kedge.metrics.windows import MAIN
 
@@ -171,6 +172,8 @@ def _heading(look: TopOptions, trends: Mapping[str, str] | None) -> list[str]:
         shown += ["CPU%", "MEM%"]
     elif not look.plain:
         shown += ["CPU/REQ", "CPU/LIM", "MEM/REQ", "MEM/LIM"]
+    if look.wide:
+        shown += detail_columns.HEADINGS
     if _placed(look):
         shown.append("NODE")
     return shown + (["CPU TREND"] if trends is not None else [])
@@ -200,6 +203,8 @@ def _cells(line: UsageLine, look: TopOptions, trends: Mapping[str, str] | None) 
             _share(memory, line.requests.get("memory")),
             _share(memory, line.limits.get("memory")),
         ]
+    if look.wide:
+        shown += detail_columns.cells(line.usage)
     if _placed(look):
         shown.append(line.node or "-")
     return shown + ([trends.get(line.key, "")] if trends is not None else [])

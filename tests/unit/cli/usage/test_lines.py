@@ -1,5 +1,6 @@
 """Rows of `kedge top`."""
 
+import re
 from typing import Any
 
 import pytest
@@ -155,3 +156,27 @@ def test_wide_says_where_pods_run() -> None:
         usage.pod_lines([measured("a", "50m", "64Mi")], known, look), look, None
     )
     assert (heading.split()[-1], row.split()[-1]) == ("NODE", "n1")
+
+
+def test_wide_shows_disk_network_and_throttling() -> None:
+    found = measured("a", "50m", "64Mi")
+    used = found.containers[0].metrics["1m"].mean
+    used["ephemeral-storage"] = Quantity.parse("1500000")
+    used["disk-write"] = Quantity.parse("2048")
+    used["network-receive"] = Quantity.parse("125")
+    used["cpu-throttled"] = Quantity.parse("250m")
+    look = TopOptions(what="pods", wide=True)
+    heading, row = usage.table(usage.pod_lines([found], {}, look), look, None)
+    columns = ["DISK", "READ", "WRITE", "RECEIVE", "SEND", "THROTTLED", "NODE"]
+    assert heading.split()[-7:] == columns
+    assert re.split("  +", row)[-7:] == ["1.5 MB", "-", "2.0 kB/s", "125 B/s", "-", "25%", "-"]
+
+
+def test_wide_shows_the_disk_of_nodes() -> None:
+    machine = windows("500m", "1Gi")
+    machine["1m"]["mean"] = {**machine["1m"]["mean"], "disk-read": "4M"}
+    found = node.RESOURCE.from_document({"metadata": {"name": "n1"}, "machine": machine})
+    look = TopOptions(wide=True)
+    heading, row = usage.table(usage.node_lines([found], {}, look), look, None)
+    assert heading.split()[-6:] == ["DISK", "READ", "WRITE", "RECEIVE", "SEND", "THROTTLED"]
+    assert re.split("  +", row)[-5:] == ["4.0 MB/s", "-", "-", "-", "-"]

@@ -15,17 +15,22 @@ from kedge.cli.output import outputs, tabstops
 
 async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     """Print the decision."""
-    kind, slash, name = word.rpartition("/")
-    if slash and kind not in ("pod", "pods", "po"):
-        raise Failure(
-            f'"{word}" is not a pod: the scheduler chooses nodes for pods, not for workloads'
-        )
-    document = await connection.get(RESOURCE, name, connection.namespace)
+    document = await connection.get(RESOURCE, pod_name(word), connection.namespace)
     if as_json:
         print(outputs.json_text(document))
     else:
         print("\n".join(laid_out(RESOURCE.from_document(document))))
     return 0
+
+
+def pod_name(word: str) -> str:
+    """Return the name in NAME or pod/NAME."""
+    kind, slash, name = word.rpartition("/")
+    if slash and kind not in ("pod", "pods", "po"):
+        raise Failure(
+            f'"{word}" is not a pod: the scheduler chooses nodes for pods, not for workloads'
+        )
+    return name
 
 
 def laid_out(decision: SchedulingDecision) -> Iterator[str]:

@@ -23,11 +23,12 @@ from kedge.metrics.windows import DAY, HOUR
 
 _HOUR: Final = 3600
 _DAY: Final = 86400
-_LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20}
+_STORAGE: Final = "ephemeral-storage"
+_LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20, _STORAGE: 1 << 20}
 """The steps in which amounts are proposed: a thousandth of a core (in nanos), a mebibyte."""
-_SMALLEST: Final = {"cpu": 10, "memory": 16}
+_SMALLEST: Final = {"cpu": 10, "memory": 16, _STORAGE: 16}
 """The least that is proposed, in steps."""
-RESOURCES: Final = ("cpu", "memory")
+RESOURCES: Final = tuple(_LEAST)
 _DEPLOYMENT_REVISION: Final = "deployment.kubernetes.io/revision"
 _TEMPLATE_LABEL: Final = "pod-template-hash"
 _REVISION_LABEL: Final = "controller-revision-hash"
@@ -63,6 +64,8 @@ async def show(connection: ApiSession, word: str, headroom: int) -> int:
         )
     class_ = _kept_class(target, document)
     sizes = sized(found, headroom, class_)
+    if target.resource.kind == "Pod":
+        sizes = resizable(sizes)
     print("\n".join(_comments(target, class_, declared, found, sizes, headroom)))
     print(outputs.yaml_text(patch(target, namespace, declared, sizes)))
     return 0
@@ -227,6 +230,14 @@ def sized(
     return sizes
 
 
+def resizable(sizes: Sizes) -> dict[str, dict[str, Size]]:
+    """Return the sizes that a pod accepts while it runs: all but those of ephemeral storage."""
+    return {
+        name: {each: size for each, size in known.items() if each != _STORAGE}
+        for name, known in sizes.items()
+    }
+
+
 def proposed(resource: str, found: UsageEvidence, headroom: int) -> Size:
     """The request and the limit."""
     request = _rounded(resource, found.usual.nanos)
@@ -247,7 +258,7 @@ def _steps(resource: str, nanos: int) -> int:
 def _amount(resource: str, steps: int) -> Quantity:
     if resource == "cpu":
         return Quantity.from_milli(steps)
-    return Quantity.from_value(steps * _LEAST["memory"], Format.BINARY_SI)
+    return Quantity.from_value(steps * _LEAST[resource], Format.BINARY_SI)
 
 
 def patch(
@@ -256,9 +267,10 @@ def patch(
     """Return the patch to apply with kubectl."""
     inner: dict[str, list[Any]] = {}
     for name, known in sizes.items():
+        now = declared[name].resources
         resources = {
             "requests": {each: str(request) for each, (request, _) in known.items()},
-            "limits": {each: str(limit) for each, (_, limit) in known.items()},
+            "limits": {each: str(limit) for each, (_, limit) in known.items() if _has(now, each)},
         }
         among = inner.setdefault(declared[name].among, [])
         among.append({"name": name, "resources": resources})
@@ -269,6 +281,12 @@ def patch(
         "metadata": {"name": target.name, "namespace": namespace},
         "spec": spec,
     }
+
+
+def _has(declared: Mapping[str, Any], resource: str) -> bool:
+    """Whether a limit is proposed. One of storage is only changed: files and logs may grow slower
+    than the windows are long, and the pod is evicted when they reach a limit."""
+    return resource != _STORAGE or resource in (declared.get("limits") or {})
 
 
 def _comments(
@@ -284,15 +302,24 @@ def _comments(
         if not known:
             yield f"# {name}: nothing has been reported of it"
         for resource, seen in known.items():
-            request, limit = sizes[name][resource]
-            now = declared[name].resources
+            change = "a pod that runs keeps its own"
+            if resource in sizes[name]:
+                change = _change(
+                    declared[name].resources, resource, sizes[name][resource], headroom
+                )
             yield (
                 f"# {name} {resource}: 95th {_readable(resource, seen.usual)}, max"
                 f" {_readable(resource, seen.most)} in the {seen.window} window"
-                f" ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); request"
-                f" {_declared(now, 'requests', resource)} -> {request}, limit"
-                f" {_declared(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
+                f" ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); {change}"
             )
+
+
+def _change(now: Mapping[str, Any], resource: str, size: Size, headroom: int) -> str:
+    request, limit = size
+    changed = f"request {_declared(now, 'requests', resource)} -> {request}, limit"
+    if not _has(now, resource):
+        return f"{changed} none (a pod that exceeds one is evicted)"
+    return f"{changed} {_declared(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
 
 
 def _readable(resource: str, used: Quantity) -> Quantity:

@@ -28,6 +28,9 @@ EXAMPLES: Final = """\
   kedge top deploy
   kedge top namespaces
 
+  # Disk, network and throttling as well
+  kedge top pods -o wide
+
   # The maximum of each container during the last day, for a script
   kedge top pods --containers --window 1d --statistic max --once
   kedge top pods -o json
@@ -69,7 +72,11 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--containers", action="store_true", help="one line per container")
     parser.add_argument("--once", action="store_true", help="print once and exit")
     parser.add_argument(
-        "-o", "--output", choices=("wide", "json"), default="", help="more columns, or JSON"
+        "-o",
+        "--output",
+        choices=("wide", "json"),
+        default="",
+        help="wide: also disk, network, throttled periods and the node; or JSON",
     )
     parser.add_argument(
         "--watch",

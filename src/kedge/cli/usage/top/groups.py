@@ -8,6 +8,7 @@ from kedge.api.metrics_v1alpha1.aggregate import UsageAggregate, UsageDistributi
 from kedge.api.metrics_v1alpha1.windows import cores, megabytes
 from kedge.api.model import ResourceList
 from kedge.api.resource import Resource
+from kedge.cli.usage import detail_columns
 from kedge.cli.usage.lines import NOTHING, TopOptions, statistic
 from kedge.machinery.quantity import Quantity
 
@@ -58,7 +59,7 @@ def _heading(look: TopOptions) -> list[str]:
     shown = ["NAMESPACE"] if look.everywhere and not _of_namespaces(look) else []
     shown += [KINDS[look.what].kind.removesuffix("Usage").upper(), "PODS", "CPU", "MEM"]
     shown += ["CPU/POD", "MEM/POD"]
-    return shown + (["CPU MOST", "MEM MOST"] if look.wide else [])
+    return shown + (["CPU MOST", "MEM MOST", *detail_columns.HEADINGS] if look.wide else [])
 
 
 def _cells(found: UsageAggregate, look: TopOptions) -> list[str]:
@@ -69,6 +70,7 @@ def _cells(found: UsageAggregate, look: TopOptions) -> list[str]:
     if look.wide:
         most = found.distribution.get(look.window, UsageDistribution()).max
         shown += [cores(most.get("cpu")), megabytes(most.get("memory"))]
+        shown += detail_columns.cells(used)
     return shown
 
 

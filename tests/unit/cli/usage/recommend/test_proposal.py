@@ -12,6 +12,7 @@ from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget
 from kedge.cli.usage.recommend import proposal as recommending
 from kedge.cli.usage.recommend.proposal import DeclaredSizes
+from kedge.machinery.quantity import Quantity
 
 END = "2030-01-02T00:00:00Z"
 
@@ -179,3 +180,41 @@ def test_amounts_are_written_for_people() -> None:
     text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
     assert "95th 645m, max 1201m in the 1d window" in text
     assert "memory: 95th 101Mi, max 101Mi" in text
+
+
+def stored(usual: str, most: str) -> Any:
+    found = measured("100m", "200m")
+    for window in found.containers[0].metrics.values():
+        window.ninety_fifth["ephemeral-storage"] = Quantity.parse(usual)
+        window.max["ephemeral-storage"] = Quantity.parse(most)
+    return found
+
+
+STORAGE_LIMIT = {"limits": {"ephemeral-storage": "1Gi"}}
+
+
+@pytest.mark.parametrize(("now", "limit"), [({}, None), (STORAGE_LIMIT, "120Mi")])
+def test_ephemeral_storage_is_requested_and_only_an_existing_limit_is_changed(
+    now: Any, limit: str | None
+) -> None:
+    declared = {"main": DeclaredSizes("containers", now)}
+    found = {"main": recommending.evidence([stored("40Mi", "100Mi")], "main")}
+    sizes = recommending.sized(found, 20)
+    target = ObjectTarget(deployment.RESOURCE, "web")
+    patch = recommending.patch(target, "shop", declared, sizes)
+    (container,) = patch["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["ephemeral-storage"] == "40Mi"
+    assert container["resources"]["limits"].get("ephemeral-storage") == limit
+    text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
+    assert ("limit none (a pod that exceeds one is evicted)" in text) == (limit is None)
+
+
+def test_a_running_pod_keeps_its_ephemeral_storage() -> None:
+    found = {"main": recommending.evidence([stored("40Mi", "100Mi")], "main")}
+    sizes = recommending.resizable(recommending.sized(found, 20, "Burstable"))
+    assert set(sizes["main"]) == {"cpu", "memory"}
+    declared = {"main": DeclaredSizes("containers", {})}
+    target = ObjectTarget(core_pod.RESOURCE, "a")
+    text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
+    assert "ephemeral-storage: 95th 40Mi, max 100Mi" in text
+    assert "a pod that runs keeps its own" in text
