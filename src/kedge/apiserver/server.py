@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
+from kedge.api.builtin import schemas
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
@@ -59,6 +60,7 @@ from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
@@ -170,6 +172,7 @@ async def serve(
                 tasks.create_task(api.cache.run()),
                 tasks.create_task(api.allocator.run()),
                 tasks.create_task(listener.sweep()),
+                tasks.create_task(keep_trimmed(clock)),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
                 tasks.create_task(keep_reserve_files(store, config.state, clock)),
@@ -238,7 +241,9 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
     first. Then keep the default ServiceCIDR until cancelled."""
     await clock.sleep(SETTLE_SECONDS)
+    await asyncio.to_thread(schemas.prepare)
     for kind in (pod, event):
+        await clock.give_way()
         # Computed once for each type; otherwise the first pod would wait for it.
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
     while True:
