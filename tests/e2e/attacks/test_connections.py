@@ -25,8 +25,8 @@ SHORT_TO_CONNECT = 3.0
 UNFINISHED = 60
 """Connections with a body that is not complete."""
 BUFFERS = MEBIBYTE // 2
-"""Memory of a connection beside its body: a quarter of a mebibyte to read TLS records into, and what
-was decrypted of it."""
+"""Memory of a connection beside its body: a quarter of a mebibyte to read TLS records into, and
+their decrypted content."""
 MANY = 1100
 """Connections, more than that."""
 
@@ -188,7 +188,8 @@ def test_unfinished_bodies_share_a_budget_that_keeps_others_writing(
 ) -> None:
     before = target.memory
     with attacks.bystander(target, PATH) as bystander, contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(started(target, target.token, BODY - 1)) for _ in range(UNFINISHED)]
+        begun = (started(target, target.token, BODY - 1) for _ in range(UNFINISHED))
+        peers = [stack.enter_context(peer) for peer in begun]
         status, fields, _ = attacks.read_head(peers[0])
         assert (status, fields["retry-after"]) == (429, "1")
         last = peers[-1]
