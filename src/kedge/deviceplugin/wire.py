@@ -1,4 +1,4 @@
-"""Protocol buffers for small messages: Structs whose fields carry their numbers.
+"""Protocol buffers for small messages: Structs or dataclasses whose fields carry their numbers.
 
 Own code instead of generated code, because packages called `v1beta1` and `v1` would meet those of
 other plugins in the one pool that the protobuf library keeps for a whole process.
@@ -67,9 +67,18 @@ def _fields(kind: Any) -> tuple[_WireField, ...]:
     table = _tables.get(kind)
     if table is None:
         hints = get_type_hints(kind, include_extras=True)
-        table = tuple(_field(name, hints[name]) for name in kind.__struct_fields__)
+        table = tuple(_field(name, hints[name]) for name in _names(kind))
         _tables[kind] = table
     return table
+
+
+def _names(kind: Any) -> Sequence[str]:
+    if hasattr(kind, "__struct_fields__"):
+        return tuple(kind.__struct_fields__)
+    # Messages with secrets are dataclasses: those can leave a field out of their text.
+    import dataclasses
+
+    return [each.name for each in dataclasses.fields(kind)]
 
 
 def _field(name: str, hint: Any) -> _WireField:
