@@ -28,7 +28,9 @@ ADMISSION_PLUGINS: Final = (
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
+    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
