@@ -146,7 +146,7 @@ def _failure(policy: BoundPolicy[Any], binding: PolicyBinding, denial: Denial) -
         "message": denial.message,
         "policy": policy.name,
         "binding": binding.name,
-        "expressionIndex": denial.index,
+        "expressionIndex": denial.place,
         "validationActions": list(binding.actions),
     }
     return msgspec.json.encode([told]).decode()

@@ -49,7 +49,8 @@ class Denial(NamedTuple):
 
     message: str
     reason: str = "Invalid"
-    index: int = 0
+    place: int = 0
+    """The index of the validation."""
 
 
 class Judgement(NamedTuple):
@@ -153,14 +154,14 @@ def _denials(policy: BoundPolicy[ValidatingParts], budget: Budget) -> Iterator[D
             raise
         except CelError as error:
             if not policy.ignores_failure:
-                found.append(Denial(str(error), index=i))
+                found.append(Denial(str(error), place=i))
             continue
         if holds is not True:
             refused.append((i, validation))
     # Messages are made after all validations, from the budget that is left.
     for i, validation in refused:
         found.append(Denial(_message(validation, budget), validation.reason, i))
-    yield from sorted(found, key=lambda denial: denial.index)
+    yield from sorted(found, key=lambda denial: denial.place)
 
 
 def _message(validation: PolicyValidation, budget: Budget) -> str:
