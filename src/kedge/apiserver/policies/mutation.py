@@ -87,7 +87,7 @@ def _applied(schema: Schema, document: dict[str, Any], result: Any) -> dict[str,
 
 
 def _atomics(schema: Schema, value: Any, path: str) -> Iterator[str]:
-    """Yield the paths of values of which a change would drop the rest."""
+    """Yield the paths of atomic values: a change of a part would drop the rest."""
     if isinstance(value, dict):
         if schema.atomic and schema.type in ("object", "map"):
             yield path
