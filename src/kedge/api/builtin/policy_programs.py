@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kedge.machinery.cel import CelError, CelFoldError, CelProgram, Environment, uses
-from kedge.machinery.cel.types import CelType
+from kedge.machinery.cel.types import DYN, CelType
 from kedge.machinery.errors import FieldError
 
 Types = Mapping[str, CelType]
@@ -27,6 +27,18 @@ class PolicyCompiler:
         self._variables[name] = program.type
         self._environments.clear()
         return program
+
+    def checked_variable(self, name: str, expression: str) -> None:
+        """Declare a variable for type checks; one that does not compile may be of any type."""
+        try:
+            self.variable(name, expression)
+        except CelError:
+            self._variables[name] = DYN
+            self._environments.clear()
+
+    def expression(self, expression: str) -> CelProgram:
+        """Compile an expression of any type."""
+        return self._compiled(expression, self._environment(authorizer=True))
 
     def condition(self, expression: str) -> CelProgram:
         """Compile a match condition, which knows no variables."""
