@@ -19,6 +19,7 @@ ADMISSION_PLUGINS: Final = (
     "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
+    "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
     "PodTopologyLabels",
@@ -118,6 +119,15 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "default admission plugins to disable",
         ),
     ] = ()
+    admission_configuration: Annotated[
+        Path | None,
+        Setting(
+            "admission-control-config-file",
+            values.FILE,
+            "file with an AdmissionConfiguration, which may configure PodSecurity",
+            default="none",
+        ),
+    ] = None
     upstream_only: Annotated[
         bool,
         Setting(

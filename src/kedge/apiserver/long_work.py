@@ -5,6 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from kedge.machinery.patience import PatienceError, on_event_loop
+
 LONG: Final = 32 << 10
 """Work on at least so many bytes goes to a thread. Decoding and validating so much takes ten to
 twenty milliseconds at worst; handing work to a thread takes a twentieth of one."""
@@ -33,6 +35,10 @@ class LongWork:
     async def run(self, weight: int, function: Callable[..., Result], *arguments: object) -> Result:
         """Return the function's result; `weight` is how many bytes its arguments are made of."""
         if weight < LONG:
-            return function(*arguments)
+            try:
+                with on_event_loop():
+                    return function(*arguments)
+            except PatienceError:
+                pass  # An expression of the client takes longer than its size lets expect.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, function, *arguments)

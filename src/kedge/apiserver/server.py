@@ -14,8 +14,10 @@ from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver import bootstrap, joining, pki, server_addresses, tokens
+from kedge.apiserver.admission import configuration as admission_files
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
+from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
 from kedge.apiserver.admission.device_access import DeviceAccess
 from kedge.apiserver.admission.device_claims import DeviceClaims
 from kedge.apiserver.admission.signing_requests import SigningRequests
@@ -139,6 +141,7 @@ async def serve(
             usage_window=config.metrics_window,
             node_ports=config.node_ports,
             device_access=config.device_access,
+            configuration=admission_configuration(config),
         )
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
@@ -330,6 +333,12 @@ def in_flight(config: ServerConfig) -> InFlight:
     )
 
 
+def admission_configuration(config: ServerConfig) -> AdmissionConfiguration:
+    """Return the configurations of admission plugins."""
+    path = config.admission_configuration
+    return UNCONFIGURED if path is None else admission_files.read(path)
+
+
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
     if config.store == "memory":
         return MemoryStore(clock)
@@ -347,6 +356,7 @@ async def assemble(
     usage_window: str = SHORTEST,
     node_ports: range = NODE_PORTS,
     device_access: Sequence[DeviceAccessRule] = (),
+    configuration: AdmissionConfiguration = UNCONFIGURED,
 ) -> Api:
     """Return an Api on a store, with its watch cache filled."""
     catalog = Catalog(upstream_only=upstream_only)
@@ -354,7 +364,7 @@ async def assemble(
     await cache.load(stored_resources(catalog))
     authorizer = Authorizer.following(cache, catalog)
     caller = Caller(Resolver(cache), network)
-    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock)
+    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration)
     chosen = plugins.enabled(admission, given)
     if device_access:
         chosen.append(DeviceAccess(authorizer, device_access))

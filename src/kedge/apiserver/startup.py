@@ -6,16 +6,20 @@ from sqlite3 import OperationalError
 from kedge.apiserver import pki
 from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.configuration_file import ConfigurationFileError
 from kedge.storage.lockfile import StoreInUse
 from kedge.storage.store import DiskFull, StoreError
+
+_NEEDS_REPAIR = (
+    pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError | ConfigurationFileError
+)
+"""Errors that a retry does not mend."""
 
 
 def explain(error: BaseException, config: ServerConfig) -> str:
     """Return the message for the user; empty if no user could have caused the error."""
     error = innermost(error)
-    if isinstance(
-        error, StoreError | pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError
-    ):
+    if isinstance(error, StoreError | _NEEDS_REPAIR):
         return str(error)
     if isinstance(error, OSError):
         return _explain_system(error, config)
@@ -29,7 +33,7 @@ def is_permanent(error: BaseException) -> bool:
         # SQLite's errors for a full disk, files that cannot be opened, and a busy database.
         passing = isinstance(error, StoreInUse | DiskFull)
         return not passing and not isinstance(error.__cause__, OperationalError)
-    return isinstance(error, pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError)
+    return isinstance(error, _NEEDS_REPAIR)
 
 
 def innermost(error: BaseException) -> BaseException:

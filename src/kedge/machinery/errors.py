@@ -19,6 +19,8 @@ class ErrorScope(Enum):
     """It follows from an extension that kedge takes."""
     EXTENSION = "extension"
     """Kubernetes; kedge takes the value, which is an extension, and says so."""
+    RATCHETED = "ratcheted"
+    """None of them: the value was invalid before and has not changed. The client is warned."""
 
 
 class FieldError(msgspec.Struct, frozen=True):

@@ -21,7 +21,8 @@ def sorted_out(
     """The errors that count, and the paths of values that are extensions where those are taken."""
     found = list(errors)
     if upstream_only:
-        return [error for error in found if error.scope is not ErrorScope.KEDGE], []
+        tolerated = (ErrorScope.KEDGE, ErrorScope.RATCHETED)
+        return [error for error in found if error.scope not in tolerated], []
     used = [error.field for error in found if error.scope is ErrorScope.EXTENSION]
     counting = [error for error in found if error.scope in (None, ErrorScope.KEDGE)]
     return counting, list(dict.fromkeys(used))

@@ -73,8 +73,6 @@ def warn(crd: CustomResourceDefinition) -> Iterable[str]:
     for part in parts:
         if part.format and not formats.recognized(part.format, part.type):
             yield f'unrecognized format "{part.format}"'
-    if any(part.validations for part in parts):
-        yield "x-kubernetes-validations are stored but not evaluated by this server"
 
 
 def prepare_for_delete(obj: CustomResourceDefinition) -> CustomResourceDefinition:

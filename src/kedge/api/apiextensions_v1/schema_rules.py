@@ -17,6 +17,9 @@ from kedge.api.apiextensions_v1.json_schema import (
     junctions,
     normal,
 )
+from kedge.api.apiextensions_v1.rule_evaluation import rule_errors
+from kedge.api.apiextensions_v1.rule_paths import field_path
+from kedge.api.apiextensions_v1.rule_tree import rule_tree
 from kedge.api.apiextensions_v1.structural import validate_structural
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.machinery.errors import FieldError
@@ -174,7 +177,10 @@ def _words(
     yield from _map_type(schema, path)
     yield from _list_type(schema, path)
     for i, rule in enumerate(schema.validations):
-        yield from _rule(rule, f"{path}.x-kubernetes-validations[{i}]")
+        at = f"{path}.x-kubernetes-validations[{i}]"
+        yield from _rule(rule, at)
+        if not _is_field_path(rule.fieldPath, schema):
+            yield FieldError.invalid(f"{at}.fieldPath", rule.fieldPath, "must be a valid path")
 
 
 def _own_words(schema: JSONSchemaProps, path: str, scope: Scope) -> Iterator[FieldError]:
@@ -336,6 +342,13 @@ def _rule(rule: ValidationRule, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(f"{path}.fieldPath", rule.fieldPath, why)
 
 
+def _is_field_path(written: str, schema: JSONSchemaProps) -> bool:
+    try:
+        return not written or bool(field_path(written, document(schema)))
+    except ValueError:
+        return False
+
+
 def _has_line_breaks(text: str) -> bool:
     return "\n" in text or "\r" in text
 
@@ -347,12 +360,20 @@ def _defaults(schema: JSONSchemaProps, path: str, *, root: bool = False) -> Iter
         if _pruned(schema, schema.default) != schema.default:
             yield FieldError.invalid(at, schema.default, "must not have unknown fields")
         yield from Checker(document(schema)).errors(schema.default, at)
+        yield from _rule_errors_of_default(schema, at)
     if schema.items is not None:
         yield from _defaults(schema.items, f"{path}.items")
     for name, field in schema.properties.items():
         # At the root these are forbidden anyway, and judged as such.
         if not (root and name in META_FIELDS):
             yield from _defaults(field, f"{path}.properties[{name}]")
+
+
+def _rule_errors_of_default(schema: JSONSchemaProps, at: str) -> Iterator[FieldError]:
+    if any(each.validations for each in every(schema)):
+        tree = rule_tree(document(schema), is_root=bool(schema.embedded_resource))
+        if tree is not None and not tree.is_broken:
+            yield from rule_errors(tree, schema.default, schema.default, at)
 
 
 def _pruned(schema: JSONSchemaProps | None, value: Any) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kedge.api.apiextensions_v1 import formats
+from kedge.api.apiextensions_v1.correlation import Correlation
 from kedge.machinery.errors import FieldError
 from kedge.machinery.patterns import Pattern, compile_pattern
 
@@ -87,18 +88,31 @@ class Checker:
         )
         """How many times longer than usual validating a byte may take."""
 
-    def errors(self, value: object, path: str = "") -> list[FieldError]:
-        """Everything wrong with the value, which stands at `path`."""
+    def errors(
+        self, value: object, path: str = "", node: Correlation | None = None
+    ) -> list[FieldError]:
+        """Everything wrong with the value, which stands at `path`.
+
+        Errors of values that are unchanged are left out, if `node` knows the old ones."""
         found = ErrorList([MAX_STEPS])
         try:
-            self.check(value, "", found)
+            self.check(value, "", found, node)
         except TooExpensive:
             why = "is too large to be validated against its schema within a reasonable time"
             return [FieldError.invalid(path or _NO_PATH, "", why)]
         return [_placed(error, path) for error in dict.fromkeys(found)]
 
-    def check(self, value: object, name: str, found: ErrorList) -> int:
+    def check(
+        self, value: object, name: str, found: ErrorList, node: Correlation | None = None
+    ) -> int:
         """Adds to `found` what is wrong with the value at `name`; returns how much was right."""
+        before = len(found)
+        matched = self._check(value, name, found, node)
+        if node is not None and len(found) > before and node.is_unchanged():
+            del found[before:]
+        return matched
+
+    def _check(self, value: object, name: str, found: ErrorList, node: Correlation | None) -> int:
         found.spend(1 + len(name) // 256)  # an error would hold the whole path
         if value is None:
             matched = self._check_type(None, name, found)
@@ -107,7 +121,7 @@ class Checker:
         matched = 4
         if self._types or self._format:
             matched += 1 + self._check_type(value, name, found)
-        matched += self._check_combinations(value, name, found)
+        matched += self._check_combinations(value, name, found, node)
         if isinstance(value, str):
             self._check_text(value, name, found)
             matched += 2 if self._test else 1
@@ -115,10 +129,10 @@ class Checker:
             self._bounds.check(value, name, found)
             matched += 2
         elif isinstance(value, list):
-            matched += 2 + self._check_list(value, name, found)
+            matched += 2 + self._check_list(value, name, found, node)
         self._check_enum(value, name, found)
         if isinstance(value, dict):
-            matched += 1 + self._check_object(value, name, found)
+            matched += 1 + self._check_object(value, name, found, node)
         return matched
 
     def _check_type(self, value: object, name: str, found: ErrorList) -> int:
@@ -172,11 +186,14 @@ class Checker:
         found.spend(microseconds)
         return matched
 
-    def _check_list(self, value: list[object], name: str, found: ErrorList) -> int:
+    def _check_list(
+        self, value: list[object], name: str, found: ErrorList, node: Correlation | None
+    ) -> int:
         matched = 0
         if self._items is not None:
             for i, element in enumerate(value):
-                matched += self._items.check(element, f"{name}[{i}]", found)
+                inner = None if node is None else node.index(i)
+                matched += self._items.check(element, f"{name}[{i}]", found, inner)
         if self._fewest_items is not None and len(value) < self._fewest_items:
             why = f"should have at least {self._fewest_items} items"
             found.append(_wrong(name, len(value), why))
@@ -184,7 +201,9 @@ class Checker:
             found.append(FieldError.too_many(name, len(value), self._most_items))
         return matched
 
-    def _check_object(self, value: dict[str, object], name: str, found: ErrorList) -> int:
+    def _check_object(
+        self, value: dict[str, object], name: str, found: ErrorList, node: Correlation | None
+    ) -> int:
         matched = 0
         if self._fewest_fields is not None and len(value) < self._fewest_fields:
             why = f"should have at least {self._fewest_fields} properties"
@@ -194,25 +213,27 @@ class Checker:
         for key, inner in value.items():
             if key in self._fields:
                 where = f"{name}.{key}" if name else key
-                matched += self._fields[key].check(inner, where, found)
+                matched += self._fields[key].check(inner, where, found, _at_key(node, key))
             elif self._closed:
                 why = f"{name}.{key} in body is a forbidden property"
                 found.append(FieldError.invalid(name, key, why))
             elif self._rest is not None:
-                matched += self._rest.check(inner, f"{name}.{key}", found)
+                matched += self._rest.check(inner, f"{name}.{key}", found, _at_key(node, key))
         for key in self._required:
             if key not in value:
                 found.append(FieldError.required(f"{name}.{key}"))
         return matched
 
-    def _check_combinations(self, value: object, name: str, found: ErrorList) -> int:
+    def _check_combinations(
+        self, value: object, name: str, found: ErrorList, node: Correlation | None
+    ) -> int:
         matched = 0
         if self._any:
-            matched += self._check_any(value, name, found)
+            matched += self._check_any(value, name, found, node)
         if self._one:
-            matched += self._check_one(value, name, found)
+            matched += self._check_one(value, name, found, node)
         if self._all:
-            matched += self._check_all(value, name, found)
+            matched += self._check_all(value, name, found, node)
         if self._not is not None:
             against = ErrorList(found.left)
             self._not.check(value, name, against)
@@ -220,8 +241,10 @@ class Checker:
                 found.append(_unnamed(f"{_json(name)} must not validate the schema (not)"))
         return matched
 
-    def _check_any(self, value: object, name: str, found: ErrorList) -> int:
-        tried = _tried(self._any, value, name, found)
+    def _check_any(
+        self, value: object, name: str, found: ErrorList, node: Correlation | None
+    ) -> int:
+        tried = _tried(self._any, value, name, found, node)
         for matched, errors in tried:
             if not errors:
                 return matched
@@ -230,8 +253,10 @@ class Checker:
         found += [_unnamed(why), *errors]
         return matched
 
-    def _check_one(self, value: object, name: str, found: ErrorList) -> int:
-        tried = _tried(self._one, value, name, found)
+    def _check_one(
+        self, value: object, name: str, found: ErrorList, node: Correlation | None
+    ) -> int:
+        tried = _tried(self._one, value, name, found, node)
         valid = [matched for matched, errors in tried if not errors]
         if len(valid) == 1:
             return valid[0]
@@ -244,8 +269,10 @@ class Checker:
         found += errors
         return matched
 
-    def _check_all(self, value: object, name: str, found: ErrorList) -> int:
-        tried = _tried(self._all, value, name, found)
+    def _check_all(
+        self, value: object, name: str, found: ErrorList, node: Correlation | None
+    ) -> int:
+        tried = _tried(self._all, value, name, found, node)
         failed = [errors for _, errors in tried if errors]
         for errors in failed:
             found += errors
@@ -321,13 +348,22 @@ def _checkers(many: Iterable[Mapping[str, Any]] | None) -> list[Checker]:
     return [Checker(props) for props in many or ()]
 
 
+def _at_key(node: Correlation | None, name: str) -> Correlation | None:
+    return None if node is None else node.key(name)
+
+
 def _tried(
-    alternatives: Iterable[Checker], value: object, name: str, found: ErrorList
+    alternatives: Iterable[Checker],
+    value: object,
+    name: str,
+    found: ErrorList,
+    node: Correlation | None,
 ) -> list[tuple[int, list[FieldError]]]:
     results: list[tuple[int, list[FieldError]]] = []
     for alternative in alternatives:
         errors = ErrorList(found.left)
-        results.append((alternative.check(value, name, errors), errors))
+        # An alternative is a part of this value's schema: only values below it are tolerated.
+        results.append((alternative._check(value, name, errors, node), errors))
     return results
 
 

@@ -12,6 +12,7 @@ from kedge.apiserver.admission.certificate_approval import CertificateApproval
 from kedge.apiserver.admission.certificate_signing import CertificateSigning
 from kedge.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kedge.apiserver.admission.chain import AdmissionPlugin
+from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
 from kedge.apiserver.admission.default_ingress_class import DefaultIngressClass
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
@@ -19,6 +20,7 @@ from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from kedge.apiserver.admission.node_restriction import NodeRestriction
+from kedge.apiserver.admission.pod_security import PodSecurity
 from kedge.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from kedge.apiserver.admission.priority import Priority
 from kedge.apiserver.admission.resource_quota import ResourceQuotaPlugin
@@ -43,6 +45,7 @@ class Surroundings:
     caller: Caller
     authorizer: Authorizer
     clock: Clock
+    configuration: AdmissionConfiguration = UNCONFIGURED
     earlier: tuple[AdmissionPlugin, ...] = ()
     """The plugins before this one."""
 
@@ -83,6 +86,15 @@ def _node_restriction(given: Surroundings) -> AdmissionPlugin:
     authorizer = given.authorizer
     return NodeRestriction(
         given.cache, given.catalog, lambda asked: authorizer.decide(asked).allowed
+    )
+
+
+def _pod_security(given: Surroundings) -> AdmissionPlugin:
+    return PodSecurity(
+        given.cache.of(namespace.RESOURCE),
+        given.cache.of(pod.RESOURCE),
+        given.clock,
+        given.configuration.pod_security,
     )
 
 
@@ -135,6 +147,7 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "LimitRanger": _limit_ranger,
     "ServiceAccount": _service_account,
     "NodeRestriction": _node_restriction,
+    "PodSecurity": _pod_security,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
     "PodTopologyLabels": _pod_topology_labels,

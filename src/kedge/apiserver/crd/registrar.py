@@ -21,6 +21,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.crd.naming import accepted_names
 from kedge.apiserver.crd.resources import resources_of
+from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.delete import delete_object
@@ -51,6 +52,7 @@ class Registrar:
         self._pending: dict[str, None] = {}
         """Keys of definitions to look at, each once, the first first."""
         self._woken = asyncio.Event()
+        self._rules = RuleCache()
 
     async def load(self) -> None:
         """Serve what was established before the server stopped."""
@@ -150,12 +152,12 @@ class Registrar:
         basis = meta.uid, meta.generation, definition.status.acceptedNames
         if self._bases.get(meta.name) == basis:
             return
-        resources = await self._api.long_work.run(size, resources_of, definition)
+        resources = await self._api.long_work.run(size, resources_of, definition, self._rules)
         name = meta.name
         for old in self._served.get(name, ()):
             if not any(_same(old, new) for new in resources):
                 self._api.catalog.remove(old)
-        home = await self._api.long_work.run(size, _home, definition)
+        home = await self._api.long_work.run(size, _home, definition, self._rules)
         cache = await self._api.cache.add(home)
         await cache.adopt(home, self._api.clock)
         for resource in resources:
@@ -176,7 +178,7 @@ class Registrar:
     async def _empty(self, definition: CustomResourceDefinition) -> None:
         """Delete every object of a doomed kind, then let the definition go."""
         name = definition.metadata.name
-        home = self._homes.setdefault(name, _home(definition))
+        home = self._homes.setdefault(name, _home(definition, self._rules))
         cache = await self._api.cache.add(home)
         for resource in self._served.get(name, ()):
             self._api.catalog.add(_without_create(resource))
@@ -218,11 +220,11 @@ UNCHECKED = dataclasses.replace(write.MAIN, validate=lambda resource, new, old: 
 """For changes that must not fail because a definition breaks rules that are newer than it."""
 
 
-def _home(definition: CustomResourceDefinition) -> Resource[Any]:
+def _home(definition: CustomResourceDefinition, rules: RuleCache) -> Resource[Any]:
     """Return the resource in the storage version, even if that version is not served."""
     spec = definition.spec
     versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
-    return resources_of(replace(definition, spec=replace(spec, versions=versions)))[0]
+    return resources_of(replace(definition, spec=replace(spec, versions=versions)), rules)[0]
 
 
 def _without_create(resource: Resource[Any]) -> Resource[Any]:

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from kedge.api.apiextensions_v1.correlation import Correlation
 from kedge.api.apiextensions_v1.definition import (
     CustomResourceColumnDefinition,
     CustomResourceDefinition,
@@ -16,6 +17,8 @@ from kedge.api.apiextensions_v1.definition import (
     storage_version,
 )
 from kedge.api.apiextensions_v1.json_schema import document as schema_document
+from kedge.api.apiextensions_v1.json_schema import every
+from kedge.api.apiextensions_v1.rule_evaluation import Ratchet, rule_errors
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.api.model import Document
 from kedge.api.presentation import Age, Column, Presentation, name_column
@@ -23,6 +26,7 @@ from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths, StoredAs, Su
 from kedge.api.strategy import Strategy, keep_metadata
 from kedge.apiserver.crd.defaulting import apply_defaults
 from kedge.apiserver.crd.pruning import prune
+from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.crd.validation import (
     validate_embedded,
@@ -36,27 +40,30 @@ from kedge.machinery.jsonpath import JSONPath, parse_path
 from kedge.machinery.schema import Schema
 
 
-def resources_of(crd: CustomResourceDefinition) -> list[Resource[Document]]:
+def resources_of(crd: CustomResourceDefinition, rules: RuleCache) -> list[Resource[Document]]:
     """One Resource per served version, the one that is stored first if it is served."""
     stored_name = storage_version(crd)
-    stored = next((_resource(crd, v) for v in crd.spec.versions if v.name == stored_name), None)
+    stored = next(
+        (_resource(crd, v, rules) for v in crd.spec.versions if v.name == stored_name), None
+    )
     served: list[Resource[Document]] = []
     for version in crd.spec.versions:
         if version.name == stored_name:
             if version.served and stored is not None:
                 served.insert(0, stored)
         elif version.served:
-            served.append(_resource(crd, version, stored))
+            served.append(_resource(crd, version, rules, stored))
     return served
 
 
 def _resource(
     crd: CustomResourceDefinition,
     version: CustomResourceDefinitionVersion,
+    rules: RuleCache,
     stored: Resource[Document] | None = None,
 ) -> Resource[Document]:
     words = crd.status.acceptedNames if crd.status.acceptedNames.plural else crd.spec.names
-    contents = _Contents(crd, version)
+    contents = _Contents(crd, version, rules)
     return Resource(
         type=Document,
         group=crd.spec.group,
@@ -76,7 +83,8 @@ def _resource(
         registry=f"{crd.spec.group}/{words.plural}",
         strategy=Strategy(
             default=contents.default,
-            validate=contents.validate,
+            validate_new=contents.validate_new,
+            validate_update=contents.validate_update,
             validation_cost=contents.effort,
             validate_status=contents.validate_status,
             prepare_for_status_update=keep_metadata,
@@ -99,9 +107,14 @@ class _Contents:
     """The schema of one version and all that follows from it, each made when first needed."""
 
     def __init__(
-        self, crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion
+        self,
+        crd: CustomResourceDefinition,
+        version: CustomResourceDefinitionVersion,
+        rules: RuleCache,
     ) -> None:
         written = schema_of_version(version)
+        self._rules = rules
+        self._has_rules = written is not None and any(each.validations for each in every(written))
         self._props: dict[str, Any] = {"type": "object"}
         if written is not None:
             self._props = schema_document(written)
@@ -119,6 +132,8 @@ class _Contents:
     def effort(self) -> int:
         """How many times longer than usual a byte takes; very large until the checkers are
         built."""
+        if self._has_rules and not self._rules.has(self._props):
+            return UNKNOWN_EFFORT
         made = [self.__dict__.get(name) for name in ("checker", "status_checker")]
         return max(each.effort for each in made if each) if any(made) else UNKNOWN_EFFORT
 
@@ -134,20 +149,77 @@ class _Contents:
         """A document that was stored under an earlier definition, as this one sees it."""
         return apply_defaults(self.schema, prune(self.schema, document, []))
 
-    def validate(self, obj: Document) -> Iterator[FieldError]:
+    def validate_new(self, obj: Document) -> Iterator[FieldError]:
         whole = _whole(obj)
-        yield from self.checker.errors(whole)
+        errors = [*self._schema_errors(whole), *validate_lists(self.schema, whole)]
+        yield from errors
+        yield from self._rule_errors(whole, None, errors, nameless=not obj.metadata.name)
+
+    def validate_update(self, obj: Document, old: Document) -> Iterator[FieldError]:
+        new, before = _whole(obj), _whole(old)
+        node = Correlation(self._props, new, before)
+        errors = [*self._schema_errors(new, node), *self._new_list_errors(new, before)]
+        yield from errors
+        yield from self._rule_errors(new, before, errors, node)
+
+    def validate_status(self, obj: Document, old: Document) -> Iterator[FieldError]:
+        new, before = _whole(obj), _whole(old)
+        node = Correlation(self._props, new, before)
+        errors: list[FieldError] = []
+        if "status" in new:
+            errors += self.status_checker.errors(new["status"], "status", node.key("status"))
+        if self.scale is not None:
+            errors += validate_scale_status(self.scale, new)
+        errors += self._new_list_errors(new, before)
+        yield from errors
+        yield from self._rule_errors(new, before, errors, node)
+
+    def _schema_errors(
+        self, whole: dict[str, Any], node: Correlation | None = None
+    ) -> Iterator[FieldError]:
+        yield from self.checker.errors(whole, node=node)
         if self.scale is not None:
             yield from validate_scale(self.scale, whole)
         yield from validate_embedded(self.schema, whole)
-        yield from validate_lists(self.schema, whole)
 
-    def validate_status(self, new: Document, old: Document) -> Iterator[FieldError]:
-        if "status" in new.content:
-            yield from self.status_checker.errors(new.content["status"], "status")
-        if self.scale is not None:
-            yield from validate_scale_status(self.scale, new.content)
-        yield from validate_lists(self.schema, new.content)
+    def _new_list_errors(self, new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
+        """Lists of types set and map may stay as wrong as they were."""
+        errors = list(validate_lists(self.schema, new))
+        if errors and not any(True for _ in validate_lists(self.schema, old)):
+            yield from errors
+
+    def _rule_errors(
+        self,
+        new: dict[str, Any],
+        old: dict[str, Any] | None,
+        errors: list[FieldError],
+        node: Correlation | None = None,
+        *,
+        nameless: bool = False,
+    ) -> Iterator[FieldError]:
+        """The errors of CEL rules, which expect values of the right type and size."""
+        if not self._has_rules:
+            return
+        if nameless or any(error.reason in _BLOCKING for error in errors):
+            yield FieldError("FieldValueInvalid", "<nil>", f"Invalid value: null: {_UNCHECKED}")
+        elif (tree := self._rules.rules(self._props)) is not None:
+            yield from rule_errors(tree, new, old, ratchet=Ratchet(node))
+
+
+_BLOCKING = frozenset(
+    (
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    )
+)
+"""Errors that keep CEL rules from being evaluated."""
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
 
 
 def _component(group: str, version: str, kind: str) -> str:

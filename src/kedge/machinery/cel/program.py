@@ -85,6 +85,11 @@ class CelProgram:
             raise CelBudgetError(OVER_COST)
         return value
 
-    def state(self, values: Mapping[str, Any], limit: int = PER_CALL_LIMIT) -> Run:
-        """Return the state of an evaluation, for values that need to know it."""
-        return Run([*map(values.get, self._names), *self._padding], limit)
+    def state(
+        self,
+        values: Mapping[str, Any],
+        limit: int = PER_CALL_LIMIT,
+        patience: int | None = None,
+    ) -> Run:
+        """Return the state of an evaluation, for callers that need the cost of a failed one."""
+        return Run([*map(values.get, self._names), *self._padding], limit, patience)

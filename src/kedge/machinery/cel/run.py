@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kedge.machinery.cel.errors import CelBudgetError, CelError
+from kedge.machinery.patience import LOOP_PATIENCE, PatienceError
+
+__all__ = ["INTERRUPTED", "LOOP_PATIENCE", "OVER_COST", "PER_CALL_LIMIT", "CelPatienceError", "Run"]
 
 PER_CALL_LIMIT: Final = 1_000_000
 """The cost limit of one evaluation."""
-LOOP_PATIENCE: Final = 20_000
-"""The cost limit on the event loop: some milliseconds. Longer evaluations go to a thread."""
 _BETWEEN_CHECKS: Final = 2_000
 """How much cost passes between two looks at the clock: less than a millisecond."""
 
@@ -16,7 +17,7 @@ OVER_COST: Final = "operation cancelled: actual cost limit exceeded"
 INTERRUPTED: Final = "operation interrupted"
 
 
-class CelPatienceError(CelBudgetError):
+class CelPatienceError(CelBudgetError, PatienceError):
     """An evaluation takes longer than the event loop may wait; start it again in a thread."""
 
 

@@ -8,6 +8,7 @@ from kedge.api.apiextensions_v1.definition import CustomResourceDefinition
 from kedge.api.resource import Resource
 from kedge.apiserver.crd import registrar
 from kedge.apiserver.crd.resources import resources_of
+from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
@@ -366,9 +367,9 @@ async def test_definitions_are_read_and_served_once_for_each_change(
     """With ten definitions of a megabyte each, ten times ten readings stopped the server."""
     made: list[str] = []
 
-    def counted(crd: CustomResourceDefinition) -> list[Resource[Any]]:
+    def counted(crd: CustomResourceDefinition, rules: RuleCache) -> list[Resource[Any]]:
         made.append(crd.metadata.name)
-        return resources_of(crd)
+        return resources_of(crd, rules)
 
     monkeypatch.setattr(registrar, "resources_of", counted)
     names = [f"{letter}s" for letter in "abcdef"]

@@ -5,6 +5,7 @@ from kedge.api.model import Document
 from kedge.api.presentation import Age
 from kedge.api.resource import Resource
 from kedge.apiserver.crd.resources import resources_of
+from kedge.apiserver.crd.rule_cache import RuleCache
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -37,7 +38,7 @@ def resources(*versions: dict[str, Any], **spec: Any) -> list[Resource[Document]
             **spec,
         },
     }
-    return resources_of(kind.strategy.default(kind.from_document(document)))
+    return resources_of(kind.strategy.default(kind.from_document(document)), RuleCache())
 
 
 def one(**version: Any) -> Resource[Document]:
@@ -72,7 +73,7 @@ def test_an_object_is_defaulted_and_judged() -> None:
     resource = one()
     obj = resource.strategy.default(tab(resource, spec={}))
     assert obj.content == {"spec": {"replicas": 3}}
-    assert [str(error) for error in resource.strategy.validate(obj)] == [
+    assert [str(error) for error in resource.strategy.validate_new(obj)] == [
         "spec.color: Required value"
     ]
 
@@ -81,7 +82,7 @@ def test_a_name_can_be_restricted() -> None:
     metadata = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 0}}}
     schema = {"type": "object", "properties": {"metadata": metadata}}
     resource = one(schema={"openAPIV3Schema": schema})
-    found = [str(error) for error in resource.strategy.validate(tab(resource))]
+    found = [str(error) for error in resource.strategy.validate_new(tab(resource))]
     assert found == ["metadata.name: Too long: may not be more than 0 bytes"]
 
 
@@ -89,7 +90,8 @@ def test_a_write_to_status_is_judged_by_the_schema_of_status_alone() -> None:
     resource = one(subresources={"status": {}})
     obj = tab(resource, status={"replicas": "many"})
     assert resource.has_status
-    assert [str(error) for error in resource.strategy.validate_status(obj, obj)] == [
+    before = tab(resource, status={"replicas": 1})
+    assert [str(error) for error in resource.strategy.validate_status(obj, before)] == [
         'status.replicas: Invalid value: "string": '
         'replicas in body must be of type integer: "string"'
     ]
@@ -102,7 +104,7 @@ def test_scale_is_where_the_author_says() -> None:
     assert resource.scale.selector == ""
     assert resource.subresource("scale") is not None
     obj = tab(resource, spec={"color": "red", "replicas": -1})
-    found = [str(error) for error in resource.strategy.validate(obj)]
+    found = [str(error) for error in resource.strategy.validate_new(obj)]
     assert found == [".spec.replicas: Invalid value: -1: should be a non-negative integer"]
 
 

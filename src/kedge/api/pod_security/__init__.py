@@ -1,0 +1,1 @@
+"""Pod Security Standards: which pods the levels baseline and restricted allow, by version."""

@@ -1,0 +1,47 @@
+"""Configuration files of the server: YAML documents with apiVersion and kind."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from kedge.machinery import yaml_text
+
+LARGEST_FILE: Final = 1 << 20
+T = TypeVar("T")
+
+
+class ConfigurationFileError(Exception):
+    """The file cannot be used; the message says why."""
+
+
+def read(path: Path, parse: Callable[[Any], T]) -> T:
+    """Return the parsed document of a file; `parse` raises ValueError for a bad one."""
+    try:
+        return parse(document(path))
+    except OSError as error:
+        why = error.strerror or str(error)
+        name = error.filename or path
+        raise ConfigurationFileError(f"cannot read '{name}': {why}") from error
+    except (ValueError, msgspec.ValidationError) as error:
+        raise ConfigurationFileError(f"configuration '{path}': {error}") from error
+
+
+def document(path: Path) -> Any:
+    """Return the document in a file of bounded size."""
+    with path.open("rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise ValueError(f"'{path}' is larger than {LARGEST_FILE} bytes")
+    found, repeated = yaml_text.read_strictly(data)
+    if repeated:
+        raise ValueError(repeated[0])
+    return found
+
+
+def check_kind(api_version: str, kind: str, wanted: str, versions: Sequence[str]) -> None:
+    """Raise ValueError unless a document is of that kind, in one of these versions."""
+    if kind != wanted or api_version not in versions:
+        found = f"{api_version} {kind}".strip() or "document without kind"
+        raise ValueError(f"{found} is not {wanted} of {' or '.join(versions)}")
