@@ -71,7 +71,7 @@ def used(api: Api, namespace: str, name: str) -> dict[str, float]:
 
 def kedge(cluster: Cluster, *words: str) -> str:
     command = [sys.executable, "-m", "kedge", *words]
-    environment = cluster.environment()
+    environment = cluster.environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
