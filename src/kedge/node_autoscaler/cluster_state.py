@@ -6,11 +6,14 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
+from kedge.api.storage_v1.csi import CsiDriver, CsiNode, CsiStorageCapacity
+from kedge.api.storage_v1.persistent_volume import PersistentVolume
+from kedge.api.storage_v1.storage_class import StorageClass
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.snapshot import PartialNamespace, Snapshot
-from kedge.scheduler.storage import PartialClaim, PersistentVolume, StorageClass
 
 TAINT: Final = "ToBeDeletedByClusterAutoscaler"
 """The taint of a node that is being drained, as cluster-autoscaler names it."""
@@ -30,9 +33,12 @@ class ClusterState(NamedTuple):
     """The share of its cpu or memory, whichever is greater, that the pods of a node used in the
     last minute; nodes that were not measured are missing."""
     namespaces: Sequence[PartialNamespace] = ()
-    claims: Sequence[PartialClaim] = ()
+    claims: Sequence[PersistentVolumeClaim] = ()
     volumes: Sequence[PersistentVolume] = ()
     classes: Sequence[StorageClass] = ()
+    drivers: Sequence[CsiDriver] = ()
+    driver_nodes: Sequence[CsiNode] = ()
+    capacities: Sequence[CsiStorageCapacity] = ()
 
     def snapshot(self, without: Collection[str] = ()) -> Snapshot:
         """Return the scheduler's view of the cluster without some of the nodes and their pods."""
@@ -41,6 +47,9 @@ class ClusterState(NamedTuple):
         made.storage.claims.replace(self.claims)
         made.storage.volumes.replace(self.volumes)
         made.storage.classes.replace(self.classes)
+        made.storage.drivers.replace(self.drivers)
+        made.storage.nodes.replace(self.driver_nodes)
+        made.storage.capacities.replace(self.capacities)
         for name, node in self.nodes.items():
             if name not in without:
                 made.put_node(node)

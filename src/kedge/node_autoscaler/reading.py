@@ -1,23 +1,21 @@
 """Read the state of the cluster from the API."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from kedge.api.builtin.resources import RESOURCES
 from kedge.api.core_v1 import namespace, node, persistent_volume_claim
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_usage
 from kedge.api.metrics_v1alpha1.windows import Metrics
 from kedge.api.policy_v1 import pod_disruption_budget
-from kedge.api.resource import Resource
+from kedge.api.storage_v1 import csi, persistent_volume, storage_class
 from kedge.client.client import Client
-from kedge.client.view import sketches
+from kedge.client.view import View, sketches
 from kedge.metrics.windows import MAIN
 from kedge.node_autoscaler.cluster_state import ClusterState
 from kedge.scheduler.scheduler import NOT_ENDED
 from kedge.scheduler.snapshot import PartialNamespace
-from kedge.scheduler.storage import PartialClaim, PersistentVolume, StorageClass
 
 _PODS: Final = "pods"
 """The system container that stands for all pods of a node."""
@@ -27,9 +25,8 @@ async def read_cluster(client: Client) -> ClusterState:
     """List everything that decisions need."""
     nodes = {each.metadata.name: each for each in (await client.list(node.RESOURCE)).items}
     measured = (await client.list(node_usage.RESOURCE)).items
-    claims = sketches(persistent_volume_claim.RESOURCE, PartialClaim)
-    volumes = sketches(_built_in("persistentvolumes"), PersistentVolume)
-    classes = sketches(_built_in("storageclasses"), StorageClass)
+    volumes = View(persistent_volume.VOLUMES, persistent_volume.decode)
+    classes = View(storage_class.CLASSES, storage_class.decode)
     spaces = sketches(namespace.RESOURCE, PartialNamespace)
     return ClusterState(
         nodes=nodes,
@@ -37,9 +34,12 @@ async def read_cluster(client: Client) -> ClusterState:
         budgets=(await client.list(pod_disruption_budget.RESOURCE)).items,
         usage=shares(nodes, measured),
         namespaces=(await client.list_as(spaces)).items,
-        claims=(await client.list_as(claims)).items,
+        claims=(await client.list(persistent_volume_claim.RESOURCE)).items,
         volumes=(await client.list_as(volumes)).items,
         classes=(await client.list_as(classes)).items,
+        drivers=(await client.list_as(View(csi.DRIVERS, csi.decode_driver))).items,
+        driver_nodes=(await client.list_as(View(csi.NODES, csi.decode_node))).items,
+        capacities=(await client.list_as(View(csi.CAPACITIES, csi.decode_capacity))).items,
     )
 
 
@@ -61,7 +61,3 @@ def shares(nodes: Mapping[str, Node], measured: Iterable[node_usage.Node]) -> di
         if parts:
             found[name] = max(parts)
     return found
-
-
-def _built_in(plural: str) -> Resource[Any]:
-    return next(each for each in RESOURCES if each.plural == plural)
