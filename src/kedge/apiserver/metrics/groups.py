@@ -86,7 +86,7 @@ _grouped = msgspec.json.Decoder(GroupedPod)
 _selecting = msgspec.json.Decoder(SelectingService)
 
 
-class GroupSource(NamedTuple):
+class GroupingObject(NamedTuple):
     """An object that the groups of a pod depend on, as it was."""
 
     resource: Resource[Any]
@@ -101,7 +101,7 @@ class CachedPodGroups:
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
-        self._pods: dict[str, list[GroupSource]] = {}
+        self._pods: dict[str, list[GroupingObject]] = {}
         """The objects that the groups of each pod were read from at the last call for it."""
         self._services: dict[str, Item] = {}
         self._by_namespace: dict[str, list[tuple[str, SelectingService]]] = {}
@@ -115,7 +115,7 @@ class CachedPodGroups:
         before = self._pods.get(key)
         if before is not None and all(self._is_current(each) for each in before):
             return None
-        sources = self._pods[key] = [GroupSource(pod.RESOURCE, key, item)]
+        sources = self._pods[key] = [GroupingObject(pod.RESOURCE, key, item)]
         found = _grouped.decode(item.body)
         return [
             *self._owners(namespace, found, sources),
@@ -123,13 +123,15 @@ class CachedPodGroups:
             *self._classes(namespace, found, sources),
         ]
 
-    def _is_current(self, source: GroupSource) -> bool:
+    def _is_current(self, source: GroupingObject) -> bool:
         return self._cache.of(source.resource).get(source.key) is source.item
 
-    def _read(self, resource: Resource[Any], key: str, sources: list[GroupSource]) -> Item | None:
+    def _read(
+        self, resource: Resource[Any], key: str, sources: list[GroupingObject]
+    ) -> Item | None:
         """Read an object, and note that the groups depend on it."""
         item = self._cache.of(resource).get(key)
-        sources.append(GroupSource(resource, key, item))
+        sources.append(GroupingObject(resource, key, item))
         return item
 
     def forget_pod(self, namespace: str, name: str) -> None:
@@ -153,7 +155,7 @@ class CachedPodGroups:
         return namespaces
 
     def _owners(
-        self, namespace: str, found: GroupedPod, sources: list[GroupSource]
+        self, namespace: str, found: GroupedPod, sources: list[GroupingObject]
     ) -> Iterator[GroupIdentity]:
         for _ in range(_MOST_OWNERS):
             owner = next(
@@ -184,7 +186,7 @@ class CachedPodGroups:
         return islice(selecting, MOST_SERVICES)
 
     def _classes(
-        self, namespace: str, found: GroupedPod, sources: list[GroupSource]
+        self, namespace: str, found: GroupedPod, sources: list[GroupingObject]
     ) -> Iterator[GroupIdentity]:
         core = core_namespace.RESOURCE
         item = self._read(core, core.key("", namespace), sources)
