@@ -32,7 +32,9 @@ ADMISSION_PLUGINS: Final = (
     "PersistentVolumeClaimResize",
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
+    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
