@@ -28,6 +28,9 @@ ROOTS = (
     "flowcontrol.FlowSchemaSpec",
     "rbac.RoleRef",
     "batch.JobSpec",
+    "core.EventSource",
+    "resource.ResourceClaimTemplateSpec",
+    "resource.AllocationResult",
     "metav1.LabelSelector",
 )
 SCALARS = {
@@ -45,6 +48,8 @@ SCALARS = {
     "metav1.Duration": "s",
     "intstr.IntOrString": "o",
     "metav1.FieldsV1": "o",
+    "apiresource.Quantity": "q",
+    "runtime.RawExtension": "y",
     "[]byte": "y",
 }
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.M | re.S)

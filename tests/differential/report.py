@@ -88,4 +88,4 @@ def _request(request: Request) -> str:
 def _short(document: object) -> str:
     if isinstance(document, dict) and document.get("kind") == "Status":
         document = {key: document.get(key) for key in ("reason", "message", "details")}
-    return json.dumps(document)[:3000]
+    return json.dumps(document)[:60000]

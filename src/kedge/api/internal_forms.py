@@ -90,8 +90,12 @@ def _form(value: Any, kind: str) -> Any:
 def _struct(value: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if kind == "core.PodSpec":
         value = _with_host_namespaces(value)
+    fields = internal_types()[kind]
+    if "metadata" in value and all(field.wire_name != "metadata" for field in fields):
+        # The internal type embeds the metadata.
+        value = {**(value["metadata"] or {}), **value}
     shown: dict[str, Any] = {}
-    for field in internal_types()[kind]:
+    for field in fields:
         given = value.get(field.wire_name)
         if given or not field.omits_zero:
             shown[field.name] = _form(given, field.type)

@@ -22,6 +22,11 @@ class Model(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit
     """
 
 
+def null() -> None:
+    """The default of a field that is null on the wire where it is not set:
+    `eventTime: MicroTime | None = field(default_factory=null)`."""
+
+
 def keyed(*keys: str, merge: str = "", retain: bool = False) -> msgspec.Meta:
     """A list whose elements `keys` tell apart, in patches `merge` (else the first key)."""
     patch = {"merge_key": merge or keys[0], "retain_keys": retain}

@@ -357,6 +357,18 @@ def _check(schema: Schema, config: Document) -> None:
     raise StatusError(500, "", message)
 
 
+def unconvertible(document: Document, why: str) -> StatusError:
+    """Return the error for a merged object that is none of its kind."""
+    group, _, version = str(document.get("apiVersion", "")).rpartition("/")
+    kind = f"{group}/{version}, Kind={document.get('kind', '')}"
+    return StatusError(
+        500,
+        "",
+        f"failed to convert new object ({_identity(document)}) to proper version: "
+        f"unable to convert unstructured object to {kind}: {why}",
+    )
+
+
 def _identity(config: Document) -> str:
     meta = config.get("metadata")
     meta = meta if isinstance(meta, dict) else {}

@@ -13,7 +13,7 @@ from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
-from kedge.apiserver import bootstrap, joining, pki, server_addresses, tokens
+from kedge.apiserver import bootstrap, default_storage, joining, pki, server_addresses, tokens
 from kedge.apiserver.admission import configuration as admission_files
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
@@ -194,7 +194,7 @@ async def serve(
             url = server_addresses.local(config, port)
             address = server_addresses.advertised(config, port).removeprefix("https://")
             await ensure_objects(api, config, port, identity, lifecycle)
-            background.append(tasks.create_task(settle(api, key, clock)))
+            background.append(tasks.create_task(settle(api, config, key, clock)))
             aggregation = aggregate(api, aggregator, FrontProxyPki(proxy_pki, identity.ca_pem))
             background.append(tasks.create_task(aggregation))
             nodes = local_nodes(api, config, port, listener, identity)
@@ -245,7 +245,7 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
         await clock.sleep(RESERVE_SECONDS)
 
 
-async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
+async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) -> None:
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
     first. Then keep the default ServiceCIDR until cancelled."""
     await clock.sleep(SETTLE_SECONDS)
@@ -254,6 +254,8 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
     while True:
         try:
+            if "DefaultStorageClass" in config.admission:
+                await default_storage.ensure(api)
             await asyncio.to_thread(key.prepare)
             while True:
                 # Again and again, as in Kubernetes: built-in objects that were deleted come back.

@@ -68,6 +68,21 @@ CONTROLLERS: Final = (
         "delete pods whose devices have a `NoExecute` taint",
     ),
     ControllerName(
+        "persistentvolume-binder-controller",
+        "persistentvolume-binder",
+        "bind PersistentVolumeClaims to volumes, make volumes on nodes, reclaim released ones",
+    ),
+    ControllerName(
+        "persistentvolumeclaim-protection-controller",
+        "pvc-protection",
+        "keep deleted PersistentVolumeClaims until no pod uses them",
+    ),
+    ControllerName(
+        "persistentvolume-protection-controller",
+        "pv-protection",
+        "keep deleted PersistentVolumes until their claim is gone",
+    ),
+    ControllerName(
         "garbage-collector-controller", "garbagecollector", "delete objects whose owners are gone"
     ),
     ControllerName("job-controller", "job", "run the pods of Jobs"),

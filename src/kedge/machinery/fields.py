@@ -15,6 +15,7 @@ from kedge.machinery.short_cache import SHORT
 Fields = dict[str, Any]
 
 _LEAF: Fields = {}
+_SCALARS = (str, int, bool)
 _ABSENT: Any = object()
 
 
@@ -79,8 +80,10 @@ def compare(schema: Schema, old: Any, new: Any) -> Comparison:
 def new_fields(schema: Schema, new: dict[str, Any]) -> Fields:
     """Return the fields of a new object: those that `compare` with an empty one finds."""
     result: Fields = {}
-    lasting = _lasting(schema)
+    lasting, zeros = _lasting(schema), _zeros(schema)
     for name, value in new.items():
+        if value is None or (not value and name in zeros and type(value) in _SCALARS):
+            continue
         child = schema.field(name) or ANY
         part = _filled(child, value) if name in lasting else _tree(child, value, True, True)
         if part is not None:
@@ -413,6 +416,7 @@ _BUILT_IN = (
 def forget_schemas() -> None:
     """Drop cached results. The schemas in their keys may no longer be served."""
     _lasting.cache_clear()
+    _zeros.cache_clear()
 
 
 @lru_cache(maxsize=4096)
@@ -424,6 +428,7 @@ def _lasting(schema: Schema) -> frozenset[str]:
     """
     if not schema.name.startswith(_BUILT_IN):
         return frozenset()
+    short = schema.name.rpartition("api.")[2]
     meta = schema.fields.get("metadata")
     parts = ("metadata", "spec", "status") if meta and meta.name.endswith(".ObjectMeta") else ()
     return frozenset(
@@ -431,7 +436,46 @@ def _lasting(schema: Schema) -> frozenset[str]:
         for name, child in schema.fields.items()
         if child.type in ("object", "map", "list")
         and (name in schema.required or name in parts or _default(child) == {})
-    )
+        and name not in _OMITTED.get(short, ())
+    ) | _WRITTEN.get(short, frozenset())
+
+
+_OMITTED = {
+    "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec": {"validationActions"},
+    "networking.v1.IPAddressSpec": {"parentRef"},
+    "resource.v1.CounterSet": {"counters"},
+    "resource.v1.DeviceCounterConsumption": {"counters"},
+}
+"""Required fields that Go leaves out where they are empty."""
+_WRITTEN = {
+    "apps.v1.DeploymentSpec": frozenset({"strategy"}),
+    "autoscaling.v2.HorizontalPodAutoscalerStatus": frozenset({"currentMetrics"}),
+    "core.v1.ContainerImage": frozenset({"names"}),
+    "core.v1.ProjectedVolumeSource": frozenset({"sources"}),
+    "discovery.v1.EndpointSlice": frozenset({"endpoints", "ports"}),
+    "flowcontrol.v1.LimitedPriorityLevelConfiguration": frozenset({"limitResponse"}),
+    "flowcontrol.v1.ResourcePolicyRule": frozenset({"namespaces"}),
+    "networking.v1.IngressServiceBackend": frozenset({"port"}),
+    "networking.v1.IngressStatus": frozenset({"loadBalancer"}),
+    "networking.v1.NetworkPolicySpec": frozenset({"podSelector"}),
+    "rbac.v1.ClusterRole": frozenset({"rules"}),
+    "rbac.v1.Role": frozenset({"rules"}),
+    "resource.v1.AllocatedDeviceStatus": frozenset({"conditions"}),
+    "resource.v1.DeviceClaim": frozenset({"requests"}),
+    "storage.v1.CSINodeDriver": frozenset({"topologyKeys"}),
+}
+"""Fields that Go writes even where they are empty, though they are not required."""
+_WRITTEN_ZEROS = {"core.v1.Event": ("reportingComponent", "reportingInstance")}
+"""The same for fields that are no objects, lists or maps."""
+
+
+@lru_cache(maxsize=4096)
+def _zeros(schema: Schema) -> frozenset[str]:
+    """The fields without content of their own that a real server's objects always have."""
+    if not schema.name.startswith(_BUILT_IN):
+        return frozenset()
+    more = _WRITTEN_ZEROS.get(schema.name.rpartition("api.")[2], ())
+    return frozenset((*schema.required, *more))
 
 
 # From a document and a set to what is left.

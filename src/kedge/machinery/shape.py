@@ -24,35 +24,67 @@ class AsMapping(str):
 class TypeMismatch(Exception):
     """A value of another type than the schema declares."""
 
-    def __init__(self, path: Path, value: object, schema: Schema, why: str = "") -> None:
+    def __init__(
+        self, path: Path, value: object, schema: Schema, why: str = "", read_as: str = ""
+    ) -> None:
         super().__init__()
         self.field = spell(path)
         self.value = value
+        self.go_type = read_as or _go_type(schema)
+        """The type that Go would name."""
+        self.owner: Schema | None = None
+        """The innermost object with declared fields around the value."""
         self._schema = schema
-        self._type = _go_type(schema)
         self._why = why
-        self._owner = ""
-        self._names: list[str] = []
+        self.way: list[tuple[str, str]] = []
+        """The fields that lead to the value: the name of the type of each, and its own."""
 
     def passing(self, owner: Schema, name: str) -> None:
         """Prepend the field `name` of `owner` to the path of the error."""
-        self._owner = self._owner or owner.name.rpartition(".")[2]
-        self._names.insert(0, name)
+        self.owner = self.owner or owner
+        self.way.insert(0, (owner.name, name))
+
+    @property
+    def member(self) -> str:
+        """The field of the owner that has or contains the value."""
+        return self.way[-1][1] if self.way else ""
+
+    @property
+    def levels(self) -> int:
+        """How many lists and maps are between the field and the value."""
+        field = self.owner.fields.get(self.member) if self.owner is not None else None
+        found = 0
+        while field is not None and field is not self._schema and field.type in ("list", "map"):
+            field, found = field.items, found + 1
+        return found
 
     def __str__(self) -> str:
         if self._why:
             return self._why
         # Go names the innermost struct, then the fields that lead there without any indices.
-        place = ".".join([self._owner or self.field.rpartition(".")[2], *self._names])
+        owner = self.owner.name.rpartition(".")[2] if self.owner is not None else ""
+        names = [name for _, name in self.way]
+        place = ".".join([owner or self.field.rpartition(".")[2], *names])
+        return (
+            f"json: cannot unmarshal {self._what} into Go struct field {place} "
+            f"of type {self.go_type}"
+        )
+
+    @property
+    def _what(self) -> str:
+        """The type of the given value. Go names a number only where it expects one."""
         what = _json_type(self.value)
-        return f"json: cannot unmarshal {what} into Go struct field {place} of type {self._type}"
+        expected = self._schema.type in ("integer", "number", "int-or-string")
+        return f"{what} {self.value}" if what == "number" and expected else what
 
     @property
     def restored(self) -> str:
         """Return the error of Go if it restores the value from a parsed document, as it does
         after a strategic merge patch."""
-        if self._why or self._schema.type in _OWN_READERS:
-            return str(self)
+        if self._why:
+            return self._why
+        if self._schema.type in _OWN_READERS:
+            return f"json: cannot unmarshal {self._what} into Go value of type {self.go_type}"
         given, wanted = _go_kind(self.value), self._schema.type
         match wanted:
             case "object":
@@ -63,13 +95,9 @@ class TypeMismatch(Exception):
                 return f"cannot restore slice from {given}"
         # Go converts integers to strings and numbers to each other, though not here.
         convertible = (given, wanted) in _CONVERTIBLE
-        return (
-            f"cannot convert {given} to {self._type}" if convertible else _unrecognized(self._type)
-        )
-
-
-def _unrecognized(type_: str) -> str:
-    return f"unrecognized type: {type_}"
+        if convertible:
+            return f"cannot convert {given} to {self.go_type}"
+        return f"unrecognized type: {_go_type(self._schema)}"
 
 
 _CONVERTIBLE = {("int64", "string"), ("float64", "integer"), ("int64", "integer")}
@@ -270,13 +298,12 @@ def _fit_quantity(schema: Schema, value: Any, path: Path, *_: Any) -> str:
 def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int | str:
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
-    raise TypeMismatch(path, value, schema)
+    raise TypeMismatch(path, value, schema, read_as="int32")
 
 
 def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
-        why = f"json: cannot unmarshal {_json_type(value)} into Go value of type string"
-        raise TypeMismatch(path, value, schema, why)
+        raise TypeMismatch(path, value, schema, read_as="string")
     try:
         moment = durations.parse_time(value)
     except ValueError:
@@ -360,7 +387,7 @@ def _json_type(value: object) -> str:
         case str():
             return "string"
         case int() | float():
-            return "number" if isinstance(value, int) else f"number {value}"
+            return "number"
         case list():
             return "array"
         case dict():

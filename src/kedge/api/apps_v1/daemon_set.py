@@ -123,7 +123,8 @@ def default(obj: DaemonSet) -> DaemonSet:
         updateStrategy=_default_strategy(obj.spec.updateStrategy),
         revisionHistoryLimit=10 if history is None else history,
     )
-    return replace(obj, spec=spec)
+    # Upstream reads a missing annotation as 0 and writes it, so that the writer owns it.
+    return _at_generation(replace(obj, spec=spec), _template_generation(obj))
 
 
 def _default_strategy(strategy: DaemonSetUpdateStrategy) -> DaemonSetUpdateStrategy:

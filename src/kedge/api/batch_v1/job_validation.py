@@ -22,6 +22,7 @@ from kedge.api.core_v1.pod.affinity import Affinity
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
 from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.internal_forms import internal_form
 from kedge.api.label_selector import matches, validate_label_selector
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
@@ -88,7 +89,8 @@ def _selector(spec: JobSpec) -> Iterator[FieldError]:
     yield from validate_label_selector(spec.selector, "spec.selector")
     if workload.is_readable(spec.selector) and not workload.selects(spec.selector, spec.template):
         labels = spec.template.metadata.labels
-        yield FieldError.invalid("spec.template.metadata.labels", labels, workload.UNMATCHED)
+        at = "spec.template.metadata.labels"
+        yield FieldError.invalid(at, labels or None, workload.UNMATCHED)
 
 
 def validate_spec(spec: JobSpec, path: str) -> Iterator[FieldError]:
@@ -332,10 +334,16 @@ def _completions(new: JobSpec, old: JobSpec) -> Iterator[FieldError]:
 def _template(new: Job, old: Job) -> Iterator[FieldError]:
     now, before = new.spec.template, old.spec.template
     if not may_change_template(old):
-        yield from workload.unchanged("spec.template", now, before)
+        yield from _unchanged("spec.template", now, before, "core.PodTemplateSpec")
     else:
         pod = _with_resources(_with_scheduling(before, now).spec, now.spec)
-        yield from workload.unchanged("spec.template.spec", now.spec, pod)
+        yield from _unchanged("spec.template.spec", now.spec, pod, "core.PodSpec")
+
+
+def _unchanged(path: str, new: object, old: object, kind: str) -> Iterator[FieldError]:
+    """An update must leave this part as it was; the error quotes it as an internal type."""
+    if not workload.same(new, old):
+        yield FieldError.invalid(path, internal_form(new, kind), rules.IMMUTABLE)
 
 
 def may_change_template(job: Job) -> bool:

@@ -21,13 +21,18 @@ def validate_claim_template(template: PersistentVolumeClaimTemplate) -> Iterator
     """Everything wrong with the claim that a volume makes."""
     yield from validate_annotations(template.metadata.annotations, "metadata.annotations")
     yield from validate_labels(template.metadata.labels, "metadata.labels")
+    yield from unsettable_metadata(template.metadata)
+    yield from within("spec", validate_claim_spec(template.spec))
+
+
+def unsettable_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
+    """Refuse metadata of a template other than labels and annotations."""
     unset = ObjectMeta()
     for name in ObjectMeta.__struct_fields__:
         if name in ("annotations", "labels"):
             continue
-        if getattr(template.metadata, name) not in (getattr(unset, name), []):
+        if getattr(metadata, name) not in (getattr(unset, name), []):
             yield FieldError.forbidden(f"metadata.{name}", "cannot be set")
-    yield from within("spec", validate_claim_spec(template.spec))
 
 
 def validate_claim_spec(spec: PersistentVolumeClaimSpec) -> Iterator[FieldError]:

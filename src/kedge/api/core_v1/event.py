@@ -6,7 +6,7 @@ from msgspec import field
 
 from kedge.api import rules
 from kedge.api.core_v1.references import ObjectReference
-from kedge.api.model import Int32, MicroTime, Model, Object, Time
+from kedge.api.model import Int32, MicroTime, Model, Object, Time, null
 from kedge.api.presentation import Age, Column, Presentation
 from kedge.api.resource import Resource
 from kedge.api.strategy import Strategy
@@ -23,7 +23,7 @@ class EventSeries(Model):
 
     count: Int32 = 0
     """How often so far."""
-    lastObservedTime: MicroTime = ""
+    lastObservedTime: MicroTime | None = field(default_factory=null)
     """When it last happened."""
 
 
@@ -45,13 +45,13 @@ class Event(Object):
     """The action that was taken for the object."""
     count: Int32 = 0
     """How often it happened."""
-    eventTime: MicroTime = ""
+    eventTime: MicroTime | None = field(default_factory=null)
     """When it was first seen, exactly."""
-    firstTimestamp: Time = ""
+    firstTimestamp: Time | None = field(default_factory=null)
     """When it was first seen."""
     involvedObject: ObjectReference = field(default_factory=ObjectReference)
     """The object that it happened to."""
-    lastTimestamp: Time = ""
+    lastTimestamp: Time | None = field(default_factory=null)
     """When it was last seen."""
     message: str = ""
     """A human-readable description of the event."""
@@ -114,12 +114,12 @@ def _at_most(limit: int, path: str, text: str) -> Iterator[FieldError]:
 
 
 def first_seen(obj: Event) -> str:
-    return obj.firstTimestamp or obj.eventTime
+    return obj.firstTimestamp or obj.eventTime or ""
 
 
 def last_seen(obj: Event) -> str:
     if obj.series is not None:
-        return obj.series.lastObservedTime
+        return obj.series.lastObservedTime or ""
     return obj.lastTimestamp or first_seen(obj)
 
 

@@ -62,6 +62,8 @@ class Namespace(Object):
 
 
 def default(obj: Namespace) -> Namespace:
+    if not obj.status.phase:
+        obj = replace(obj, status=replace(obj.status, phase=ACTIVE))
     if not obj.metadata.name or obj.metadata.labels.get(NAME_LABEL) == obj.metadata.name:
         return obj
     labels = {**obj.metadata.labels, NAME_LABEL: obj.metadata.name}

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from kedge.api.core_v1.references import LocalObjectReference, ObjectReference
 from kedge.api.model import Object, keyed
 from kedge.api.presentation import Presentation, age_column, name_column
@@ -21,6 +23,12 @@ class ServiceAccount(Object):
     """Secrets that pods of this account may mount, where such a limit is enforced."""
 
 
+def _with_secret_names(account: ServiceAccount) -> ServiceAccount:
+    """Return the account with nothing but the names of its secrets, as upstream stores it."""
+    named = [ObjectReference(name=secret.name) for secret in account.secrets]
+    return replace(account, secrets=named) if named != list(account.secrets) else account
+
+
 RESOURCE: Resource[ServiceAccount] = Resource(
     type=ServiceAccount,
     plural="serviceaccounts",
@@ -33,6 +41,10 @@ RESOURCE: Resource[ServiceAccount] = Resource(
             version="v1",
         )
     ],
-    strategy=Strategy(counts_generation=False),
+    strategy=Strategy(
+        counts_generation=False,
+        prepare_for_create=_with_secret_names,
+        prepare_for_update=lambda new, old: _with_secret_names(new),
+    ),
     presentation=Presentation(short_names=["sa"], columns=[name_column(), age_column()]),
 )

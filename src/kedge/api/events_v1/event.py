@@ -10,7 +10,8 @@ from kedge.api import rules
 from kedge.api.core_v1 import event as core
 from kedge.api.core_v1.event import EventSource
 from kedge.api.core_v1.references import ObjectReference
-from kedge.api.model import Int32, MicroTime, Model, Object, Time
+from kedge.api.internal_forms import internal_form
+from kedge.api.model import Int32, MicroTime, Model, Object, Time, null
 from kedge.api.presentation import Column, Presentation
 from kedge.api.resource import Resource, StoredAs
 from kedge.api.strategy import Strategy
@@ -36,7 +37,7 @@ class EventSeries(Model):
 
     count: Int32 = 0
     """How often so far; at least 2."""
-    lastObservedTime: MicroTime = ""
+    lastObservedTime: MicroTime | None = field(default_factory=null)
     """When it last happened."""
 
 
@@ -49,13 +50,13 @@ class Event(Object):
     """The action that was taken for the object."""
     deprecatedCount: Int32 = 0
     """How often it happened, in the older form."""
-    deprecatedFirstTimestamp: Time = ""
+    deprecatedFirstTimestamp: Time | None = field(default_factory=null)
     """When it was first seen, in the older form."""
-    deprecatedLastTimestamp: Time = ""
+    deprecatedLastTimestamp: Time | None = field(default_factory=null)
     """When it was last seen, in the older form."""
     deprecatedSource: EventSource = field(default_factory=EventSource)
     """The component that reported the event, in the older form."""
-    eventTime: MicroTime = ""
+    eventTime: MicroTime | None = field(default_factory=null)
     """When it was first seen."""
     note: str = ""
     """A human-readable description of the event."""
@@ -146,12 +147,25 @@ _FIXED = (
 )
 
 
+_FORMS = {
+    "involvedObject": "core.ObjectReference",
+    "related": "*core.ObjectReference",
+    "source": "core.EventSource",
+    "firstTimestamp": "t",
+    "lastTimestamp": "t",
+    "eventTime": "t",
+}
+"""The types of the fields that messages quote in another form."""
+
+
 def validate_update(new: Event, old: Event) -> Iterator[FieldError]:
     now, before = as_core(new), as_core(old)
     if now.series != before.series:
         yield from _series(now.series)
     for name in _FIXED:
-        yield from rules.unchanged(name, getattr(now, name), getattr(before, name))
+        if (wanted := getattr(now, name)) != getattr(before, name):
+            shown = internal_form(wanted, _FORMS[name]) if name in _FORMS else wanted
+            yield FieldError.invalid(name, shown, rules.IMMUTABLE)
     yield from rules.unchanged(
         "reportingController", now.reportingComponent, before.reportingComponent
     )

@@ -6,6 +6,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api import rules
+from kedge.api.internal_forms import internal_form
 from kedge.api.model import Model, Object
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.rbac_v1.role import GROUP
@@ -119,7 +120,9 @@ def validate_subject(subject: Subject, path: str) -> Iterator[FieldError]:
 
 def validate_same_role(new: RoleRef, old: RoleRef) -> Iterator[FieldError]:
     if new != old:
-        yield FieldError.invalid("roleRef", new, "cannot change roleRef")
+        yield FieldError.invalid(
+            "roleRef", internal_form(new, "rbac.RoleRef"), "cannot change roleRef"
+        )
 
 
 def validate_update(new: RoleBinding, old: RoleBinding) -> Iterator[FieldError]:

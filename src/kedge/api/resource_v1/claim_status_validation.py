@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from kedge.api import rules
 from kedge.api.conditions import validate_conditions
-from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.nesting import within
 from kedge.api.core_v1.pod.affinity_validation import validate_node_selector
 from kedge.api.core_v1.volume.validation import validate_driver_name
+from kedge.api.internal_forms import internal_form
 from kedge.api.resource_v1 import sizes
 from kedge.api.resource_v1.device_claim_validation import (
     RequestNames,
@@ -86,7 +86,9 @@ def validate_claim_status(
     if old.allocation is None:
         yield from within("allocation", _allocation(new.allocation, known))
     elif new.allocation != old.allocation:
-        yield FieldError.invalid("allocation", internal_form(new.allocation), IMMUTABLE)
+        yield FieldError.invalid(
+            "allocation", internal_form(new.allocation, "*resource.AllocationResult"), IMMUTABLE
+        )
 
 
 def _reservations(

@@ -6,8 +6,8 @@ from typing import Final
 from msgspec import field
 from msgspec.structs import replace
 
-from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.nesting import within
+from kedge.api.internal_forms import internal_form
 from kedge.api.model import Object
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
@@ -54,7 +54,9 @@ def validate_new(obj: ResourceClaim) -> Iterator[FieldError]:
 
 def validate_update(new: ResourceClaim, old: ResourceClaim) -> Iterator[FieldError]:
     if new.spec != old.spec:
-        yield FieldError.invalid("spec", internal_form(new.spec), IMMUTABLE)
+        yield FieldError.invalid(
+            "spec", internal_form(new.spec, "resource.ResourceClaimSpec"), IMMUTABLE
+        )
 
 
 def prepare_for_status_update(new: ResourceClaim, old: ResourceClaim) -> ResourceClaim:

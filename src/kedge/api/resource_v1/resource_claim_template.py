@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from msgspec import field
 from msgspec.structs import replace
 
-from kedge.api.core_v1.internal_form import internal_form
+from kedge.api.core_v1.claim_validation import unsettable_metadata
 from kedge.api.core_v1.nesting import within
+from kedge.api.internal_forms import internal_form
 from kedge.api.metadata import validate_annotations, validate_labels
 from kedge.api.model import Model, Object, ObjectMeta
 from kedge.api.presentation import Presentation, age_column, name_column
@@ -48,12 +49,15 @@ def validate(obj: ResourceClaimTemplate) -> Iterator[FieldError]:
     metadata = obj.spec.metadata
     yield from validate_annotations(metadata.annotations, "spec.metadata.annotations")
     yield from validate_labels(metadata.labels, "spec.metadata.labels")
+    yield from within("spec", unsettable_metadata(metadata))
     yield from within("spec.spec.devices", validate_device_claim(obj.spec.spec.devices))
 
 
 def validate_update(new: ResourceClaimTemplate, old: ResourceClaimTemplate) -> Iterator[FieldError]:
     if new.spec != old.spec:
-        yield FieldError.invalid("spec", internal_form(new.spec), IMMUTABLE)
+        yield FieldError.invalid(
+            "spec", internal_form(new.spec, "resource.ResourceClaimTemplateSpec"), IMMUTABLE
+        )
 
 
 RESOURCE: Resource[ResourceClaimTemplate] = Resource(

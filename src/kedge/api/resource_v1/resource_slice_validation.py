@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kedge.api import rules
-from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.nesting import within
 from kedge.api.core_v1.pod.affinity import NodeSelector
 from kedge.api.core_v1.pod.affinity_validation import validate_node_selector
 from kedge.api.core_v1.volume.validation import validate_driver_name
+from kedge.api.internal_forms import internal_form
 from kedge.api.resource_v1 import sizes
 from kedge.api.resource_v1.capacity_policy_validation import (
     validate_shared_capacity,
@@ -101,7 +101,7 @@ def _slice_nodes(spec: ResourceSliceSpec) -> Iterator[FieldError]:
     why_empty = "must be either unset or set to a non-empty string"
     yield from _node_choice(spec, why_empty=why_empty)
     if spec.nodeSelector is not None and len(spec.nodeSelector.nodeSelectorTerms) != 1:
-        terms = internal_form(spec.nodeSelector.nodeSelectorTerms)
+        terms = internal_form(spec.nodeSelector.nodeSelectorTerms, "[core.NodeSelectorTerm")
         why = "must have exactly one node selector term"
         yield FieldError.invalid("nodeSelector.nodeSelectorTerms", terms, why)
     if spec.perDeviceNodeSelection is False:

@@ -266,4 +266,4 @@ def _with_priority(document: RemoteDocument, remote: RemoteVersion) -> RemoteDoc
 
 
 def _http() -> HttpRequest:
-    return HttpRequest("POST", "/", headers={"user-agent": "kube-aggregator"})
+    return HttpRequest("POST", "/", headers={"user-agent": "kube-apiserver"})

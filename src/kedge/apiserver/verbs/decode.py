@@ -90,7 +90,22 @@ def shape(
             resource.extensions.settle(fitted)
         return fitted
     except TypeMismatch as misfit:
+        _name_types(misfit)
         raise unreadable(resource, str(misfit), misfit.restored) from None
+
+
+def _name_types(misfit: TypeMismatch) -> None:
+    """Let the error name Go's types: that of the field, and the embedded ones on the way."""
+    if misfit.owner is None:
+        return
+    # Imported here because only errors need the table.
+    from kedge.api.builtin.go_types import go_path, go_type
+
+    named = go_type(misfit.owner.name, misfit.member)
+    for _ in range(misfit.levels):
+        named = named.partition("]")[2]
+    misfit.go_type = named or misfit.go_type
+    misfit.way = [(owner, go_path(owner, name)) for owner, name in misfit.way]
 
 
 def _fit_around_owners(
@@ -172,8 +187,9 @@ class UnreadableDocument(StatusError):
     def __init__(self, message: str, why: str, restored: str = "") -> None:
         super().__init__(400, "BadRequest", message)
         self.why = why
-        self.restored = restored or why
-        """The reason after a strategic merge patch, whose result is not parsed again."""
+        self.restored = restored
+        """The reason after a strategic merge patch or an apply, whose result is not parsed again;
+        empty if it has no other."""
 
 
 def unreadable(resource: Resource[Any], why: str, restored: str = "") -> UnreadableDocument:

@@ -16,7 +16,7 @@ from kedge.apiserver import body, managed, prepare
 from kedge.apiserver.media import PATCHES, body_type
 from kedge.apiserver.request import Request, field_manager
 from kedge.apiserver.verbs import decode
-from kedge.machinery import patch, strategic
+from kedge.machinery import patch, patch_text, strategic
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
@@ -75,7 +75,11 @@ def _json(request: Request) -> Patch:
     operations = body.decode_json(request.http.body)
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")
-    return _on_live(request, lambda live: _not_too_deep(patch.apply_json(live, operations)))
+    return _on_live(
+        request,
+        lambda live: _not_too_deep(patch.apply_json(live, operations)),
+        quote=lambda live: patch_text.after_json(_in_order(request, live), request.http.body),
+    )
 
 
 def _not_too_deep(changed: Any) -> Any:
@@ -86,7 +90,12 @@ def _not_too_deep(changed: Any) -> Any:
 
 def _merge(request: Request) -> Patch:
     read = _settled(request, body.read_json(request.http.body))
-    return _on_live(request, lambda live: patch.apply_merge(live, read.document), read.duplicates)
+    return _on_live(
+        request,
+        lambda live: patch.apply_merge(live, read.document),
+        read.duplicates,
+        quote=lambda live: patch_text.after_merge(_in_order(request, live), request.http.body),
+    )
 
 
 def _strategic(request: Request) -> Patch:
@@ -99,7 +108,9 @@ def _strategic(request: Request) -> Patch:
     def change(live: dict[str, Any]) -> Any:
         return strategic.apply(schema, live, patched) | own
 
-    return _on_live(request, change, read.duplicates, patch.printed(patched))
+    return _on_live(
+        request, change, read.duplicates, quote=lambda live: patch.printed(patched), restores=True
+    )
 
 
 def _settled(request: Request, read: body.Body) -> body.Body:
@@ -113,10 +124,12 @@ def _on_live(
     request: Request,
     change: Callable[[dict[str, Any]], Any],
     duplicates: Sequence[str] = (),
-    strategic_text: str = "",
+    *,
+    quote: Callable[[dict[str, Any]], str],
+    restores: bool = False,
 ) -> Patch:
-    """Return a patch of the live object. An error about the changed one quotes it, or the text of a
-    strategic patch."""
+    """Return a patch of the live object. An error about the changed one quotes it, or a strategic
+    patch, whose result is restored from a document that is parsed already."""
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
@@ -128,21 +141,26 @@ def _on_live(
         try:
             fitted = decode.fitted(request, changed, "PatchOptions", duplicates, live)
         except decode.UnreadableDocument as error:
-            text = strategic_text or _as_json(changed)
-            why = error.restored if strategic_text else error.why
-            errors = [FieldError.invalid("patch", text[:MOST_QUOTED], why)]
+            why = (restores and error.restored) or error.why
+            errors = [FieldError.invalid("patch", quote(live)[:MOST_QUOTED], why)]
             raise invalid("", "", "", errors) from None
         return DesiredDocument(fitted)
 
     return Patch(produce)
 
 
+def _in_order(request: Request, live: dict[str, Any]) -> dict[str, Any]:
+    # Imported here because only errors need the table of all types.
+    from kedge.api.builtin.field_order import in_order
+
+    if not request.resource.custom:
+        return in_order(live, request.resource.schema)
+    by_name: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(live, order="sorted"))
+    return by_name
+
+
 MOST_QUOTED = 64 << 10
 """Characters of the patched object that an error quotes."""
-
-
-def _as_json(document: dict[str, Any]) -> str:
-    return msgspec.json.encode({name: document[name] for name in sorted(document)}).decode()
 
 
 def _attempt(change: Callable[[], Any]) -> Any:
@@ -172,7 +190,12 @@ def _apply(request: Request) -> Patch:
     config = _canonical(request, body.whole_numbers(request.http.body, read.document))
 
     def settle(document: dict[str, Any]) -> dict[str, Any]:
-        return decode.fitted(request, document, "PatchOptions", read.duplicates)
+        try:
+            return decode.fitted(request, document, "PatchOptions", read.duplicates)
+        except decode.UnreadableDocument as error:
+            if not error.restored:
+                raise
+            raise managed.unconvertible(document, error.restored) from None
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str

@@ -33,7 +33,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
-from kedge.apiserver.request import Request, dry_run, field_manager
+from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import DesiredDocument, Patch, patch_sort, read_patch
 from kedge.apiserver.verbs.read import shown_object
@@ -242,7 +242,9 @@ def _judge(
         upstream_only=api.catalog.upstream_only,
     )
     if counting:
-        raise invalid(request.resource.group, request.resource.kind, name, counting)
+        # A kind that is stored as another one is validated as that one.
+        home = stored(request.resource)
+        raise invalid(home.group, home.kind, name, counting)
     request.warnings += dict.fromkeys(map(extensions.warning, used))
 
 
@@ -363,7 +365,7 @@ async def update_document(
     if (
         version in _ANY_VERSION
         and not resource.strategy.allows_unconditional_update
-        and part is MAIN
+        and part.subresource in ("", "status")
     ):
         error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         # Upstream names the resource here, where it names the kind elsewhere.
@@ -395,7 +397,7 @@ async def modify(
                 if await api.long_work.run(stored, eq, new, live):
                     return item
                 if dry:
-                    return Item(item.key, item.revision, msgspec.json.encode(new))
+                    return Item(item.key, item.revision, _unstored_bytes(request.resource, new))
                 return await _store_changed(api, request, item, new)
             except RevisionConflict as race:
                 await api.caught_up(race)
@@ -508,9 +510,16 @@ async def _store_changed(api: Api, request: Request, item: Item, document: dict[
     resource = request.resource
     if may_go(resource, document):
         await api.delete(resource, item)
-        return Item(item.key, item.revision, msgspec.json.encode(document))
+        return Item(item.key, item.revision, _unstored_bytes(resource, document))
     weight = len(request.http.body) + len(item.body)
     return await api.put(resource, document, item, weight)
+
+
+def _unstored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
+    """Return the bytes of a document that is answered and not stored, in the stored version."""
+    if resource.store_as is not None:
+        document = resource.store_as.to_stored(document)
+    return msgspec.json.encode(document)
 
 
 def may_go(resource: Resource[Any], document: dict[str, Any]) -> bool:

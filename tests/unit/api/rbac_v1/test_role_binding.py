@@ -42,8 +42,8 @@ def test_a_binding_gives_one_role_for_ever() -> None:
     new = replace(old, roleRef=replace(old.roleRef, name="writer"))
     (error,) = RESOURCE.strategy.validate_update(new, old)
     assert str(error) == (
-        'roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io",'
-        '"kind":"Role","name":"writer"}: cannot change roleRef'
+        'roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io",'
+        '"Kind":"Role","Name":"writer"}: cannot change roleRef'
     )
 
 
