@@ -33,7 +33,9 @@ ADMISSION_PLUGINS: Final = (
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
     "PodResizeValidator",
+    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )

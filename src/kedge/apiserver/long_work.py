@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.patience import PatienceError, on_event_loop
-from kedge.machinery.turns import Turns
+from kedge.machinery.turns import TurnShare, next_turn
 
 LONG: Final = 32 << 10
 """Work on at least so many bytes goes to a thread. Decoding and validating so much takes ten to
@@ -35,14 +35,16 @@ class LongWork:
     """
 
     def __init__(self, clock: Clock) -> None:
-        # Of its own: work for requests does not wait for that of controllers.
-        self._turns = Turns(clock.monotonic, share_seconds=SHARE_SECONDS)
+        self._share = TurnShare(clock.monotonic, SHARE_SECONDS)
         self._threads = ThreadPoolExecutor(THREADS, "long-work")
 
     async def run(self, weight: int, function: Callable[..., Result], *arguments: object) -> Result:
         """Return the function's result; `weight` is how many bytes its arguments are made of."""
         if weight < LONG:
-            await self._turns.give_way()
+            # All that wait try again in the next turn, in order. Waking one per turn would be too
+            # slow: while threads work, the loop waits for the interpreter in each turn.
+            while not self._share.is_left():
+                await next_turn()
             try:
                 with on_event_loop():
                     return function(*arguments)

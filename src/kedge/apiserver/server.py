@@ -57,6 +57,7 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
+from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -193,6 +194,7 @@ async def serve(
             await registrar.load()
             lifecycle.finish(CRDS)
             background.append(tasks.create_task(registrar.run()))
+            background.append(tasks.create_task(PolicyTypeChecks(api).run()))
             port = await listener.listen(config.host, config.port, identity.context)
             url = server_addresses.local(config, port)
             address = server_addresses.advertised(config, port).removeprefix("https://")

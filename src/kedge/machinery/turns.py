@@ -1,8 +1,9 @@
 """Turns of the event loop: background work gets a share of each turn, requests get the rest."""
 
 import asyncio
+import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 SHARE_SECONDS: Final = 0.01
@@ -80,3 +81,9 @@ class TurnShare:
 
     def _end(self) -> None:
         self._began = None
+
+
+@types.coroutine
+def next_turn() -> Generator[None, None, None]:
+    """Wait one turn of the event loop."""
+    yield

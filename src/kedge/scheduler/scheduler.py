@@ -34,7 +34,10 @@ from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import (
     DYNAMIC_RESOURCES,
     INTER_POD_AFFINITY,
+    NODE_VOLUME_LIMITS,
     VOLUME_BINDING,
+    VOLUME_RESTRICTIONS,
+    VOLUME_ZONE,
 )
 from kedge.scheduler.loop import SchedulingLoop
 from kedge.scheduler.pod_writes import PodWrites
@@ -146,7 +149,7 @@ class Scheduler:
         )
 
     def _stir_volumes(self, _: Key) -> None:
-        self._queue.stir((VOLUME_BINDING,))
+        self._queue.stir((VOLUME_BINDING, VOLUME_RESTRICTIONS, NODE_VOLUME_LIMITS, VOLUME_ZONE))
 
     def _stir_devices(self, _: Key) -> None:
         self._queue.stir((DYNAMIC_RESOURCES,))

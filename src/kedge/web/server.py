@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 CLOSE_CHECKS = 5
 """How many times a closing server checks whether its idle peers have disconnected."""
 _CLOSE_CHECK_SECONDS = 0.02
-_TURN_SECONDS = 0.005
+_TURN_SECONDS = 0.01
 _TURN_VISITS = 32
 """How long, and for how many requests, pipelined requests are answered in one turn of the loop."""
 _FIRST_SECONDS = 0.02

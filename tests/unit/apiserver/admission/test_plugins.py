@@ -67,8 +67,6 @@ INACTIVE = {"PodGroupProtection", "ClusterTrustBundleAttest", "PodGroupWorkloadE
 MISSING = {
     "TaintNodesByCondition",
     "NodeDeclaredFeatureValidator",
-    "MutatingAdmissionPolicy",
-    "ValidatingAdmissionPolicy",
 }
 
 
