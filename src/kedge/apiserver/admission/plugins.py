@@ -26,6 +26,7 @@ from kedge.apiserver.admission.mutating_policy import MutatingAdmissionPolicy
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from kedge.apiserver.admission.node_restriction import NodeRestriction
+from kedge.apiserver.admission.pod_resize_validator import PodResizeValidator
 from kedge.apiserver.admission.pod_security import PodSecurity
 from kedge.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from kedge.apiserver.admission.priority import Priority
@@ -142,6 +143,10 @@ def _default_toleration_seconds(given: Surroundings) -> AdmissionPlugin:
     return DefaultTolerationSeconds()
 
 
+def _pod_resize_validator(given: Surroundings) -> AdmissionPlugin:
+    return PodResizeValidator(given.cache.of(node.RESOURCE))
+
+
 def _pod_topology_labels(given: Surroundings) -> AdmissionPlugin:
     return PodTopologyLabels(given.cache.of(node.RESOURCE))
 
@@ -194,16 +199,17 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "PodSecurity": _pod_security,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
-    "PodTopologyLabels": _pod_topology_labels,
+    "DefaultStorageClass": _default_storage_class,
+    "StorageObjectInUseProtection": lambda given: StorageObjectInUseProtection(),
+    "PersistentVolumeClaimResize": _claim_resize,
     "RuntimeClass": _runtime_class,
     "CertificateApproval": _certificate_approval,
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,
-    "DefaultStorageClass": _default_storage_class,
-    "StorageObjectInUseProtection": lambda given: StorageObjectInUseProtection(),
-    "PersistentVolumeClaimResize": _claim_resize,
     "DefaultIngressClass": _default_ingress_class,
     "DenyServiceExternalIPs": _deny_service_external_ips,
+    "PodTopologyLabels": _pod_topology_labels,
+    "PodResizeValidator": _pod_resize_validator,
     "MutatingAdmissionPolicy": _mutating_policy,
     "MutatingAdmissionWebhook": _mutating_webhook,
     "ValidatingAdmissionPolicy": _validating_policy,
