@@ -90,6 +90,7 @@ bench: .venv/.dev ## run the benchmarks; needs wrk
 	$(BIN)/python bench/workloads.py
 	$(BIN)/python bench/services.py
 	$(BIN)/python bench/policies.py
+	$(BIN)/python bench/volumes.py
 	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
 
 docs: .venv/.dev ## generate docs/reference from the code, and check all links

@@ -44,10 +44,10 @@ def datagram(source: str, destination: str, port: int = PORT) -> bytes:
     udp = struct.pack(">HHHH", 999, port, 8 + 6, 0) + b"forged"
     head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0)
     head += IPv4Address(source).packed + IPv4Address(destination).packed
-    return head[:10] + struct.pack(">H", _checksum(head)) + head[12:] + udp
+    return head[:10] + struct.pack(">H", checksum(head)) + head[12:] + udp
 
 
-def _checksum(head: bytes) -> int:
+def checksum(head: bytes) -> int:
     total: int = sum(struct.unpack(f">{len(head) // 2}H", head))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

@@ -48,6 +48,7 @@ NOT_OURS = (
     "does not contain declared merge key",
     "list element types are not identical",
     "unknown patch type",
+    "strconv.ParseUint: parsing",
 )
 """Answers with a status of 500 that kube-apiserver gives too."""
 
@@ -211,7 +212,7 @@ class Volley:
             self.statuses[answer.status] += 1
             text = answer.body[:1_000].decode(errors="replace")
             is_ours = answer.status == 500 and not any(
-                words.encode() in answer.body for words in NOT_OURS
+                words.encode() in b" ".join(answer.body.split()) for words in NOT_OURS
             )
             if is_ours or "has a defect" in text:
                 self._keep(number, request, f"{answer.status}: {text}")

@@ -69,7 +69,7 @@ class Api:
         self.metrics = metrics
         self.agents = agents
         self.network = network
-        self.long_work = LongWork()
+        self.long_work = LongWork(clock)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def cache_of(self, resource: Resource[Any]) -> ResourceCache:

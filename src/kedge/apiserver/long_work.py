@@ -5,13 +5,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from kedge.machinery.clock import Clock
 from kedge.machinery.patience import PatienceError, on_event_loop
+from kedge.machinery.turns import TurnShare, next_turn
 
 LONG: Final = 32 << 10
 """Work on at least so many bytes goes to a thread. Decoding and validating so much takes ten to
 twenty milliseconds at worst; handing work to a thread takes a twentieth of one."""
 THREADS: Final = 2
 """How many threads there are. Further long work waits in order; small requests do not wait."""
+
+SHARE_SECONDS: Final = 0.02
+"""How long shorter work of all requests together may hold the event loop in one turn."""
 
 Result = TypeVar("Result")
 
@@ -29,12 +34,17 @@ class LongWork:
     task belongs to the event loop, where nothing else runs at the same time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._share = TurnShare(clock.monotonic, SHARE_SECONDS)
         self._threads = ThreadPoolExecutor(THREADS, "long-work")
 
     async def run(self, weight: int, function: Callable[..., Result], *arguments: object) -> Result:
         """Return the function's result; `weight` is how many bytes its arguments are made of."""
         if weight < LONG:
+            # All that wait try again in the next turn, in order. Waking one per turn would be too
+            # slow: while threads work, the loop waits for the interpreter in each turn.
+            while not self._share.is_left():
+                await next_turn()
             try:
                 with on_event_loop():
                     return function(*arguments)

@@ -9,11 +9,12 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
+from kedge.api.builtin import schemas
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
-from kedge.apiserver import bootstrap, joining, pki, server_addresses, tokens
+from kedge.apiserver import bootstrap, default_storage, joining, pki, server_addresses, tokens
 from kedge.apiserver.admission import configuration as admission_files
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
@@ -59,6 +60,7 @@ from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
@@ -170,6 +172,7 @@ async def serve(
                 tasks.create_task(api.cache.run()),
                 tasks.create_task(api.allocator.run()),
                 tasks.create_task(listener.sweep()),
+                tasks.create_task(keep_trimmed(clock)),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
                 tasks.create_task(keep_reserve_files(store, config.state, clock)),
@@ -183,7 +186,7 @@ async def serve(
             url = server_addresses.local(config, port)
             address = server_addresses.advertised(config, port).removeprefix("https://")
             await ensure_objects(api, config, port, identity, lifecycle)
-            background.append(tasks.create_task(settle(api, key, clock)))
+            background.append(tasks.create_task(settle(api, config, key, clock)))
             aggregation = aggregate(api, aggregator, FrontProxyPki(proxy_pki, identity.ca_pem))
             background.append(tasks.create_task(aggregation))
             nodes = local_nodes(api, config, port, listener, identity)
@@ -234,15 +237,19 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
         await clock.sleep(RESERVE_SECONDS)
 
 
-async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
+async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) -> None:
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
     first. Then keep the default ServiceCIDR until cancelled."""
     await clock.sleep(SETTLE_SECONDS)
+    await asyncio.to_thread(schemas.prepare)
     for kind in (pod, event):
+        await clock.give_way()
         # Computed once for each type; otherwise the first pod would wait for it.
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
     while True:
         try:
+            if "DefaultStorageClass" in config.admission:
+                await default_storage.ensure(api)
             await asyncio.to_thread(key.prepare)
             await ensure_flow_control(api)
             while True:

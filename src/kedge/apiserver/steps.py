@@ -20,8 +20,9 @@ from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authorization.attributes import denied
 from kedge.apiserver.authorization.authorizer import ALLOWED, SUPERUSERS, Authorizer
 from kedge.apiserver.context import Answer, RequestContext
-from kedge.apiserver.handlers import Handlers
+from kedge.apiserver.handlers import Handler, Handlers
 from kedge.apiserver.inflight import STREAMED, InFlight, counted, too_late
+from kedge.apiserver.long_work import LONG
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import Request
@@ -129,7 +130,9 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
         routes.check(resource, target, verb)
         if http.method != "GET":
             _check_form(request)
-        answer = context.answer = handler_of(resource, subresource, verb)(api, request)
+        handler = handler_of(resource, subresource, verb)
+        make = _with_schema(handler) if resource.custom else handler
+        answer = context.answer = make(api, request)
         if resource.presentation.deprecation:
             context.answer = _deprecated(resource.presentation.deprecation, answer)
 
@@ -142,6 +145,19 @@ def _check_form(request: Request) -> None:
     if request.subresource not in STREAMED:
         many = request.verb == "deletecollection"
         render.check(request, render.MANY if many else render.ONE)
+
+
+def _with_schema(handler: Handler) -> Handler:
+    """Return the handler of a custom kind, which makes the schema in a thread first."""
+
+    async def begin(api: Api, request: Request) -> Response:
+        await api.long_work.run(LONG, lambda: request.resource.schema)
+        answer = handler(api, request)
+        return answer if isinstance(answer, Response) else await answer
+
+    return lambda api, request: (
+        handler(api, request) if request.resource.is_schema_made else begin(api, request)
+    )
 
 
 async def _deprecated(notice: str, answer: Answer) -> Response:

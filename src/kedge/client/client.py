@@ -102,6 +102,11 @@ class WatchEvent(Generic[V]):
         return self._view.decode(self._raw)
 
     @property
+    def size(self) -> int:
+        """The bytes of the object."""
+        return len(self._raw)
+
+    @property
     def version(self) -> str:
         """From where a later watch goes on after this event."""
         return _versioned.decode(self._raw).metadata.resource_version

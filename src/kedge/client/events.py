@@ -5,6 +5,7 @@ events nor their texts surprise anybody.
 """
 
 import asyncio
+import hashlib
 import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
@@ -73,12 +74,30 @@ class EventDetails:
         return (*where, about.fieldPath, self.type, self.reason)
 
 
+Digest = bytes
+"""Stands for texts that only need to be recognised. A tenant chooses most of them, up to a kilobyte
+each, and every component remembers thousands."""
+
+
+def _digest(*parts: object) -> Digest:
+    return hashlib.blake2b(repr(parts).encode(errors="replace"), digest_size=16).digest()
+
+
 @dataclass(slots=True)
 class _EventSeries:
     """Events of one kind, of late."""
 
     last: datetime
-    messages: set[str] = field(default_factory=set)
+    messages: set[Digest] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedEvent:
+    """The part of an event that is kept in case it comes again."""
+
+    name: str
+    first: str
+    count: int
 
 
 @dataclass(slots=True)
@@ -102,9 +121,9 @@ class Correlator:
 
     def __init__(self, source: EventSource) -> None:
         self._source = source
-        self._similar: _BoundedMap[tuple[object, ...], _EventSeries] = _BoundedMap()
-        self._allowances: _BoundedMap[tuple[str, ...], _Allowance] = _BoundedMap()
-        self._events: _BoundedMap[tuple[object, ...], Event] = _BoundedMap()
+        self._similar: _BoundedMap[Digest, _EventSeries] = _BoundedMap()
+        self._allowances: _BoundedMap[Digest, _Allowance] = _BoundedMap()
+        self._events: _BoundedMap[Digest, _CountedEvent] = _BoundedMap()
         self._named = 0
         """The number in the name of the latest event."""
 
@@ -113,39 +132,39 @@ class Correlator:
         key, message = self._combined(happening, now)
         if not self._allowance(happening.about, now).take(now):
             return None
+        made = self._new(happening, message, now)
         known = self._events.get(key)
-        if known is None:
-            made = self._new(happening, message, now)
-        else:
-            stamp = format_time(now)
-            made = replace(known, count=known.count + 1, lastTimestamp=stamp, message=message)
-        self._events.remember(key, made)
+        if known is not None:
+            meta = replace(made.metadata, name=known.name)
+            made = replace(made, metadata=meta, count=known.count + 1, firstTimestamp=known.first)
+        self._events.remember(key, _counted(made))
         return made
 
     def anew(self, event: Event, now: datetime) -> Event:
         """The event under another name, the one that was counted being gone from the server."""
         made = replace(event, metadata=self._metadata(event.involvedObject, now))
         for key, known in self._events.items():
-            if known is event:
-                self._events[key] = made
+            if known.name == event.metadata.name:
+                self._events[key] = _counted(made)
                 break
         return made
 
-    def _combined(self, happening: EventDetails, now: datetime) -> tuple[tuple[object, ...], str]:
+    def _combined(self, happening: EventDetails, now: datetime) -> tuple[Digest, str]:
         """Return the key under which an event is counted, and its message."""
-        similar = self._similar.get(happening.kind)
+        kind = _digest(happening.kind)
+        similar = self._similar.get(kind)
         if similar is None or now - similar.last > SIMILAR_WITHIN:
             similar = _EventSeries(now)
         similar.last = now
-        similar.messages.add(happening.message)
-        self._similar.remember(happening.kind, similar)
+        similar.messages.add(message := _digest(happening.message))
+        self._similar.remember(kind, similar)
         if len(similar.messages) < SIMILAR:
-            return (*happening.kind, happening.message), happening.message
+            return _digest(kind, message), happening.message
         similar.messages.pop()
-        return happening.kind, _within_limit(COMBINED + happening.message)
+        return kind, _within_limit(COMBINED + happening.message)
 
     def _allowance(self, about: ObjectReference, now: datetime) -> _Allowance:
-        key = about.apiVersion, about.kind, about.namespace, about.name, about.uid
+        key = _digest(about.apiVersion, about.kind, about.namespace, about.name, about.uid)
         allowance = self._allowances.get(key) or _Allowance(now)
         self._allowances.remember(key, allowance)
         return allowance
@@ -172,6 +191,10 @@ class Correlator:
         self._named = max(nanos, self._named + 1)
         name = f"{about.name}.{self._named:x}"
         return ObjectMeta(name=name, namespace=about.namespace or "default")
+
+
+def _counted(event: Event) -> _CountedEvent:
+    return _CountedEvent(event.metadata.name, event.firstTimestamp or "", event.count)
 
 
 def _within_limit(message: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kedge.client.client import Client, WatchEvent
 from kedge.client.view import V, View
@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 
 BRIEF = 1.0
 """A watch that ends sooner than this, in seconds, without any event has failed."""
+LARGE: Final = 64 << 10
+"""An object of at least so many bytes is decoded in a thread: a megabyte takes a tenth of a second
+and more, in which no request would be answered."""
 
 
 class Key(NamedTuple):
@@ -113,6 +116,11 @@ def _key(obj: HasKey) -> Key:
     return Key(obj.metadata.namespace, obj.metadata.name)
 
 
+async def _beside(size: int, decode: Callable[[], V]) -> V:
+    """Decode an object of so many bytes, in a thread if it takes long."""
+    return decode() if size < LARGE else await asyncio.to_thread(decode)
+
+
 class Informer(Generic[V]):
     """Lists once, then watches for ever; lists again only if the server has forgotten too much."""
 
@@ -158,11 +166,14 @@ class Informer(Generic[V]):
         for encoded in listing.items:
             await self._clock.give_way()
             with self._skip_failing():
-                objects.append(self._view.decode(encoded))
+                objects.append(await self._decoded(encoded))
         for _ in self._receiver.replace(objects) or ():
             await self._clock.give_way()
         self._version = listing.version
         self.synced.set()
+
+    async def _decoded(self, encoded: bytes) -> V:
+        return await _beside(len(encoded), lambda: self._view.decode(encoded))
 
     @contextmanager
     def _skip_failing(self) -> Iterator[None]:
@@ -187,7 +198,7 @@ class Informer(Generic[V]):
                 async for event in events:
                     await self._clock.give_way()
                     with self._skip_failing():
-                        self._receive(event)
+                        await self._receive(event)
                     last = event
                     self._failures = 0
         finally:
@@ -197,12 +208,12 @@ class Informer(Generic[V]):
         if last is None and self._clock.monotonic() - begun < BRIEF:
             raise ConnectionResetError("the server ended a watch at once")
 
-    def _receive(self, event: WatchEvent[V]) -> None:
+    async def _receive(self, event: WatchEvent[V]) -> None:
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._receiver.put(event.object)
+                self._receiver.put(await _beside(event.size, lambda: event.object))
             case "DELETED":
-                self._receiver.remove(event.object)
+                self._receiver.remove(await _beside(event.size, lambda: event.object))
 
     async def _recover(self, error: StatusError | OSError) -> None:
         """Wait a little longer after each failure in a row, and say so after the first."""

@@ -40,6 +40,15 @@ from kedge.controllers.services.endpoints import EndpointsController
 from kedge.controllers.services.load_balancer import LoadBalancerController
 from kedge.controllers.services.service_cidr import ServiceCidrController
 from kedge.controllers.shared_informers import SharedInformers
+from kedge.controllers.volumes.attach_detach import AttachDetachController
+from kedge.controllers.volumes.attributes_class_protection import (
+    AttributesClassProtectionController,
+)
+from kedge.controllers.volumes.claim_protection import ClaimProtectionController
+from kedge.controllers.volumes.ephemeral_volume import EphemeralVolumeController
+from kedge.controllers.volumes.expansion import VolumeExpander
+from kedge.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
+from kedge.controllers.volumes.volume_protection import VolumeProtectionController
 from kedge.controllers.workloads.daemon_set import DaemonSetController
 from kedge.controllers.workloads.deployment import DeploymentController
 from kedge.controllers.workloads.replica_set import ReplicaSetController
@@ -101,6 +110,23 @@ class Controllers:
             "resourcequota-controller": lambda: ResourceQuotaController(client, discovery, clock),
             "resourceclaim-controller": lambda: ResourceClaimController(client, shared, clock),
             "device-taint-eviction-controller": lambda: DeviceTaintEvictionController(
+                client, shared, clock
+            ),
+            "persistentvolume-binder-controller": lambda: PersistentVolumeBinder(
+                client, shared, clock
+            ),
+            "persistentvolumeclaim-protection-controller": lambda: ClaimProtectionController(
+                client, shared, clock
+            ),
+            "persistentvolume-protection-controller": lambda: VolumeProtectionController(
+                client, shared, clock
+            ),
+            "volumeattributesclass-protection-controller": lambda: (
+                AttributesClassProtectionController(client, shared, clock)
+            ),
+            "ephemeral-volume-controller": lambda: EphemeralVolumeController(client, shared, clock),
+            "persistentvolume-expander-controller": lambda: VolumeExpander(client, shared, clock),
+            "persistentvolume-attach-detach-controller": lambda: AttachDetachController(
                 client, shared, clock
             ),
             "garbage-collector-controller": lambda: GarbageCollector(client, discovery, clock),

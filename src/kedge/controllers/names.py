@@ -68,6 +68,41 @@ CONTROLLERS: Final = (
         "delete pods whose devices have a `NoExecute` taint",
     ),
     ControllerName(
+        "persistentvolume-binder-controller",
+        "persistentvolume-binder",
+        "bind PersistentVolumeClaims to volumes, make volumes on nodes, reclaim released ones",
+    ),
+    ControllerName(
+        "persistentvolumeclaim-protection-controller",
+        "pvc-protection",
+        "keep deleted PersistentVolumeClaims until no pod uses them",
+    ),
+    ControllerName(
+        "persistentvolume-protection-controller",
+        "pv-protection",
+        "keep deleted PersistentVolumes until their claim is gone",
+    ),
+    ControllerName(
+        "volumeattributesclass-protection-controller",
+        "vac-protection",
+        "keep deleted VolumeAttributesClasses until no claim or volume uses them",
+    ),
+    ControllerName(
+        "ephemeral-volume-controller",
+        "ephemeral-volume",
+        "make the claims of `ephemeral` volumes of pods",
+    ),
+    ControllerName(
+        "persistentvolume-expander-controller",
+        "persistentvolume-expander",
+        "let volumes grow whose claims request more",
+    ),
+    ControllerName(
+        "persistentvolume-attach-detach-controller",
+        "attachdetach",
+        "keep the VolumeAttachments of CSI volumes",
+    ),
+    ControllerName(
         "garbage-collector-controller", "garbagecollector", "delete objects whose owners are gone"
     ),
     ControllerName("job-controller", "job", "run the pods of Jobs"),

@@ -245,6 +245,16 @@ class SharedInformers:
             self._informers.append(Informer(self._client, trimmed(resource), known, self._clock))
         return self._known[name]
 
+    def viewed(self, resource: Resource[Any], decode: Callable[[bytes], T]) -> ObjectCache[T]:
+        """All objects of a kind that is served from a table, reduced to a Struct's fields."""
+        name = resource.group, resource.plural
+        if name not in self._known:
+            known: ObjectCache[T] = ObjectCache()
+            self._known[name] = known
+            view = View(resource, decode)
+            self._informers.append(Informer(self._client, view, known, self._clock))
+        return self._known[name]
+
     async def synced(self) -> None:
         """Return once everything that is there is known."""
         for informer in self._informers:

@@ -1,8 +1,9 @@
 """Turns of the event loop: background work gets a share of each turn, requests get the rest."""
 
 import asyncio
+import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 SHARE_SECONDS: Final = 0.01
@@ -57,3 +58,32 @@ class Turns:
                 waiter.set_result(None)
                 self._begin(loop)
                 return
+
+
+class TurnShare:
+    """Tells whether work of one sort has used its share of this turn of the event loop.
+
+    For callbacks, which cannot wait as `Turns.give_way` does: they put their work off instead.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], seconds: float) -> None:
+        self._monotonic = monotonic
+        self._seconds = seconds
+        self._began: float | None = None
+
+    def is_left(self) -> bool:
+        """Return whether more work may begin. The first call of a turn begins the share."""
+        if self._began is None:
+            self._began = self._monotonic()
+            asyncio.get_running_loop().call_soon(self._end)
+            return True
+        return self._monotonic() - self._began < self._seconds
+
+    def _end(self) -> None:
+        self._began = None
+
+
+@types.coroutine
+def next_turn() -> Generator[None, None, None]:
+    """Wait one turn of the event loop."""
+    yield

@@ -37,13 +37,16 @@ from kedge.scheduler.decisions import DecisionLog, record
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.devices.allocation import allocation_of
 from kedge.scheduler.filters.dynamic_resources import unavailable_on
-from kedge.scheduler.filters.filters import DYNAMIC_RESOURCES
+from kedge.scheduler.filters.filters import DYNAMIC_RESOURCES, VOLUME_BINDING
+from kedge.scheduler.filters.volume_binding import volume_plan
 from kedge.scheduler.pod_writes import PodWrites
 from kedge.scheduler.preemption import PreemptionCandidate, PreemptionImpossible, search_victims
 from kedge.scheduler.queue import QueuedPod, SchedulingQueue
 from kedge.scheduler.receivers import NEIGHBOURLY, PodReceiver
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
+from kedge.scheduler.storage import VolumePlan
+from kedge.scheduler.volume_writes import ClaimBinding, VolumeBindingFailed
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 BIND: Final = 'Bind plugin "DefaultBinder"'
 PRE_BIND: Final = 'PreBind plugin "DynamicResources"'
+PRE_BIND_VOLUMES: Final = 'PreBind plugin "VolumeBinding"'
 BINDING_TIMEOUT: Final = 600.0
 """Seconds for which a pod waits for the binding conditions of its devices."""
 BINDING_POLL_SECONDS: Final = 1.0
@@ -71,6 +75,7 @@ class SchedulingLoop:
         budgets: Cache[PodDisruptionBudget],
         deeds: PodWrites,
         claims: ClaimWrites,
+        volumes: ClaimBinding,
         recorder: Recorder,
         decisions: DecisionLog,
         clock: Clock,
@@ -84,6 +89,7 @@ class SchedulingLoop:
         self._budgets = budgets
         self._writes = deeds
         self._claims = claims
+        self._volumes = volumes
         self._recorder = recorder
         self._decisions = decisions
         self._clock = clock
@@ -137,7 +143,8 @@ class SchedulingLoop:
             reservations = self._reserve(demand, decision.node)
             self._snapshot.nominate(demand, "")
             self._snapshot.place(demand, decision.node)
-            bind = partial(self._bind, entry, decision.node, reservations)
+            plan = self._volume_plan(demand, decision.node)
+            bind = partial(self._bind, entry, decision.node, reservations, plan)
             self._writes.begin(demand.uid, bind)
         elif not is_evaluated:
             # The next attempt continues with the results of this one.
@@ -176,10 +183,61 @@ class SchedulingLoop:
                 devices.reserve(each.claim, each.allocation)
         return reservations
 
+    def _volume_plan(self, demand: PodDemand, node: str) -> VolumePlan:
+        """Promise the volumes of a pod's claims; return the writes that its claims need."""
+        storage = self._snapshot.storage
+        claims = [*storage.claims_for(demand.pod)]
+        plan = volume_plan(claims, self._snapshot.nodes[node], storage) if claims else VolumePlan()
+        if isinstance(plan, str):
+            return VolumePlan()
+        storage.promise(plan, node)
+        return plan
+
     async def _bind(
+        self,
+        entry: QueuedPod,
+        node: str,
+        reservations: Sequence[ClaimReservation],
+        plan: VolumePlan,
+    ) -> None:
+        """Write the claims of a pod, wait for their volumes and devices, and bind the pod."""
+        if not plan:
+            await self._bind_devices(entry, node, reservations)
+            return
+        try:
+            await self._volumes.write(plan, node)
+        except (StatusError, OSError, VolumeBindingFailed) as error:
+            self._give_volumes_back(entry, plan, error)
+            return
+        self._writes.wait(self._bind_when_bound(entry, node, reservations, plan))
+
+    async def _bind_when_bound(
+        self,
+        entry: QueuedPod,
+        node: str,
+        reservations: Sequence[ClaimReservation],
+        plan: VolumePlan,
+    ) -> None:
+        state = self._snapshot.nodes.get(node)
+        failure = f'binding volumes: node "{node}" not found'
+        if state is not None:
+            failure = await self._volumes.bound(plan, state)
+        if failure:
+            self._give_volumes_back(entry, plan, VolumeBindingFailed(failure))
+            return
+        self._snapshot.storage.release(plan)
+        bind = partial(self._bind_devices, entry, node, reservations)
+        self._writes.begin(entry.demand.uid, bind)
+
+    def _give_volumes_back(self, entry: QueuedPod, plan: VolumePlan, error: Exception) -> None:
+        self._snapshot.storage.release(plan)
+        self._queue.stir((VOLUME_BINDING,))
+        self._take_back(entry, error, PRE_BIND_VOLUMES)
+
+    async def _bind_devices(
         self, entry: QueuedPod, node: str, reservations: Sequence[ClaimReservation]
     ) -> None:
-        """Write the claims of a pod, wait for their devices, and bind the pod."""
+        """Reserve the devices of a pod, wait for them, and bind the pod."""
         pod = entry.demand.pod
         try:
             written = await self._claims.reserve(pod, reservations)

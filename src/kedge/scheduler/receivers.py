@@ -7,14 +7,18 @@ from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.informer import Key
 from kedge.scheduler.demand import PodDemand
-from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD
+from kedge.scheduler.filters.filters import (
+    INTER_POD_AFFINITY,
+    POD_TOPOLOGY_SPREAD,
+    VOLUME_RESTRICTIONS,
+)
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.queue import SchedulingQueue
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import NodeReport, used_by_node
 from kedge.scheduler.usage_reader import PodUsageReader
 
-NEIGHBOURLY: Final = frozenset((INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD))
+NEIGHBOURLY: Final = frozenset((INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD, VOLUME_RESTRICTIONS))
 """Filters for which a pod matters to nodes other than its own."""
 
 

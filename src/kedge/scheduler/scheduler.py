@@ -7,18 +7,17 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kedge.api.builtin.resources import RESOURCES
 from kedge.api.core_v1 import namespace, node, persistent_volume_claim
 from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
-from kedge.api.resource import Resource
 from kedge.api.resource_v1 import device_class, resource_claim, resource_slice
 from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import SchedulingDecision
+from kedge.api.storage_v1 import csi, persistent_volume, storage_class
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.client.informer import Cache, Informer, Key
-from kedge.client.view import objects, sketches
+from kedge.client.view import View, objects, sketches
 from kedge.machinery.clock import Clock
 from kedge.metrics.selection import HURRY_NODES
 from kedge.scheduler.claim_writes import ClaimWrites
@@ -35,7 +34,10 @@ from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import (
     DYNAMIC_RESOURCES,
     INTER_POD_AFFINITY,
+    NODE_VOLUME_LIMITS,
     VOLUME_BINDING,
+    VOLUME_RESTRICTIONS,
+    VOLUME_ZONE,
 )
 from kedge.scheduler.loop import SchedulingLoop
 from kedge.scheduler.pod_writes import PodWrites
@@ -44,9 +46,9 @@ from kedge.scheduler.receivers import NodeReceiver, NodeReportReceiver, PodRecei
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.scores.scores import SCORES
 from kedge.scheduler.snapshot import PartialNamespace, Snapshot
-from kedge.scheduler.storage import PartialClaim, PersistentVolume, StorageClass
 from kedge.scheduler.usage import NodeReport
 from kedge.scheduler.usage_reader import PodUsageReader
+from kedge.scheduler.volume_writes import ClaimBinding
 
 NAME: Final = "default-scheduler"
 """Pods name the scheduler that they wait for; this is also who reports events."""
@@ -94,6 +96,7 @@ class Scheduler:
                 self._budgets,
                 PodWrites(self._client, self._clock, tasks),
                 ClaimWrites(self._client, self._snapshot.devices, self._clock),
+                ClaimBinding(self._client, self._snapshot.storage, self._clock),
                 self._recorder,
                 self._decisions,
                 self._clock,
@@ -117,21 +120,26 @@ class Scheduler:
         storage, namespaces = self._snapshot.storage, self._snapshot.namespaces
         namespaces.listen(lambda _: self._queue.stir((INTER_POD_AFFINITY,)))
         for cache in (storage.claims, storage.volumes, storage.classes):
-            cache.listen(lambda _: self._queue.stir((VOLUME_BINDING,)))
+            cache.listen(self._stir_volumes)
+        for other in (storage.drivers, storage.nodes, storage.capacities):
+            other.listen(self._stir_volumes)
         devices = self._snapshot.devices
         devices.claims.listen(self._stir_devices)
         devices.classes.listen(self._stir_devices)
         devices.slices.listen(self._stir_devices)
-        claims, volumes = persistent_volume_claim.RESOURCE, _built_in("persistentvolumes")
+        claims, volumes = persistent_volume_claim.RESOURCE, persistent_volume.VOLUMES
         nodes = NodeReceiver(self._snapshot, self._queue)
         client, clock = self._client, self._clock
         return (
             Informer(client, sketches(namespace.RESOURCE, PartialNamespace), namespaces, clock),
-            Informer(client, sketches(claims, PartialClaim), storage.claims, clock),
-            Informer(client, sketches(volumes, PersistentVolume), storage.volumes, clock),
+            Informer(client, objects(claims), storage.claims, clock),
+            Informer(client, View(volumes, persistent_volume.decode), storage.volumes, clock),
             Informer(
-                client, sketches(_built_in("storageclasses"), StorageClass), storage.classes, clock
+                client, View(storage_class.CLASSES, storage_class.decode), storage.classes, clock
             ),
+            Informer(client, View(csi.DRIVERS, csi.decode_driver), storage.drivers, clock),
+            Informer(client, View(csi.NODES, csi.decode_node), storage.nodes, clock),
+            Informer(client, View(csi.CAPACITIES, csi.decode_capacity), storage.capacities, clock),
             Informer(client, objects(device_class.RESOURCE), devices.classes, clock),
             Informer(client, objects(resource_slice.RESOURCE), devices.slices, clock),
             Informer(client, objects(resource_claim.RESOURCE), devices.claims, clock),
@@ -139,6 +147,9 @@ class Scheduler:
             Informer(client, objects(node.RESOURCE), nodes, clock),
             Informer(client, objects(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
         )
+
+    def _stir_volumes(self, _: Key) -> None:
+        self._queue.stir((VOLUME_BINDING, VOLUME_RESTRICTIONS, NODE_VOLUME_LIMITS, VOLUME_ZONE))
 
     def _stir_devices(self, _: Key) -> None:
         self._queue.stir((DYNAMIC_RESOURCES,))
@@ -203,7 +214,3 @@ def _undecided(known: pod.Pod) -> str:
         gates = ", ".join(each.name for each in known.spec.schedulingGates)
         return f"the pod waits for its gates ({gates}): this is what would be decided without"
     return "nothing has been decided yet: this is what would be decided now"
-
-
-def _built_in(plural: str) -> Resource[Any]:
-    return next(each for each in RESOURCES if each.plural == plural)

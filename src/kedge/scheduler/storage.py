@@ -1,80 +1,86 @@
-"""Storage: the claims, volumes and storage classes that pods depend on, reduced to used fields."""
+"""Storage: the claims, volumes, classes and drivers that pods depend on, and the promises of pods
+that are being bound."""
 
-import msgspec
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from kedge.api.core_v1.persistent_volume_claim import STORAGE_CLASS
-from kedge.api.core_v1.pod.affinity import NodeSelector
-from kedge.api.model import OwnerReference
-from kedge.client.informer import Cache
-
-
-class StorageMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of metadata that volume binding reads."""
-
-    name: str = ""
-    namespace: str = ""
-    deletion_timestamp: str = ""
-    annotations: dict[str, str] = {}
-    owner_references: tuple[OwnerReference, ...] = ()
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.claims import claims_of
+from kedge.api.storage_v1.binding import SELECTED_NODE, class_of
+from kedge.api.storage_v1.csi import CsiDriver, CsiNode, CsiStorageCapacity
+from kedge.api.storage_v1.persistent_volume import PersistentVolume
+from kedge.api.storage_v1.storage_class import StorageClass
+from kedge.client.informer import Cache, Key
 
 
-class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
-    volume_name: str = ""
-    storage_class_name: str | None = None
+class VolumePlan(NamedTuple):
+    """The writes before a pod can use its claims on a node."""
 
+    volumes: Mapping[Key, PersistentVolume] = {}
+    """The volume of each claim that gets an existing one."""
+    provisions: tuple[PersistentVolumeClaim, ...] = ()
+    """The claims for which a volume is made for the node."""
 
-class ClaimStatus(msgspec.Struct, frozen=True):
-    phase: str = ""
-
-
-class PartialClaim(msgspec.Struct, frozen=True):
-    """A PersistentVolumeClaim."""
-
-    metadata: StorageMeta = StorageMeta()
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
-
-    @property
-    def bound(self) -> bool:
-        return bool(self.spec.volume_name) and self.status.phase == "Bound"
-
-    @property
-    def storage_class(self) -> str:
-        annotated = self.metadata.annotations.get(STORAGE_CLASS)
-        return annotated if annotated is not None else self.spec.storage_class_name or ""
-
-
-class VolumeNodeAffinity(msgspec.Struct, frozen=True):
-    required: NodeSelector | None = None
-
-
-class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
-    node_affinity: VolumeNodeAffinity | None = None
-
-
-class PersistentVolume(msgspec.Struct, frozen=True):
-    """A PersistentVolume."""
-
-    metadata: StorageMeta = StorageMeta()
-    spec: VolumeSpec = VolumeSpec()
-
-
-class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
-    """A StorageClass."""
-
-    metadata: StorageMeta = StorageMeta()
-    volume_binding_mode: str = ""
+    def __bool__(self) -> bool:
+        return bool(self.volumes or self.provisions)
 
 
 class Storage:
-    """The cached claims, volumes and storage classes."""
+    """The cached objects, and the volumes and nodes promised to claims."""
 
     def __init__(self) -> None:
-        self.claims: Cache[PartialClaim] = Cache()
+        self.claims: Cache[PersistentVolumeClaim] = Cache()
         self.volumes: Cache[PersistentVolume] = Cache()
         self.classes: Cache[StorageClass] = Cache()
+        self.drivers: Cache[CsiDriver] = Cache()
+        self.nodes: Cache[CsiNode] = Cache()
+        self.capacities: Cache[CsiStorageCapacity] = Cache()
+        self._promised: dict[str, Key] = {}
+        """The claim that each volume is being bound to."""
+        self._selected: dict[Key, str] = {}
+        """The node for which each claim's volume is being made."""
 
-    def waits(self, claim: PartialClaim) -> bool:
+    def class_for(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        return self.classes.get(class_of(claim))
+
+    def waits(self, claim: PersistentVolumeClaim) -> bool:
         """Whether an unbound claim is bound only once its pod has been placed."""
-        known = self.classes.get(claim.storage_class)
-        return known is not None and known.volume_binding_mode == "WaitForFirstConsumer"
+        known = self.class_for(claim)
+        return known is not None and known.waits and not claim.spec.volumeName
+
+    def claims_for(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+        """Yield the existing claims of a pod."""
+        for each in claims_of(pod):
+            if (claim := self.claims.get(each.name, pod.metadata.namespace)) is not None:
+                yield claim
+
+    # Promises, until the writes that keep them are known or have failed.
+
+    def promise(self, plan: VolumePlan, node: str) -> None:
+        """Keep volumes and nodes for the claims of a pod that is being bound."""
+        for claim, volume in plan.volumes.items():
+            self._promised[volume.metadata.name] = claim
+        for each in plan.provisions:
+            self._selected[_key(each)] = node
+
+    def release(self, plan: VolumePlan) -> None:
+        """End the promises of a plan."""
+        for volume in plan.volumes.values():
+            self._promised.pop(volume.metadata.name, None)
+        for each in plan.provisions:
+            self._selected.pop(_key(each), None)
+
+    def taken_from(self, claim: PersistentVolumeClaim) -> Iterable[str]:
+        """Return the names of volumes that are promised to other claims."""
+        own = _key(claim)
+        return [name for name, other in self._promised.items() if other != own]
+
+    def selected_node(self, claim: PersistentVolumeClaim) -> str:
+        """Return the node for which a claim's volume is made; empty if none was chosen."""
+        promised = self._selected.get(_key(claim))
+        return promised or claim.metadata.annotations.get(SELECTED_NODE, "")
+
+
+def _key(claim: PersistentVolumeClaim) -> Key:
+    return Key(claim.metadata.namespace, claim.metadata.name)

@@ -23,6 +23,8 @@ from kedge.testing.network import NetworkNamespace, run_elsewhere
 
 PORT: Final = 8080
 """The port of the servers of pods."""
+_TEST_SECONDS: Final = 90
+"""For one test; its namespaces last for 120."""
 _BRIDGED: Final = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 
 
@@ -134,7 +136,7 @@ def run_on_machine(
             netlink.raise_link(netlink.index("lo"))
         if _BRIDGED.exists():
             _BRIDGED.write_text(bridged)
-        async with asyncio.timeout(30), AsyncExitStack() as stack:
+        async with asyncio.timeout(_TEST_SECONDS), AsyncExitStack() as stack:
             machine = NetworkMachine(directory, stack)
             try:
                 await test(machine)

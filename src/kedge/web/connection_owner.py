@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.turns import TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionSlots
 from kedge.web.limits import ServerLimits
@@ -35,6 +36,7 @@ class ConnectionOwner(WriteQueue, Protocol):
     bodies: BodyBudget
     connections: "set[ServerConnection]"
     date: str
+    share: TurnShare
 
     def work_soon(self, connection: "ServerConnection") -> None: ...
 

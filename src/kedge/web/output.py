@@ -1,10 +1,11 @@
 """The output of one server connection: writes that are joined, and back-pressure."""
 
 import asyncio
-import types
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Protocol
+
+from kedge.machinery.turns import next_turn
 
 _MAX_UNWRITTEN = 64 << 10
 """Bytes of responses that are written at once, so that a peer that does not read is noticed."""
@@ -124,13 +125,7 @@ async def write_pieces(chunks: Chunks, pieces: Iterable[bytes], *, gzip: bool) -
         chunks.write(data)
         await chunks.drain()
         # Pieces are made when they are sent, with a turn of the event loop between two.
-        await _next_turn()
+        await next_turn()
     if packer:
         chunks.write(packer.flush())
     chunks.end()
-
-
-@types.coroutine
-def _next_turn() -> Generator[None, None, None]:
-    """Wait one turn of the event loop."""
-    yield

@@ -10,6 +10,7 @@ from wsgiref.handlers import format_date_time
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
+from kedge.machinery.turns import TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionLimits, ConnectionSlots, affordable
 from kedge.web.connection_owner import Handler, Refused, Screen
@@ -23,17 +24,21 @@ log = logging.getLogger(__name__)
 CLOSE_CHECKS = 5
 """How many times a closing server checks whether its idle peers have disconnected."""
 _CLOSE_CHECK_SECONDS = 0.02
-_TURN_SECONDS = 0.005
+_TURN_SECONDS = 0.01
 _TURN_VISITS = 32
 """How long, and for how many requests, pipelined requests are answered in one turn of the loop."""
+_FIRST_SECONDS = 0.02
+"""How long single requests are answered in one turn, as they are read. After a pause, hundreds of
+peers may have sent one each; those beyond this time are answered like pipelined ones."""
 
 
 class HttpServer:
     """Listens, and keeps the set of open connections.
 
     All peers get equal shares of a turn of the event loop. A single request is answered when it
-    is read. Pipelined requests are parsed and answered a few per turn, connection by connection,
-    and meanwhile nothing more is read from the peer.
+    is read, unless others have used up the time of the turn. Pipelined requests are parsed and
+    answered a few per turn, connection by connection, and meanwhile nothing more is read from the
+    peer.
     """
 
     def __init__(
@@ -61,6 +66,8 @@ class HttpServer:
         self._backlog: deque[ServerConnection] = deque()
         """Connections with work that can be done now."""
         self._is_turn_arranged = False
+        self.share = TurnShare(clock.monotonic, _FIRST_SECONDS)
+        """The time for requests that are answered as they are read."""
         self._listeners: list[Listener] = []
 
     async def listen(

@@ -265,7 +265,8 @@ class ServerConnection(asyncio.Protocol):
         self._reader.reset()
         self._counted = 0
         self._screened = False
-        if self._is_busy or self._has_answered or self._output.paused:
+        is_next = not (self._is_busy or self._has_answered or self._output.paused)
+        if not is_next or not self.server.share.is_left():
             self._waiting.append(pending)
         else:
             self._has_answered = True

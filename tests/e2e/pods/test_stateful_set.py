@@ -143,18 +143,18 @@ def test_a_crashing_pod_stops_the_rollout_until_it_is_replaced(
     assert status["currentRevision"] == status["updateRevision"]
 
 
-def test_claims_are_made_and_it_is_said_that_nothing_is_behind_them(
-    any_kubectl: Kubectl, pods: Any, eventually: Callable[..., Any], about: Any
+def test_claims_are_made_and_bound_on_the_node_of_their_pod(
+    any_kubectl: Kubectl, pods: Any, eventually: Callable[..., Any]
 ) -> None:
     wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     templates = [{"metadata": {"name": "data"}, "spec": wish}]
     manifest = stateful_set(volumeClaimTemplates=templates)
     any_kubectl("create", "-f=-", input=yaml.safe_dump(manifest))
-    eventually(lambda: pods.api.exists(f"{pods.path}/web-0"), PATIENCE)
-    pods.when("web-0", lambda pod: about.condition(pod, "PodScheduled") == "False", PATIENCE)
-    (claim,) = any_kubectl.json("get persistentvolumeclaims")["items"]
-    assert (claim["metadata"]["name"], claim["status"]["phase"]) == ("data-web-0", "Pending")
-    eventually(lambda: "VolumesUnsupported" in any_kubectl.says("describe statefulset web"))
+    any_kubectl("wait pvc/data-web-0 --for=jsonpath={.status.phase}=Bound --timeout=40s")
+    claim = any_kubectl.json("get persistentvolumeclaims data-web-0")
+    assert claim["spec"]["storageClassName"] == "standard"
+    assert claim["status"]["capacity"] == {"storage": "1Gi"}
+    eventually(lambda: pods.api.get(f"{pods.path}/web-0")["spec"].get("nodeName"), PATIENCE)
 
 
 @pytest.mark.skipif(

@@ -42,7 +42,7 @@ async def test_documents_are_only_read(server: LocalServer, path: str) -> None:
 
 async def test_documents_of_a_version_that_is_gone_are_not_kept() -> None:
     catalog = Catalog([CONFIG_MAPS, DEPLOYMENTS])
-    documents = Documents(catalog, str, FakeClock(), LongWork())
+    documents = Documents(catalog, str, FakeClock(), LongWork(FakeClock()))
 
     async def get(path: str) -> int:
         answer = documents.answer(HttpRequest("GET", path))

@@ -1,6 +1,7 @@
 """The recorder: the same thing is counted, much of the same is told as one, and too much not."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from kedge.client.events import (
     NORMAL,
     PAUSE,
     REFILL,
+    REMEMBERED,
     SIMILAR,
     WAITING,
     WARNING,
@@ -183,6 +185,20 @@ def test_one_object_may_not_fill_the_store() -> None:
     later = now + REFILL + timedelta(seconds=1)
     assert correlator.event(happening(), later) is not None
     assert correlator.event(happening(), later) is None
+
+
+def test_texts_of_tenants_are_not_remembered() -> None:
+    """Twenty components with thousands of messages of a kilobyte held hundreds of megabytes."""
+    now = FakeClock().now()
+    correlator = Correlator(EventSource(component="c"))
+    tracemalloc.start()
+    try:
+        for i in range(2 * REMEMBERED):
+            correlator.event(happening(f"{i}" + "x" * 1_000, f"{i}" + "n" * 200), now)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < REMEMBERED * 2_000
 
 
 def test_what_an_object_is_follows_from_its_type() -> None:

@@ -1,7 +1,8 @@
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs
 
 import msgspec
@@ -9,9 +10,10 @@ import pytest
 
 from kedge.api.core_v1 import config_map
 from kedge.client.client import Client
-from kedge.client.informer import Cache, Informer, Key
+from kedge.client.informer import LARGE, Cache, Informer, Key
 from kedge.client.transport import Body, Call, LocalSink, LocalTransport, Unreachable
 from kedge.client.view import Outline, outlines
+from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import expired
 from kedge.machinery.turns import SHARE_SECONDS
 from kedge.testing.clock import BusyClock, FakeClock
@@ -211,3 +213,27 @@ async def test_an_object_that_makes_a_receiver_fail_is_skipped(
         await clock.observe(lambda: len(cache.names) == 2)
         assert cache.names == ["a", "b"]
     assert caplog.text.count("object skipped resource=configmaps") == 2
+
+
+async def test_a_large_object_is_decoded_beside_the_event_loop() -> None:
+    threads: list[int] = []
+
+    def decode(body: bytes) -> Outline:
+        threads.append(threading.get_ident())
+        return outlines(config_map.RESOURCE).decode(body)
+
+    large = obj("large", 2) | {"data": {"x": "y" * LARGE}}
+    script = Script(
+        [listing(1, "a")], [events(("ADDED", large), ("ADDED", obj("b", 3)), stay=True)]
+    )
+    cache: Cache[Outline] = Cache()
+    view = replace(outlines(config_map.RESOURCE), decode=decode)
+    informer = Informer(Client(LocalTransport(script)), view, cache, SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(informer.run())
+        async with asyncio.timeout(10):
+            while len(threads) < 3:
+                await SystemClock().sleep(0.001)
+        task.cancel()
+    here = threading.get_ident()
+    assert [each == here for each in threads] == [True, False, True]

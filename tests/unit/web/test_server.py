@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.machinery.errors import StatusError
-from kedge.testing.clock import FakeClock
+from kedge.testing.clock import BusyClock, FakeClock
 from kedge.web import duplex
 from kedge.web.connection_limits import ConnectionLimits
 from kedge.web.duplex import Duplex
@@ -823,6 +823,32 @@ async def test_pipelined_requests_are_answered_a_few_per_turn(site: Site) -> Non
     assert transport.reading
     assert transport.written.count(b"HTTP/1.1 200 OK") == 1000
     connection.connection_lost(None)
+
+
+async def test_requests_of_many_connections_do_not_fill_one_turn(site: Site) -> None:
+    """After a pause, all peers have sent something; each request may take milliseconds."""
+    clock = BusyClock()
+    handled: list[str] = []
+
+    def handle(request: HttpRequest) -> Response:
+        clock.spend(0.005)
+        handled.append(request.path)
+        return Response(200, b"ok")
+
+    server = HttpServer(handle, clock)
+    connections = [ServerConnection(server) for _ in range(100)]
+    for each in connections:
+        each.connection_made(cast(asyncio.Transport, FakeTransport()))
+    for number, each in enumerate(connections):
+        each.data_received(b"GET /%d HTTP/1.1\r\n\r\n" % number)
+    seen = [len(handled)]
+    while len(handled) < 100:
+        await duplex.turn()
+        seen.append(len(handled))
+    assert max(after - before for before, after in pairwise((0, *seen))) <= 5
+    assert handled == [f"/{number}" for number in range(100)]
+    for each in connections:
+        each.connection_lost(None)
 
 
 async def test_connections_take_turns(site: Site) -> None:

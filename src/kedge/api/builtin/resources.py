@@ -439,3 +439,8 @@ REVIEWS: tuple[Resource[Document], ...] = (
     _review(AUTHORIZATION, "SubjectAccessReview"),
 )
 """Questions put to the server: answered, never stored."""
+
+
+def built_in(group: str, plural: str) -> Resource[Document]:
+    """Return the resource of a kind that is served from the table."""
+    return next(each for each in RESOURCES if (each.group, each.plural) == (group, plural))

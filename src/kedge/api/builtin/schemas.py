@@ -58,6 +58,12 @@ def schema(name: str) -> Schema:
     return _served().schema(name)
 
 
+def prepare() -> None:
+    """Do what the first schema needs. It takes a tenth of a second, and may be done in a thread."""
+    table()
+    _served()
+
+
 def known(name: str) -> Schema | None:
     """The schema of a built-in type, or None if there is no such type."""
     served = _served()

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
@@ -15,6 +16,9 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.api.model import Document, Object, OwnerReference
 from kedge.api.resource import Resource
+from kedge.api.storage_v1 import persistent_volume
+from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER, LOCAL_FINALIZER, capacity_name
+from kedge.api.storage_v1.persistent_volume import reachable_from
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.mirror_pods import is_mirror, reference
 from kedge.apiserver.admission.refusal import refused
@@ -310,6 +314,47 @@ def _audience(plugin: NodeRestriction, attempt: Attempt, bound: Pod, wanted: lis
     )
 
 
+def _volumes(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
+    """A node takes its finalizer off volumes of its own that are being deleted."""
+    new, old = attempt.object, attempt.old
+    if not isinstance(new, Document) or not isinstance(old, Document):
+        return f'unexpected operation "{attempt.operation}"'
+    if not old.metadata.deletionTimestamp or not _is_on_node(plugin, who, old):
+        return f'node "{who}" can only update volumes of its own that are being deleted'
+    left = [each for each in old.metadata.finalizers if each != LOCAL_FINALIZER]
+    kept = replace(old.metadata, finalizers=left or (), managedFields=(), resourceVersion="")
+    wanted = replace(
+        new.metadata,
+        finalizers=list(new.metadata.finalizers) or (),
+        managedFields=(),
+        resourceVersion="",
+    )
+    if wanted != kept or new.content != old.content:
+        return f'node "{who}" can only remove the finalizer "{LOCAL_FINALIZER}" of a volume'
+    return ""
+
+
+def _is_on_node(plugin: NodeRestriction, who: str, volume: Document) -> bool:
+    found = persistent_volume.decode(msgspec.json.encode(volume.content))
+    labels = plugin.node(who).metadata.labels
+    is_bound_to_nodes = found.spec.nodeAffinity is not None
+    is_ours = found.driver == LOCAL_DRIVER and is_bound_to_nodes
+    return is_ours and reachable_from(found)(who, labels)
+
+
+def _capacities(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
+    for obj in (attempt.object, attempt.old):
+        if not isinstance(obj, Document):
+            continue
+        content = obj.content
+        if obj.metadata.name != capacity_name(who, content.get("storageClassName", "")):
+            return f'node "{who}" can only write the storage capacity of itself'
+        hostname = plugin.node(who).metadata.labels.get("kubernetes.io/hostname", who)
+        if content.get("nodeTopology") != {"matchLabels": {"kubernetes.io/hostname": hostname}}:
+            return f'node "{who}" can only write storage capacity with its own topology'
+    return ""
+
+
 def _leases(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
     if attempt.request.namespace != LEASES:
         return f'can only access leases in the "{LEASES}" system namespace'
@@ -371,9 +416,11 @@ _CHECKS: dict[tuple[str, str], Check] = {
     ("", "pods"): _pods,
     ("", "nodes"): _nodes,
     ("", "persistentvolumeclaims"): _claims,
+    ("", "persistentvolumes"): _volumes,
     ("", "serviceaccounts"): _tokens,
     ("coordination.k8s.io", "leases"): _leases,
     ("storage.k8s.io", "csinodes"): _csi_nodes,
+    ("storage.k8s.io", "csistoragecapacities"): _capacities,
     ("resource.k8s.io", "resourceslices"): _slices,
     ("certificates.k8s.io", "certificatesigningrequests"): _certificates,
     ("certificates.k8s.io", "podcertificaterequests"): _pod_certificates,

@@ -8,12 +8,15 @@ from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import limit_range, namespace, node, service_account
 from kedge.api.core_v1.pod import pod
 from kedge.api.scheduling_v1 import priority_class
+from kedge.api.storage_v1.storage_class import CLASSES
 from kedge.apiserver.admission.certificate_approval import CertificateApproval
 from kedge.apiserver.admission.certificate_signing import CertificateSigning
 from kedge.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kedge.apiserver.admission.chain import AdmissionPlugin
+from kedge.apiserver.admission.claim_resize import PersistentVolumeClaimResize
 from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
 from kedge.apiserver.admission.default_ingress_class import DefaultIngressClass
+from kedge.apiserver.admission.default_storage_class import DefaultStorageClass
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from kedge.apiserver.admission.limit_ranger import LimitRanger
@@ -26,6 +29,9 @@ from kedge.apiserver.admission.priority import Priority
 from kedge.apiserver.admission.resource_quota import ResourceQuotaPlugin
 from kedge.apiserver.admission.runtime_class import RuntimeClass
 from kedge.apiserver.admission.service_account import ServiceAccountPlugin
+from kedge.apiserver.admission.storage_object_in_use_protection import (
+    StorageObjectInUseProtection,
+)
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.quota.ledger import QuotaLedger
@@ -128,6 +134,14 @@ def _certificate_subject_restriction(given: Surroundings) -> AdmissionPlugin:
     return CertificateSubjectRestriction()
 
 
+def _default_storage_class(given: Surroundings) -> AdmissionPlugin:
+    return DefaultStorageClass(given.cache.of(CLASSES))
+
+
+def _claim_resize(given: Surroundings) -> AdmissionPlugin:
+    return PersistentVolumeClaimResize(given.cache.of(CLASSES))
+
+
 def _default_ingress_class(given: Surroundings) -> AdmissionPlugin:
     classes = given.catalog.find("networking.k8s.io", "v1", "ingressclasses")
     assert classes is not None
@@ -155,6 +169,9 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "CertificateApproval": _certificate_approval,
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,
+    "DefaultStorageClass": _default_storage_class,
+    "StorageObjectInUseProtection": lambda given: StorageObjectInUseProtection(),
+    "PersistentVolumeClaimResize": _claim_resize,
     "DefaultIngressClass": _default_ingress_class,
     "DenyServiceExternalIPs": _deny_service_external_ips,
     "MutatingAdmissionWebhook": _mutating_webhook,

@@ -104,7 +104,7 @@ class ApiServiceProbe:
         try:
             status, body = await self._get(address, remote, "/openapi/v3")
             index = msgspec.json.decode(body, type=_OpenApiIndex) if status == 200 else None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return ""
         entry = index.paths.get(remote.path[1:]) if index is not None else None
         found = _HASH.search(entry.url) if entry is not None else None

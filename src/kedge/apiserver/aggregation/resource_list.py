@@ -39,7 +39,7 @@ def parse(body: bytes) -> list[Json]:
     resources."""
     try:
         found = msgspec.json.decode(body, type=_ResourceList)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not a list of resources: {error}") from None
     if found.kind != "APIResourceList":
         raise ValueError(f"not a list of resources but {found.kind[:_LONGEST]!r}")

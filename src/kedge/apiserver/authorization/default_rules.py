@@ -196,6 +196,7 @@ kedge:node
   list,watch discovery.k8s.io: endpointslices
   list,watch core: namespaces
   list,watch networking.k8s.io: networkpolicies
+  read storage.k8s.io: storageclasses
 """
 """Further rules of nodes. With upstream, kube-proxy, CoreDNS and the network plugin have them:
 kedge's agent does their work. The role `system:node` stays as it is upstream."""

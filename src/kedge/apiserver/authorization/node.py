@@ -5,6 +5,7 @@ from typing import Final
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1.pod import pod
+from kedge.api.storage_v1.local_volumes import CAPACITY_NAMESPACE
 from kedge.apiserver.authorization import defaults, references
 from kedge.apiserver.authorization.attributes import Attributes, Decision
 from kedge.apiserver.authorization.cache_follower import follow, place_of
@@ -108,12 +109,13 @@ class NodeAuthorizer:
             ("", "secrets"): self._read,
             ("", "configmaps"): self._read,
             ("", "persistentvolumeclaims"): self._claim,
-            ("", "persistentvolumes"): self._get,
+            ("", "persistentvolumes"): self._volume,
             ("", "serviceaccounts"): self._service_account,
             ("", "nodes"): self._node,
             ("", "pods"): self._pod,
             ("coordination.k8s.io", "leases"): self._lease,
             ("storage.k8s.io", "csinodes"): self._csi_node,
+            ("storage.k8s.io", "csistoragecapacities"): self._capacity,
             ("storage.k8s.io", "volumeattachments"): self._get,
             ("resource.k8s.io", "resourceclaims"): self._get,
             ("resource.k8s.io", "resourceslices"): self._slice,
@@ -156,6 +158,19 @@ class NodeAuthorizer:
         if asked.subresource:
             return Decision(False, "cannot get subresource")
         return self._related(node, asked)
+
+    def _volume(self, node: str, asked: Attributes) -> Decision:
+        """Volumes of kedge's own driver live on nodes. A node follows volumes to see which of its
+        own are deleted, and then removes its finalizer: admission looks at that."""
+        if asked.verb in ("list", "watch", "update", "patch") and not asked.subresource:
+            return ALLOWED
+        return self._get(node, asked)
+
+    def _capacity(self, node: str, asked: Attributes) -> Decision:
+        """A node publishes the free space for its volumes; which objects, admission looks at."""
+        if asked.namespace != CAPACITY_NAMESPACE or asked.verb not in _OWN_VERBS:
+            return NO_OPINION
+        return ALLOWED
 
     def _claim(self, node: str, asked: Attributes) -> Decision:
         if asked.subresource != "status":

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -157,7 +157,7 @@ class Registrar:
         for old in self._served.get(name, ()):
             if not any(_same(old, new) for new in resources):
                 self._api.catalog.remove(old)
-        home = await self._api.long_work.run(size, _home, definition, self._rules)
+        home = await self._api.long_work.run(size, _home, definition, resources, self._rules)
         cache = await self._api.cache.add(home)
         await cache.adopt(home, self._api.clock)
         for resource in resources:
@@ -178,7 +178,7 @@ class Registrar:
     async def _empty(self, definition: CustomResourceDefinition) -> None:
         """Delete every object of a doomed kind, then let the definition go."""
         name = definition.metadata.name
-        home = self._homes.setdefault(name, _home(definition, self._rules))
+        home = self._homes.setdefault(name, _home(definition, (), self._rules))
         cache = await self._api.cache.add(home)
         for resource in self._served.get(name, ()):
             self._api.catalog.add(_without_create(resource))
@@ -220,8 +220,22 @@ UNCHECKED = dataclasses.replace(write.MAIN, validate=lambda resource, new, old: 
 """For changes that must not fail because a definition breaks rules that are newer than it."""
 
 
-def _home(definition: CustomResourceDefinition, rules: RuleCache) -> Resource[Any]:
+def _home(
+    definition: CustomResourceDefinition, served: Sequence[Resource[Any]], rules: RuleCache
+) -> Resource[Any]:
     """Return the resource in the storage version, even if that version is not served."""
+    home = _stored(definition, served, rules)
+    if home.read is not None:
+        # Stored objects are converted by it, on the event loop.
+        _ = home.schema
+    return home
+
+
+def _stored(
+    definition: CustomResourceDefinition, served: Sequence[Resource[Any]], rules: RuleCache
+) -> Resource[Any]:
+    if served and served[0].version == storage_version(definition):
+        return served[0]
     spec = definition.spec
     versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
     return resources_of(replace(definition, spec=replace(spec, versions=versions)), rules)[0]

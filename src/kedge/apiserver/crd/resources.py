@@ -64,6 +64,8 @@ def _resource(
 ) -> Resource[Document]:
     words = crd.status.acceptedNames if crd.status.acceptedNames.plural else crd.spec.names
     contents = _Contents(crd, version, rules)
+    # Nothing here may hold the definition: it takes twenty times the memory of its JSON.
+    deprecation = _deprecation(crd, version) if version.deprecated else ""
     return Resource(
         type=Document,
         group=crd.spec.group,
@@ -88,7 +90,7 @@ def _resource(
             validation_cost=contents.effort,
             validate_status=contents.validate_status,
             prepare_for_status_update=keep_metadata,
-            warnings=lambda obj: _warnings(crd, version, obj),
+            warnings=lambda obj: _warnings(deprecation, obj),
             allows_unconditional_update=False,
         ),
         presentation=Presentation(
@@ -356,11 +358,9 @@ def _selected(path: JSONPath) -> Callable[[Document], str]:
     return text
 
 
-def _warnings(
-    crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion, obj: Document
-) -> Iterator[str]:
-    if version.deprecated:
-        yield version.deprecationWarning or _deprecation(crd, version)
+def _warnings(deprecation: str, obj: Document) -> Iterator[str]:
+    if deprecation:
+        yield deprecation
     for name in obj.metadata.finalizers:
         at = f'metadata.finalizers: "{name}":'
         for problem in names.qualified_name(name):
@@ -374,6 +374,8 @@ def _warnings(
 
 
 def _deprecation(crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion) -> str:
+    if version.deprecationWarning:
+        return version.deprecationWarning
     kind, group = crd.spec.names.kind, crd.spec.group
     newer = [
         each.name

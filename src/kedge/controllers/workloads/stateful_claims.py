@@ -1,7 +1,7 @@
 """StatefulClaims: creates the claims of a StatefulSet's pods and sets their retention."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,17 +19,6 @@ from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.shared_informers import ObjectCache
 from kedge.controllers.workloads.stateful_pods import claims_of, ordinal_of, ordinals
 from kedge.machinery.errors import StatusError, conflict
-
-UNSUPPORTED: Final = "VolumesUnsupported"
-
-
-def no_volumes(owner: StatefulSet) -> str:
-    """The warning for a set with claims: kedge does not bind or mount them."""
-    names = ", ".join(each.metadata.name for each in owner.spec.volumeClaimTemplates)
-    return (
-        "kedge has no volumes behind PersistentVolumeClaims: pods that mount them "
-        f"(volumeClaimTemplates: {names}) stay Pending"
-    )
 
 
 def wanted_owners(
@@ -122,7 +111,6 @@ class StatefulClaims:
             raise
         message = f"Create Claim {name} Pod {about} success"
         self._recorder.record(owner, NORMAL, "SuccessfulCreate", message)
-        self._recorder.record(owner, WARNING, UNSUPPORTED, no_volumes(owner))
         await self._known.written(made)
 
     async def hand_over(self, owner: StatefulSet, pod: Pod) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kedge.api.apps_v1.controller_revision import RESOURCE as REVISIONS
 from kedge.api.apps_v1.controller_revision import ControllerRevision
-from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet, StatefulSetCondition
+from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
@@ -31,7 +31,7 @@ from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.controllers.workloads.history import History, Revisions, template_of
 from kedge.controllers.workloads.replicas import next_available
-from kedge.controllers.workloads.stateful_claims import UNSUPPORTED, StatefulClaims, no_volumes
+from kedge.controllers.workloads.stateful_claims import StatefulClaims
 from kedge.controllers.workloads.stateful_pods import (
     identified,
     is_member,
@@ -48,14 +48,11 @@ from kedge.controllers.workloads.stateful_steps import (
     next_steps,
 )
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "statefulset-controller"
 HASH_LABEL: Final = "controller.kubernetes.io/hash"
 WORKERS: Final = 5
-VOLUMES: Final = "VolumesProvided"
-"""Kedge's own condition: there only, and False, where a set has claims."""
 
 
 class StatefulSetController:
@@ -193,7 +190,7 @@ class StatefulSetController:
         status = replace(
             counted(owner, pods, current, update, now),
             collisionCount=collisions,
-            conditions=_conditions(owner, format_time(now)),
+            conditions=owner.status.conditions,
         )
         if not same(status, owner.status):
             await self._write(replace(owner, status=status))
@@ -304,18 +301,3 @@ def _current(owner: StatefulSet, revisions: Revisions) -> ControllerRevision:
     """The revision before the rollout; the latest if there is no rollout."""
     name = owner.status.currentRevision
     return next((each for each in revisions.past if each.metadata.name == name), revisions.present)
-
-
-def _conditions(owner: StatefulSet, now: str) -> Sequence[StatefulSetCondition]:
-    """The conditions with kedge's own word on claims; those of others are left alone."""
-    known = owner.status.conditions
-    if not owner.spec.volumeClaimTemplates or any(each.type == VOLUMES for each in known):
-        return known
-    said = StatefulSetCondition(
-        type=VOLUMES,
-        status="False",
-        reason=UNSUPPORTED,
-        message=no_volumes(owner),
-        lastTransitionTime=now,
-    )
-    return [*known, said]

@@ -136,6 +136,10 @@ class VolumeMounter(Protocol):
         Raises VolumeFailure, or ConfigFailure for an invalid subPath."""
         ...
 
+    def devices_of(self, pod: Pod, container: Container) -> list[ContainerDevice]:
+        """Return the block volumes of a container. Called after `mount`. Raises ConfigFailure."""
+        ...
+
     async def unmount(self, uid: str) -> None:
         """Unmount and delete all volumes of a pod, given only its uid.
         Idempotent. Raises VolumeFailure if a volume is still in use."""

@@ -9,7 +9,7 @@ for want of a ConfigMap.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
@@ -140,6 +140,7 @@ class ContainerStarter:
                 self.forced_stop, dependencies.volumes.mounts_of(pod, container, env)
             )
             mounts = _joined(grant.mounts, own)
+            blocks = dependencies.volumes.devices_of(pod, container)
             observed = self.cache.of(pod.metadata.uid)
             target = target_of(container, {record.name: record.id for record in observed.running})
             spec = container_spec(
@@ -157,7 +158,7 @@ class ContainerStarter:
                     profiles=dependencies.seccomp_profiles,
                     target=target,
                 ),
-                grant=grant,
+                grant=replace(grant, devices=[*grant.devices, *blocks]) if blocks else grant,
             )
             await unless_set(
                 self.forced_stop, dependencies.device_access.check(pod, container, found.own)

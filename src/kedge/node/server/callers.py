@@ -1,5 +1,6 @@
 """Authentication and authorization of the callers of a node, by the API server."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
@@ -19,6 +20,8 @@ YES_SECONDS: Final = 30.0
 NO_SECONDS: Final = 5.0
 """Seconds for which a review of the API server is cached."""
 _MOST_REMEMBERED: Final = 1024
+LONGEST_TOKEN: Final = 16 << 10
+"""Characters of a token; the API server accepts no longer ones."""
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 _OWN_PARTS: Final = {"stats": "stats", "metrics": "metrics", "logs": "log"}
@@ -84,7 +87,8 @@ class CallerReview:
         self._client = client
         self._node = node
         self._clock = clock
-        self._known = _ReviewCache[str, NodeCaller | None](clock)
+        self._known = _ReviewCache[bytes, NodeCaller | None](clock)
+        """By the SHA-256 of a token."""
         self._decided = _ReviewCache[tuple[NodeCaller, str, str], bool](clock)
 
     async def admit(self, request: HttpRequest) -> None:
@@ -109,12 +113,13 @@ class CallerReview:
     async def _of_token(self, request: HttpRequest) -> NodeCaller | None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not 0 < len(token) <= LONGEST_TOKEN:
             return None
-        if token not in self._known:
+        digest = hashlib.sha256(token.encode()).digest()
+        if digest not in self._known:
             caller = await self._reviewed(token)
-            self._known.keep(token, caller, good=caller is not None)
-        return self._known[token]
+            self._known.keep(digest, caller, good=caller is not None)
+        return self._known[digest]
 
     async def _reviewed(self, token: str) -> NodeCaller | None:
         status = await self._ask("authentication.k8s.io", "TokenReview", {"token": token})

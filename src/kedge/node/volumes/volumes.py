@@ -25,7 +25,8 @@ from kedge.node.pod.referenced_objects import (
     ReferencedObjects,
     ServiceAccountToken,
 )
-from kedge.node.runtime.runtime import ContainerMount
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
+from kedge.node.storage.pod_storage import PodStorage
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, gather_all
@@ -104,6 +105,7 @@ class PodVolumes:
         events: EventSink,
         clock: Clock,
         *,
+        storage: PodStorage,
         may_mount: bool,
     ) -> None:
         self._directory = directory
@@ -113,6 +115,7 @@ class PodVolumes:
         self._this = this
         self._events = events
         self._clock = clock
+        self._storage = storage
         self._may_mount = may_mount
         self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
@@ -154,6 +157,11 @@ class PodVolumes:
             await gather_all(self._make(held, volume, turns) for volume in volumes)
 
     async def _make(self, held: _MountedVolumes, volume: Volume, turns: asyncio.Semaphore) -> None:
+        if _is_stored(volume):
+            if volume.name not in held.made:
+                await self._storage.mount(held.pod, volume)
+                held.made.add(volume.name)
+            return
         try:
             if payload.of(volume):
                 async with turns:
@@ -210,6 +218,7 @@ class PodVolumes:
     async def unmount(self, uid: str) -> None:
         self._following.release(uid)
         held = self._held.pop(uid, None)
+        await self._storage.unmount(uid)
         if held is None:
             await _whole(_REMOVALS, self._take_down, uid)
             return
@@ -302,9 +311,34 @@ class PodVolumes:
             if volume.name == name:
                 if volume.hostPath is not None:
                     return Path(volume.hostPath.path)
+                if _is_stored(volume):
+                    return self._stored(pod, name)
                 base = self._memory if payload.of(volume) else self._directory
                 return base / pod.metadata.uid / "volumes" / name
         raise ConfigFailure(f'volume "{name}" not found')
+
+    def _stored(self, pod: Pod, name: str) -> Path:
+        record = self._storage.find(pod.metadata.uid, name)
+        if record is None:
+            raise ConfigFailure(f'volume "{name}" is not mounted')
+        return Path(record.path)
+
+    def devices_of(self, pod: Pod, container: Container) -> list[ContainerDevice]:
+        """Return the block volumes of a container."""
+        found = []
+        for wanted in container.volumeDevices:
+            record = self._storage.find(pod.metadata.uid, wanted.name)
+            if record is None:
+                raise ConfigFailure(f'volume "{wanted.name}" is not mounted')
+            permissions = "rm" if record.is_read_only else "rwm"
+            found.append(
+                ContainerDevice(
+                    container_path=wanted.devicePath,
+                    host_path=record.path,
+                    permissions=permissions,
+                )
+            )
+        return found
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
@@ -322,8 +356,14 @@ class PodVolumes:
             place = self.place(pod, volume.name)
             if part or volume.hostPath is not None:
                 await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)
-            found.append(_shown(wanted, volume, place, part))
+            found.append(_shown(wanted, volume, place, part, self._is_read_only(pod, volume)))
         return found
+
+    def _is_read_only(self, pod: Pod, volume: Volume) -> bool:
+        if not _is_stored(volume):
+            return payload.of(volume)
+        record = self._storage.find(pod.metadata.uid, volume.name)
+        return record is not None and record.is_read_only
 
     def _prepare(self, pod: Pod, volume: Volume, part: str, container: str) -> None:
         """Create missing subPaths of a container."""
@@ -419,14 +459,25 @@ def _group(pod: Pod) -> int:
     return -1 if security is None or security.fsGroup is None else security.fsGroup
 
 
-def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> ContainerMount:
+def _is_stored(volume: Volume) -> bool:
+    """Return whether a volume has a driver or a PersistentVolume."""
+    return (
+        volume.persistentVolumeClaim is not None
+        or volume.ephemeral is not None
+        or volume.csi is not None
+    )
+
+
+def _shown(
+    wanted: VolumeMount, volume: Volume, place: Path, part: str, is_read_only: bool
+) -> ContainerMount:
     path = wanted.mountPath
     recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
     return ContainerMount(
         container_path=path if path.startswith("/") else f"/{path}",
         host_path=str(place),
         part=part,
-        read_only=wanted.readOnly or payload.of(volume),
+        read_only=wanted.readOnly or is_read_only,
         recursive_read_only=wanted.readOnly and recursive,
         propagation=wanted.mountPropagation or "None",
     )
@@ -437,6 +488,6 @@ def _unknown(volume: Volume) -> VolumeFailure:
     kind = next((each for each in given if each != "name"), "nothing")
     return VolumeFailure(
         "FailedMount",
-        f"kedge has no volumes of the kind {kind}; it has emptyDir, hostPath, configMap, secret,"
-        " projected and downwardAPI",
+        f"kedge has no volumes of the kind {kind}; it has persistentVolumeClaim, ephemeral, csi,"
+        " emptyDir, hostPath, configMap, secret, projected and downwardAPI",
     )

@@ -1,91 +1,137 @@
-"""VolumeBinding: the claims of a pod must exist, be bound, and be reachable from the node."""
+"""VolumeBinding: the claims of a pod must exist, and be bound or bindable on the node."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Final
 
-from kedge.api.core_v1.node_selection import Match, compiled
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.claims import PodClaim, claims_of, foreign_claim, is_made_for
+from kedge.api.storage_v1.binding import best_volume_for_node, class_of, is_fully_bound, size_of
+from kedge.api.storage_v1.capacity import free_bytes
+from kedge.api.storage_v1.local_volumes import LOCAL_PROVISIONER
+from kedge.api.storage_v1.persistent_volume import PersistentVolume, reachable_from
+from kedge.api.storage_v1.storage_class import NO_PROVISIONER
+from kedge.client.informer import Key
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filter import Check, NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.storage import PartialClaim, PersistentVolume, Storage
+from kedge.scheduler.storage import Storage, VolumePlan
 
-UNBOUND = NodeRejection(("pod has unbound immediate PersistentVolumeClaims",), final=True)
-NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
-WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
-VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND: Final = NodeRejection(("pod has unbound immediate PersistentVolumeClaims",), final=True)
+NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
+WRONG_NODE: Final = "node(s) didn't match PersistentVolume's node affinity"
+NO_SPACE: Final = "node(s) did not have enough free storage"
+VOLUME_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
 def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
-    claims: list[PartialClaim] = []
-    for name, made_for_pod in _claim_names(demand.pod):
-        claim = snapshot.storage.claims.get(name, demand.namespace)
-        if trouble := _trouble(demand.pod, name, claim, made_for_pod=made_for_pod):
+    claims: list[PersistentVolumeClaim] = []
+    for each in claims_of(demand.pod):
+        claim = snapshot.storage.claims.get(each.name, demand.namespace)
+        if trouble := _trouble(demand.pod, each, claim):
             return NodeRejection((trouble,), final=True)
         assert claim is not None
         claims.append(claim)
     if not claims:
         return None
-    unbound = [claim for claim in claims if not claim.bound]
+    unbound = [claim for claim in claims if not is_fully_bound(claim)]
     if not all(snapshot.storage.waits(claim) for claim in unbound):
         return UNBOUND
     return _check(claims, snapshot.storage)
 
 
-def _claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:
-    """The claims that a pod mounts, and whether each was made for it."""
-    for volume in pod.spec.volumes:
-        if volume.persistentVolumeClaim is not None:
-            yield volume.persistentVolumeClaim.claimName, False
-        elif volume.ephemeral is not None:
-            yield f"{pod.metadata.name}-{volume.name}", True
-
-
-def _trouble(pod: Pod, name: str, claim: PartialClaim | None, *, made_for_pod: bool) -> str:
-    if claim is None and made_for_pod:
+def _trouble(pod: Pod, asked: PodClaim, claim: PersistentVolumeClaim | None) -> str:
+    name = asked.name
+    if claim is None and asked.is_ephemeral:
         what = "waiting for ephemeral volume controller to create the persistentvolumeclaim"
         return f'{what} "{name}"'
     if claim is None:
         return f'persistentvolumeclaim "{name}" not found'
     if claim.status.phase == "Lost":
-        volume = claim.spec.volume_name
+        volume = claim.spec.volumeName
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
-    if claim.metadata.deletion_timestamp:
+    if claim.metadata.deletionTimestamp:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    if made_for_pod and not _belongs(claim, pod):
-        where = f"{claim.metadata.namespace}/{name}"
-        own = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        return f"PVC {where} was not created for pod {own} (pod is not owner)"
+    if asked.is_ephemeral and not is_made_for(claim, pod):
+        return foreign_claim(claim, pod)
     return ""
 
 
-def _belongs(claim: PartialClaim, pod: Pod) -> bool:
-    owners = claim.metadata.owner_references
-    return any(owner.uid == pod.metadata.uid and owner.controller for owner in owners)
-
-
-def _check(claims: list[PartialClaim], storage: Storage) -> Check:
-    reasons: list[str] = []
-    if not all(claim.bound for claim in claims):
-        # Nothing here makes volumes for claims that wait for their pod.
-        reasons.append(NO_VOLUME)
-    volumes = [storage.volumes.get(claim.spec.volume_name) for claim in claims if claim.bound]
-    if None in volumes:
-        reasons.append(VOLUME_GONE)
-    matches = [_reach(volume) for volume in volumes if volume is not None]
+def _check(claims: Sequence[PersistentVolumeClaim], storage: Storage) -> Check:
+    bound = [each for each in claims if is_fully_bound(each)]
+    volumes = [storage.volumes.get(each.spec.volumeName) for each in bound]
+    gone = [VOLUME_GONE] if None in volumes else []
+    matches = [reachable_from(volume) for volume in volumes if volume is not None]
 
     def check(node: NodeState) -> NodeRejection | None:
-        found = list(reasons)
+        found: list[str] = []
         if not all(match(node.name, node.labels) for match in matches):
-            found.insert(0, WRONG_NODE)
+            found.append(WRONG_NODE)
+        plan = volume_plan(claims, node, storage)
+        if isinstance(plan, str):
+            found.append(plan)
+        found += gone
         return NodeRejection(tuple(found), final=True) if found else None
 
     return check
 
 
-def _reach(volume: PersistentVolume) -> Match:
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return lambda name, labels: True
-    terms = [compiled(term) for term in affinity.required.nodeSelectorTerms]
-    return lambda name, labels: any(term is not None and term(name, labels) for term in terms)
+def volume_plan(
+    claims: Sequence[PersistentVolumeClaim], node: NodeState, storage: Storage
+) -> VolumePlan | str:
+    """Return the volumes that unbound claims get on a node, or why one gets none.
+
+    The claim with the smallest request chooses first, so that large volumes are left for large
+    claims.
+    """
+    chosen: dict[Key, PersistentVolume] = {}
+    provisions: list[PersistentVolumeClaim] = []
+    unbound = {
+        (each.metadata.namespace, each.metadata.name): each
+        for each in claims
+        if not is_fully_bound(each)
+    }
+    for key, claim in sorted(unbound.items(), key=lambda each: size_of(each[1])):
+        selected = storage.selected_node(claim)
+        if selected and selected != node.name:
+            return NO_VOLUME
+        volume = None if selected else _existing(claim, node, storage, chosen)
+        if volume is not None:
+            chosen[Key(*key)] = volume
+        elif refusal := _cannot_provision(claim, node, storage):
+            return refusal
+        else:
+            provisions.append(claim)
+    return VolumePlan(chosen, tuple(provisions))
+
+
+def _existing(
+    claim: PersistentVolumeClaim,
+    node: NodeState,
+    storage: Storage,
+    chosen: dict[Key, PersistentVolume],
+) -> PersistentVolume | None:
+    name = class_of(claim)
+    of_class = (each for each in storage.volumes if each.storage_class == name)
+    taken = {each.metadata.name for each in chosen.values()}.union(storage.taken_from(claim))
+
+    def reachable(volume: PersistentVolume) -> bool:
+        return reachable_from(volume)(node.name, node.labels)
+
+    return best_volume_for_node(claim, of_class, reachable, taken)
+
+
+def _cannot_provision(claim: PersistentVolumeClaim, node: NodeState, storage: Storage) -> str:
+    """Return why no volume can be made for a claim on a node; empty if one can."""
+    storage_class = storage.class_for(claim)
+    if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
+        return NO_VOLUME
+    if not storage_class.allows(node.labels):
+        return NO_VOLUME
+    driver = storage.drivers.get(storage_class.provisioner)
+    is_measured = storage_class.provisioner == LOCAL_PROVISIONER
+    if not is_measured and (driver is None or not driver.spec.storageCapacity):
+        return ""
+    free = free_bytes(storage_class, node.labels, storage.capacities)
+    return "" if free >= size_of(claim).value() else NO_SPACE

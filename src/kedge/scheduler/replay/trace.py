@@ -13,6 +13,10 @@ from kedge.machinery.quantity import Quantity
 MOST_BYTES: Final = 512 << 20
 MOST_PODS: Final = 20_000
 MOST_MOMENTS: Final = 20_000
+MOST_SAMPLES: Final = 50_000_000
+"""Moments of all pods together: a thousand pods over five days, every ten seconds."""
+_GREATEST: Final = 1e18
+"""The greatest amount and time; sums of greater ones are not finite."""
 _NANOS: Final = 1e9
 _REPLICA: Final = re.compile(r"(-[a-z0-9]{5,10})?-[a-z0-9]{5}$|-\d+$")
 """The end of the name of a pod that a controller made."""
@@ -68,6 +72,8 @@ class _TraceRecording:
         if not (isfinite(time) and isfinite(value)):
             # Prometheus answers NaN where it has no value.
             return
+        if max(abs(time), value) > _GREATEST:
+            raise TraceError(f"a time or an amount is greater than {_GREATEST:g}")
         if key not in self.samples and len(self.samples) >= MOST_PODS:
             raise TraceError(f"the trace has more than {MOST_PODS} pods")
         at = self.samples.setdefault(key, {}).setdefault(time, {})
@@ -85,6 +91,8 @@ class _TraceRecording:
             raise TraceError(f"the trace has more than {MOST_MOMENTS} moments")
         numbers = {time: number for number, time in enumerate(moments)}
         pods = [self._pod(key, found, numbers) for key, found in self.samples.items()]
+        if sum(pod.last - pod.first + 1 for pod in pods) > MOST_SAMPLES:
+            raise TraceError(f"the trace has more than {MOST_SAMPLES} moments of pods")
         return Trace(tuple(moments), tuple(sorted(pods, key=lambda pod: (pod.first, pod.key))))
 
     def _pod(
@@ -115,6 +123,7 @@ def read(data: bytes) -> Trace:
         AttributeError,
         ValueError,
         OverflowError,
+        RecursionError,
     ) as error:
         if isinstance(error, TraceError):
             raise

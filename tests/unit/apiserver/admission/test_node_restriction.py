@@ -333,6 +333,56 @@ def document(name: str, **content: Any) -> Document:
     return Document(metadata=ObjectMeta(name=name), content=content)
 
 
+def local_volume(*finalizers: str, node: str = "n1", deleted: bool = True) -> Document:
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    spec = {
+        "csi": {"driver": "local.kedge.dev", "volumeHandle": "pv"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [here]}]}},
+    }
+    when = "2030-01-01T00:00:00Z" if deleted else ""
+    meta = ObjectMeta(name="pv", finalizers=finalizers, deletionTimestamp=when)
+    return Document(metadata=meta, content={"spec": spec})
+
+
+OWN_FINALIZER = "kedge.dev/local-volume"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "why"),
+    [
+        (local_volume("a"), local_volume("a", OWN_FINALIZER), ""),
+        (local_volume(), local_volume(OWN_FINALIZER), ""),
+        (local_volume(OWN_FINALIZER), local_volume("a", OWN_FINALIZER), "only remove"),
+        (local_volume(node="n2"), local_volume(OWN_FINALIZER, node="n2"), "of its own"),
+        (
+            local_volume(deleted=False),
+            local_volume(OWN_FINALIZER, deleted=False),
+            "that are being deleted",
+        ),
+        (document("pv", spec={}), local_volume(OWN_FINALIZER), "only remove"),
+    ],
+)
+async def test_a_node_removes_its_finalizer_of_its_own_volumes_and_changes_nothing_else(
+    new: Document, old: Document, why: str
+) -> None:
+    said = await outcome(kind("", "persistentvolumes"), "UPDATE", new, old)
+    assert why in said
+    assert bool(why) == bool(said)
+
+
+async def test_a_node_publishes_its_own_free_space() -> None:
+    capacities = kind("storage.k8s.io", "csistoragecapacities")
+    here = {"matchLabels": {"kubernetes.io/hostname": "n1"}}
+    fields = {"storageClassName": "standard", "nodeTopology": here}
+    own = document("kedge-local-n1-standard", **fields)
+    assert await outcome(capacities, "CREATE", own) == ""
+    assert await outcome(capacities, "DELETE", None, own) == ""
+    other = document("kedge-local-n2-standard", **fields)
+    assert "of itself" in await outcome(capacities, "CREATE", other)
+    away = document("kedge-local-n1-standard", storageClassName="standard", nodeTopology={})
+    assert "its own topology" in await outcome(capacities, "CREATE", away)
+
+
 async def test_a_node_describes_its_own_drivers_and_devices() -> None:
     drivers = kind("storage.k8s.io", "csinodes")
     assert await outcome(drivers, "CREATE", document("n1")) == ""

@@ -1,13 +1,23 @@
 """Checks of extension servers."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.apiserver.aggregation.test_availability import REMOTE
 
 from kedge.apiserver.aggregation.extension_servers import ExtensionServers
-from kedge.apiserver.aggregation.probe import _HASH, ApiServiceProbe, CheckFailed
+from kedge.apiserver.aggregation.probe import (
+    _HASH,
+    ApiServiceProbe,
+    CheckFailed,
+    ProbeAnswer,
+)
+from kedge.apiserver.aggregation.remote_version import RemoteVersion
 from kedge.machinery.errors import StatusError
+from kedge.web.exchange import OutgoingRequest, ServerAddress
 
 
 async def test_a_service_without_a_server_fails_the_check() -> None:
@@ -21,6 +31,34 @@ async def test_a_service_without_a_server_fails_the_check() -> None:
     with pytest.raises(CheckFailed, match='no endpoints available for "svc"'):
         await probe.check(REMOTE)
     assert len(asked) == 5
+
+
+class AnsweringServers(ExtensionServers):
+    """Extension servers that answer each path with a body."""
+
+    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+        super().__init__(lambda *_: ("127.0.0.1", 1), Path("/nonexistent"))
+        self._bodies = bodies
+
+    def address(self, remote: RemoteVersion) -> ServerAddress:
+        return ServerAddress("127.0.0.1", 1)
+
+    async def ask(self, address: ServerAddress, request: OutgoingRequest) -> Any:
+        body = self._bodies[request.target]
+
+        async def whole(most: int) -> bytes:
+            return body[:most]
+
+        return SimpleNamespace(status=200, whole=whole)
+
+
+@pytest.mark.parametrize("index", [b'{"x":' + b"[" * 100_000, b"[" * 2_000_000, b"\xff", b"{}"])
+async def test_an_index_that_cannot_be_read_leaves_the_version_without_a_document(
+    index: bytes,
+) -> None:
+    """One that is nested deeply ended the check, and the version kept its old condition."""
+    servers = AnsweringServers({REMOTE.path: b"resources", "/openapi/v3": index})
+    assert await ApiServiceProbe(servers).check(REMOTE) == ProbeAnswer(b"resources", "")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pytest
 
 from kedge.apiserver.aggregation.resource_list import RESOURCES, parse
 
+DEEP = b'{"kind":"APIResourceList","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
 
 def listed(*resources: dict[str, Any]) -> bytes:
     return json.dumps({"kind": "APIResourceList", "resources": resources}).encode()
@@ -58,7 +60,17 @@ def test_a_subresource_stands_for_a_resource_that_is_not_listed() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"<html>", b"[]", b"{}", b'{"kind":"Status"}', b'{"kind":3}', b"\xff", listed({"x": 1})],
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"kind":"Status"}',
+        b'{"kind":3}',
+        b"\xff",
+        listed({"x": 1}),
+        DEEP,
+    ],
 )
 def test_other_answers_are_no_lists(body: bytes) -> None:
     with pytest.raises(ValueError, match="not a list of resources"):

@@ -86,6 +86,7 @@ def test_rules_of_nodes_are_those_of_their_role_and_of_proxy_dns_and_policies() 
         ("discovery.k8s.io", "endpointslices", "list", "watch"),
         ("", "namespaces", "list", "watch"),
         ("networking.k8s.io", "networkpolicies", "list", "watch"),
+        ("storage.k8s.io", "storageclasses", "get", "list", "watch"),
     }
 
 

@@ -1,14 +1,16 @@
 """The life of a custom kind, seen from outside."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from kedge.api.apiextensions_v1.definition import CustomResourceDefinition
 from kedge.api.resource import Resource
-from kedge.apiserver.crd import registrar
+from kedge.apiserver.crd import registrar, resources
 from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
+from kedge.apiserver.crd.schema import from_openapi
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
@@ -379,9 +381,28 @@ async def test_definitions_are_read_and_served_once_for_each_change(
         body["spec"]["names"] = {"plural": name, "kind": name.capitalize()}
         await server.post(CRDS, body)
     await server.settle()
-    # Each is served as itself and as what its objects are stored as.
-    assert sorted(made) == sorted(f"{name}.example.com" for name in names * 2)
+    assert sorted(made) == sorted(f"{name}.example.com" for name in names)
     await server.delete(f"{CRDS}/as.example.com")
     await server.settle()
-    assert made.count("bs.example.com") == 2
+    assert made.count("bs.example.com") == 1
     assert (await server.call("GET", WIDGETS.replace("widgets", "bs"))).status == 200
+
+
+async def test_the_schema_of_a_custom_kind_is_made_beside_the_event_loop(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a definition of a megabyte stopped the server for a tenth of a second."""
+    threads: list[int] = []
+
+    def noted(props: Any) -> Any:
+        threads.append(threading.get_ident())
+        return from_openapi(props)
+
+    monkeypatch.setattr(resources, "from_openapi", noted)
+    await server.post(CRDS, definition())
+    await server.settle()
+    assert not threads
+    await server.post(WIDGETS, widget(size=1))
+    await server.call("GET", f"{WIDGETS}/w")
+    assert threads
+    assert threading.get_ident() not in threads

@@ -15,6 +15,7 @@ from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.long_work import LongWork
 from kedge.machinery import patience
 from kedge.machinery.errors import ErrorScope, FieldError
+from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import MERGE, LocalServer
 
 CASES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text())
@@ -89,7 +90,7 @@ def test_a_long_evaluation_leaves_the_event_loop() -> None:
     obj = tab(kind, {"l": list(range(300))})
 
     async def judged() -> list[FieldError]:
-        work = LongWork()
+        work = LongWork(FakeClock())
         threads: list[bool] = []
 
         def validate() -> list[FieldError]:

@@ -312,7 +312,7 @@ def with_claims(**policy: str) -> Json:
     )
 
 
-async def test_claims_are_made_and_nothing_is_promised(shop: ControllerHarness) -> None:
+async def test_claims_are_made_for_each_pod(shop: ControllerHarness) -> None:
     await shop.create(SETS, with_claims())
     (claim,) = await shop.below(CLAIMS)
     assert claim["metadata"]["name"] == "data-web-0"
@@ -320,10 +320,8 @@ async def test_claims_are_made_and_nothing_is_promised(shop: ControllerHarness) 
     assert "ownerReferences" not in claim["metadata"]
     (volume,) = (await pod(shop, "web-0"))["spec"]["volumes"]
     assert volume == {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}
-    (said,) = (await status(shop))["conditions"]
-    assert (said["type"], said["status"]) == ("VolumesProvided", "False")
-    assert "kedge has no volumes behind PersistentVolumeClaims" in said["message"]
-    assert ("VolumesUnsupported", said["message"]) in await shop.events()
+    made = "Create Claim data-web-0 Pod web-0 in StatefulSet web success"
+    assert ("SuccessfulCreate", made) in await shop.events()
 
 
 async def test_a_claim_that_is_missing_is_made_again_for_a_waiting_pod(

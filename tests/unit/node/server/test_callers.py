@@ -8,9 +8,11 @@ import pytest
 
 from kedge.machinery.errors import StatusError
 from kedge.node.server.callers import (
+    LONGEST_TOKEN,
     NO_SECONDS,
     YES_SECONDS,
     CallerReview,
+    NodeCaller,
     of_certificate,
     parts,
     verb,
@@ -115,6 +117,25 @@ async def test_answers_are_remembered_for_a_while(
     await callers.admit(bearing(token))
     await server.clock.advance(YES_SECONDS + 1)
     assert (await refused(callers, bearing(token))).code == 403
+
+
+async def test_tokens_are_neither_kept_nor_reviewed_if_they_are_too_long(
+    server: LocalServer, callers: CallerReview, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    reviewed = callers._reviewed
+
+    async def counted(token: str) -> NodeCaller | None:
+        asked.append(token)
+        return await reviewed(token)
+
+    monkeypatch.setattr(callers, "_reviewed", counted)
+    token = await account_token(server)
+    for _ in range(2):
+        assert (await refused(callers, bearing(token))).code == 403
+        assert (await refused(callers, bearing("x" * (LONGEST_TOKEN + 1)))).code == 401
+    assert asked == [token]
+    assert [len(key) for key in callers._known._answers] == [32]
 
 
 def test_paths_belong_to_parts_of_the_node() -> None:

@@ -80,6 +80,10 @@ def test_answers_can_be_named_by_resource() -> None:
             "cannot be read",
         ),
         ('{"result":[{"metric":{"pod":"a"},"values":[[1,"NaN"]]}]}', "no usage"),
+        ('{"result":[{"metric":{"pod":"a"},"values":[[1,"1e308"]]}]}', "greater than"),
+        ('{"result":[{"metric":{"pod":"a"},"values":[[1e308,"1"]]}]}', "greater than"),
+        ('{"result":' + "[" * 100_000, "cannot be read"),
+        ('{"time":"x"}\n' + "[" * 100_000 + "\n{}", "cannot be read"),
     ],
 )
 def test_other_files_are_refused(text: str, why: str) -> None:

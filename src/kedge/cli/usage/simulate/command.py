@@ -97,7 +97,7 @@ def simulated_nodes(flags: Namespace) -> "list[SimulatedNode]":
     if not flags.nodes.isdecimal():
         try:
             found = nodes_of(msgspec.json.decode(_content(flags.nodes)))
-        except (msgspec.MsgspecError, AttributeError, TypeError) as error:
+        except (msgspec.MsgspecError, AttributeError, TypeError, RecursionError) as error:
             raise ValueError(f"{flags.nodes} is not a list of nodes: {error}") from error
         if not 0 < len(found) <= MOST_NODES:
             raise ValueError(f"{flags.nodes} must have 1 to {MOST_NODES} nodes")
@@ -113,8 +113,12 @@ def simulated_nodes(flags: Namespace) -> "list[SimulatedNode]":
 
 
 def _content(path: str) -> bytes:
+    """Return the content of a file, one byte more than a trace may have at most."""
+    from kedge.scheduler.replay.trace import MOST_BYTES
+
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            return file.read(MOST_BYTES + 1)
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from error
 

@@ -1,0 +1,106 @@
+"""Measure how long claims take from create to Bound; print a table with bars.
+
+The class has the binding mode Immediate, so that no pod is part of the figure. Everything is real:
+the API over HTTPS, the store on disk, and the controllers.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+
+from cluster import Cluster, Home, home
+
+from kedge.api.core_v1.claim import PersistentVolumeClaimSpec, VolumeResourceRequirements
+from kedge.api.core_v1.node import RESOURCE as NODES
+from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
+from kedge.api.model import Document, ObjectMeta
+from kedge.api.storage_v1.local_volumes import LOCAL_PROVISIONER
+from kedge.api.storage_v1.storage_class import CLASSES
+from kedge.client.client import Client
+from kedge.client.http import HttpTransport
+from kedge.client.informer import Informer
+from kedge.client.view import objects
+from kedge.controllers.shared_informers import ObjectCache
+from kedge.machinery.clock import SystemClock
+from kedge.machinery.quantity import Quantity
+
+PATIENCE = 120.0
+SIZE = {"storage": Quantity.of("1Mi")}
+clock = SystemClock()
+
+
+def main() -> None:
+    flags = parser().parse_args()
+    with home() as place:
+        place.up("sqlite")
+        asyncio.run(measure(place, flags))
+
+
+def parser() -> argparse.ArgumentParser:
+    flags = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    flags.add_argument("--claims", type=int, default=50, help="claims to make one after another")
+    flags.add_argument("--burst", type=int, default=100, help="claims to make at once")
+    return flags
+
+
+async def measure(place: Home, flags: argparse.Namespace) -> None:
+    cluster: Cluster = place.running()
+    ca_pem = (place.state / "pki" / "ca.crt").read_bytes()
+    client = Client(HttpTransport(cluster.url, ca_pem=ca_pem, token=cluster.token))
+    known: ObjectCache[PersistentVolumeClaim] = ObjectCache()
+    async with asyncio.TaskGroup() as tasks:
+        informer = Informer(client, objects(CLAIMS), known, clock)
+        following = tasks.create_task(informer.run())
+        await informer.synced.wait()
+        await prepare(client)
+        one_by_one = [await bound(client, known, f"one-{i}") for i in range(flags.claims)]
+        show("claim to Bound", one_by_one, "50 ms")
+        begun = perf_counter()
+        names = [f"burst-{i}" for i in range(flags.burst)]
+        together = await asyncio.gather(*(bound(client, known, name) for name in names))
+        show(f"{flags.burst} claims at once", together)
+        print(f"{'all of them':32}{(perf_counter() - begun) * 1000:>8.0f} ms")
+        following.cancel()
+    await client.close()
+
+
+async def prepare(client: Client) -> None:
+    """Make a node that volumes can be on, and a class that does not wait for pods."""
+    labels = {"kubernetes.io/hostname": "simulated"}
+    await client.create(NODES, Node(metadata=ObjectMeta(name="simulated", labels=labels)))
+    content = {"provisioner": LOCAL_PROVISIONER, "volumeBindingMode": "Immediate"}
+    await client.create(CLASSES, Document(metadata=ObjectMeta(name="now"), content=content))
+
+
+async def bound(client: Client, known: ObjectCache[PersistentVolumeClaim], name: str) -> float:
+    """Return the seconds from the create of a claim until a client sees that it is bound."""
+    claim = PersistentVolumeClaim(
+        metadata=ObjectMeta(name=name, namespace="default"),
+        spec=PersistentVolumeClaimSpec(
+            accessModes=["ReadWriteOnce"],
+            storageClassName="now",
+            resources=VolumeResourceRequirements(requests=SIZE),
+        ),
+    )
+    begun = perf_counter()
+    await client.create(CLAIMS, claim)
+    async with asyncio.timeout(PATIENCE):
+        while (found := known.get(name, "default")) is None or found.status.phase != "Bound":
+            await clock.sleep(0.001)
+    return perf_counter() - begun
+
+
+def show(what: str, seconds: Sequence[float], bar: str = "") -> None:
+    ordered = sorted(seconds)
+    median, most = ordered[len(ordered) // 2] * 1000, ordered[-1] * 1000
+    text = f"{what:32}{median:>8.1f} ms p50{most:>8.1f} ms max"
+    print(f"{text}   < {bar}" if bar else text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

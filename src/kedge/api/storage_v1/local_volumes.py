@@ -1,0 +1,18 @@
+"""Names of kedge's own storage: directories of a node, made on demand."""
+
+from typing import Final
+
+LOCAL_PROVISIONER: Final = "kedge.dev/local"
+"""The provisioner of the default class."""
+LOCAL_DRIVER: Final = "local.kedge.dev"
+"""The CSI driver of its volumes, whose name may not contain a slash."""
+LOCAL_FINALIZER: Final = "kedge.dev/local-volume"
+"""On volumes whose node must remove the data before the object may go."""
+DEFAULT_CLASS: Final = "standard"
+CAPACITY_NAMESPACE: Final = "kube-system"
+"""Where nodes publish their free space, as CSIStorageCapacity objects."""
+
+
+def capacity_name(node: str, storage_class: str) -> str:
+    """Return the name of the object that tells how much space a node has for a class."""
+    return f"kedge-local-{node}-{storage_class}"

@@ -1,0 +1,77 @@
+"""Volumes whose driver attaches them to the node of their pod."""
+
+from hashlib import sha256
+from typing import Any
+
+from kedge.controllers.volumes.attach_detach import AttachDetachController
+from kedge.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
+from kedge.testing.controllers import ControllerHarness, workshop
+
+Json = dict[str, Any]
+CORE = "/api/v1/namespaces/default"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+MANAGED = {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+UNIQUE = "kubernetes.io/csi/disk.example^h1"
+
+
+async def used_volume(place: ControllerHarness, driver: str = "disk.example") -> Json:
+    """A pod on a node, with a claim that is bound to a CSI volume."""
+    await place.create("/api/v1/nodes", {"metadata": {"name": "n1", "annotations": MANAGED}})
+    modes, size = ["ReadWriteOnce"], {"storage": "1Gi"}
+    csi = {"driver": driver, "volumeHandle": "h1"}
+    volume = {"accessModes": modes, "capacity": size, "csi": csi}
+    await place.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": volume})
+    claim = {"accessModes": modes, "resources": {"requests": size}, "storageClassName": ""}
+    await place.create(f"{CORE}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": claim})
+    spec = {
+        "nodeName": "n1",
+        "containers": [{"name": "main", "image": "host"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    }
+    return await place.create(f"{CORE}/pods", {"metadata": {"name": "p"}, "spec": spec})
+
+
+async def test_a_volume_is_attached_reported_and_detached_after_it_is_unmounted() -> None:
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        pod = await used_volume(place)
+        (made,) = await place.below(ATTACHMENTS)
+        name = f"csi-{sha256(b'h1disk.examplen1').hexdigest()}"
+        assert made["metadata"]["name"] == name
+        assert made["spec"] == {
+            "attacher": "disk.example",
+            "nodeName": "n1",
+            "source": {"persistentVolumeName": "pv"},
+        }
+        await place.change(f"{ATTACHMENTS}/{name}/status", {"status": {"attached": True}})
+        message = 'AttachVolume.Attach succeeded for volume "pv" '
+        assert ("SuccessfulAttachVolume", message) in await place.events()
+        status = (await place.server.get("/api/v1/nodes/n1"))["status"]
+        assert [each["name"] for each in status["volumesAttached"]] == [UNIQUE]
+        await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": [UNIQUE]}})
+        await place.bury(pod)
+        assert len(await place.below(ATTACHMENTS)) == 1
+        await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": None}})
+        assert await place.below(ATTACHMENTS) == []
+
+
+async def test_a_node_that_never_unmounts_is_waited_for_six_minutes() -> None:
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        pod = await used_volume(place)
+        await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": [UNIQUE]}})
+        await place.bury(pod)
+        await place.pass_time(350)
+        assert len(await place.below(ATTACHMENTS)) == 1
+        await place.pass_time(20)
+        assert await place.below(ATTACHMENTS) == []
+
+
+async def test_drivers_that_need_no_attachment_and_attachments_of_others_are_left_alone() -> None:
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        driver = {"metadata": {"name": "disk.example"}, "spec": {"attachRequired": False}}
+        await place.create("/apis/storage.k8s.io/v1/csidrivers", driver)
+        source = {"persistentVolumeName": "other"}
+        spec = {"attacher": "a.example", "nodeName": "n1", "source": source}
+        await place.create(ATTACHMENTS, {"metadata": {"name": "theirs"}, "spec": spec})
+        await used_volume(place)
+        (left,) = await place.below(ATTACHMENTS)
+        assert left["metadata"]["name"] == "theirs"
