@@ -30,9 +30,46 @@ def validate_selector(selector: DeviceSelector) -> Iterator[FieldError]:
         yield FieldError.too_long("cel.expression", sizes.EXPRESSION_CHARACTERS)
         return
     try:
-        compiled(expression)
+        cost = estimated_cost(expression)
     except CelError as error:
         yield FieldError.invalid("cel.expression", expression, str(error))
+        return
+    if cost > sizes.EXPRESSION_COST:
+        yield FieldError.forbidden("cel.expression", "too complex, exceeds cost limit")
+
+
+@lru_cache(maxsize=512)
+def estimated_cost(expression: str) -> int:
+    """Return the most that an expression costs for one device; raises CelError."""
+    return compiled(expression).estimate(_largest_size)
+
+
+def _largest_size(path: tuple[str, ...]) -> int | None:
+    """Return the largest size of a value below `device`; None if it has no bound."""
+    match path:
+        case ("device", "driver"):
+            return sizes.DOMAIN_CHARACTERS
+        case ("device", "allowMultipleAllocations"):
+            return 1
+        case ("device", "attributes" | "capacity", *inner):
+            return _largest_inner_size(path[1], inner)
+        case _:
+            return None
+
+
+def _largest_inner_size(field: str, path: list[str]) -> int | None:
+    """Return the largest size in a map of domains, which are maps of identifiers."""
+    match path:
+        case [] | ["@values"]:
+            return sizes.ATTRIBUTES_AND_CAPACITIES
+        case ["@keys"]:
+            return sizes.DOMAIN_CHARACTERS
+        case ["@values", "@keys"]:
+            return sizes.IDENTIFIER_CHARACTERS
+        case ["@values", _] if field == "attributes":
+            return sizes.ATTRIBUTE_CHARACTERS
+        case _:
+            return None
 
 
 def device_values(driver: str, device: Device) -> Mapping[str, Any]:

@@ -190,7 +190,7 @@ def _hook(written: Mapping[str, Any], configuration: str, uid: str, index: int) 
         configuration=configuration,
         uid=uid,
         index=index,
-        rules=tuple(map(_rule, written.get("rules") or ())),
+        rules=tuple(map(webhook_rule, written.get("rules") or ())),
         any_version=written.get("matchPolicy", "Equivalent") == "Equivalent",
         namespaces=selectors[0],
         objects=selectors[1],
@@ -205,7 +205,8 @@ def _hook(written: Mapping[str, Any], configuration: str, uid: str, index: int) 
     )
 
 
-def _rule(written: Mapping[str, Any]) -> WebhookRule:
+def webhook_rule(written: Mapping[str, Any]) -> WebhookRule:
+    """Return a rule with operations as a configuration or policy has it."""
     resources = [name.partition("/") for name in written.get("resources") or ()]
     return WebhookRule(
         operations=frozenset(written.get("operations") or ()),

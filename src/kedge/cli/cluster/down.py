@@ -136,7 +136,7 @@ def take_nodes_down(directory: Path, *, purge: bool) -> str:
 
 def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     """Stop the cluster and undo what `kedge up` did outside its directory; says what was done."""
-    from kedge.cli.cluster import registry, restarts
+    from kedge.cli.cluster import node_pool, registry, restarts
 
     name, directory = found.cluster.name, found.directory
     problems: list[str] = []
@@ -144,12 +144,15 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
         # The parent first: it would restart the programs that are stopped here.
         _attempt(problems, lambda: restarts.stop(directory))
         problems += _end_strays(directory)
+        # Before the nodes: it would start them again.
+        _attempt(problems, lambda: end_autoscaler(directory))
         problems += _end_nodes(directory)
         killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
         check_down(f'cluster "{name}"', directory, problems)
         try:
             (directory / "server.json").unlink(missing_ok=True)
             restarts.forget(directory)
+            node_pool.forget(directory)
             withdraw_context(directory, root)
         except OSError as error:
             raise Failure(
@@ -204,6 +207,13 @@ def _busy(directory: Path) -> Failure:
     )
 
 
+def end_autoscaler(directory: Path) -> None:
+    """Stop the node autoscaler, if there is one."""
+    from kedge.cli.cluster import node_pool, restarts
+
+    restarts.stop_process(directory, node_pool.PART, _GRACE)
+
+
 def end_nodes(directory: Path) -> None:
     """Stop the agents of the cluster's nodes and all that they run; nothing of it is left."""
     check_down("the cluster", directory, _end_nodes(directory))
@@ -216,7 +226,7 @@ def _end_nodes(directory: Path) -> list[str]:
     problems: list[str] = []
     nodes = _attempt(problems, lambda: registry.node_directories(directory))
     for node in nodes or ():
-        _attempt(problems, lambda node=node: _end_node(node))  # type: ignore[misc]
+        _attempt(problems, lambda node=node: end_node(node))  # type: ignore[misc]
     return problems
 
 
@@ -230,7 +240,8 @@ def _end_strays(directory: Path) -> list[str]:
     return problems
 
 
-def _end_node(node: Path) -> None:
+def end_node(node: Path) -> None:
+    """Stop the agent of a node and all that it runs; raises a Failure."""
     from kedge.cli.cluster import deadline, restarts
 
     restarts.stop_process(node, "node", _GRACE)

@@ -45,7 +45,7 @@ class StatusReport:
             self.hpa.status,
             currentReplicas=current,
             desiredReplicas=desired,
-            currentMetrics=metrics,
+            currentMetrics=metrics or None,
             conditions=self.conditions,
             lastScaleTime=self.at if rescaled else self.hpa.status.lastScaleTime,
         )
