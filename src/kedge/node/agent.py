@@ -282,6 +282,8 @@ class Agent:
                 recorder,
                 clock,
                 storage=storage.pods,
+                images=self._images,
+                pull_secrets=PullSecrets(sources),
                 may_mount=may_mount,
             )
             volumes.open()

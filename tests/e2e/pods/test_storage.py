@@ -97,6 +97,10 @@ def test_a_database_survives_a_kill_of_everything(
     eventually(lambda: view.capacity() == "64Mi")
     before = view.number()
     eventually(lambda: view.number() > before)
+    refused = own_cluster.fails("down", *own_cluster.which, "--purge")
+    assert "the data of 1 volume" in refused
+    assert "add --yes" in refused
+    assert view.number() >= before
 
 
 class DatabaseView:

@@ -266,7 +266,7 @@ def _same(one: Resource[Any], other: Resource[Any]) -> bool:
 
 
 def _http() -> HttpRequest:
-    return HttpRequest("POST", "/", headers={"user-agent": "kedge-apiextensions"})
+    return HttpRequest("POST", "/", headers={"user-agent": "kube-apiserver"})
 
 
 def _forget_schemas() -> None:

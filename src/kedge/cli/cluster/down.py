@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Stop a cluster and remove its context from the kubeconfig; the context that was current before is
 current again. The cluster's objects are kept for the next 'kedge up', unless --purge is given.
+If claims have data on this machine, --purge says how much and asks first; without a terminal it
+needs --yes.
 It is not an error if the cluster is not running. The command also works after any of the cluster's
 processes was killed or stopped. It always ends, and lists what it could not stop or remove.
 
@@ -48,13 +50,30 @@ def add_flags(parser: ArgumentParser) -> None:
         "--purge", action="store_true", help="delete all objects and files of the cluster"
     )
     parser.add_argument("--all", action="store_true", help="all clusters of this user")
+    parser.add_argument(
+        "--yes", action="store_true", help="with --purge, delete the data of volumes without asking"
+    )
 
 
 def run(flags: Namespace) -> int:
     from kedge.cli.config.cluster import where
     from kedge.cli.config.settings import Settings
 
-    return stop(where(Settings(flags)), purge=flags.purge, every=flags.all)
+    location = where(Settings(flags))
+    if flags.purge and not flags.yes:
+        from kedge.cli.cluster import volume_data
+
+        volume_data.confirm_deletion(volume_data.stored(_directories(location, every=flags.all)))
+    return stop(location, purge=flags.purge, every=flags.all)
+
+
+def _directories(where: "ClusterLocation", *, every: bool) -> list[Path]:
+    """The directories of the clusters and nodes that are meant."""
+    from kedge.cli.cluster import registry
+
+    found = list(registry.every(where.root)) if every else _only(where)
+    joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
+    return [*(one.directory for one in found), *joined]
 
 
 def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:

@@ -44,7 +44,7 @@ class StatusReport(msgspec.Struct):
             self.hpa.status,
             currentReplicas=current,
             desiredReplicas=desired,
-            currentMetrics=metrics,
+            currentMetrics=metrics or None,
             conditions=self.conditions,
             lastScaleTime=self.at if rescaled else self.hpa.status.lastScaleTime,
         )

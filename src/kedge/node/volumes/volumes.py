@@ -12,12 +12,20 @@ import msgspec
 
 from kedge.api.core_v1.pod.container import Container, VolumeMount
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, Volume
+from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, ImageVolumeSource, Volume
 from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
-from kedge.node.pod.dependencies import ConfigFailure, EventSink, ThisNode, VolumeFailure
+from kedge.node.images.images import ImageService
+from kedge.node.pod.dependencies import (
+    ConfigFailure,
+    EventSink,
+    ImageFailure,
+    PullSecretReader,
+    ThisNode,
+    VolumeFailure,
+)
 from kedge.node.pod.environment.downward import downward_context
 from kedge.node.pod.referenced_objects import (
     ConfigObjectKey,
@@ -27,7 +35,7 @@ from kedge.node.pod.referenced_objects import (
 )
 from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 from kedge.node.storage.pod_storage import PodStorage
-from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
+from kedge.node.volumes import empty_dir, host_path, image_volume, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, gather_all
 from kedge.supervisor.kernel import libc
@@ -73,6 +81,8 @@ class _MountedVolumes:
         """By volume: the versions of the objects in its files."""
         self.layouts: dict[str, AtomicWriter] = {}
         """By volume: the latest files."""
+        self.images: dict[str, Path] = {}
+        """By volume: where the files of an image are."""
         self.sizes: dict[str, int] = {}
         """By volume: bytes of the files."""
         self.refreshed = 0.0
@@ -106,6 +116,8 @@ class PodVolumes:
         clock: Clock,
         *,
         storage: PodStorage,
+        images: ImageService,
+        pull_secrets: PullSecretReader,
         may_mount: bool,
     ) -> None:
         self._directory = directory
@@ -116,6 +128,8 @@ class PodVolumes:
         self._events = events
         self._clock = clock
         self._storage = storage
+        self._images = images
+        self._pull_secrets = pull_secrets
         self._may_mount = may_mount
         self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
@@ -166,10 +180,12 @@ class PodVolumes:
             if payload.of(volume):
                 async with turns:
                     await self._fill(held, volume)
+            elif volume.image is not None:
+                await self._show_image(held, volume.name, volume.image)
             elif volume.name not in held.made:
                 await self._do(held, self._make_once, held.pod, volume)
                 held.made.add(volume.name)
-        except (VolumeFailure, StatusError, OSError, ValueError) as error:
+        except (VolumeFailure, ImageFailure, StatusError, OSError, ValueError) as error:
             text = f'MountVolume.SetUp failed for volume "{volume.name}" : {_words(error)}'
             raise VolumeFailure("FailedMount", text) from error
 
@@ -191,6 +207,25 @@ class PodVolumes:
         if name not in held.layouts:
             held.layouts[name] = AtomicWriter(self.place(pod, name), _group(pod))
         await self._do(held, held.layouts[name].write, fresh.files, self._clock.now())
+
+    async def _show_image(
+        self, held: _MountedVolumes, name: str, source: ImageVolumeSource
+    ) -> None:
+        if name in held.images:
+            return
+        pod = held.pod
+        secrets = await self._pull_secrets.of(pod) if pod.spec.imagePullSecrets else ()
+        policy = image_volume.pull_policy(source)
+        image = await self._images.resolve(source.reference, policy, secrets, lambda: None)
+        if image.is_host:
+            raise VolumeFailure("FailedMount", 'the image "host" cannot be a volume')
+        place = self._directory / pod.metadata.uid / "volumes" / name
+
+        def show() -> Path:
+            self._images.hold(image.id, f"{pod.metadata.uid}-{name}")
+            return image_volume.mount(place, image.layers, may_mount=self._may_mount)
+
+        held.images[name] = await self._do(held, show)
 
     def _make_once(self, pod: Pod, volume: Volume) -> None:
         if volume.hostPath is not None:
@@ -225,6 +260,8 @@ class PodVolumes:
         held.gone = True
         async with held.disk:
             await _whole(_REMOVALS, self._take_down, uid)
+        for name in held.images:
+            self._images.release(f"{uid}-{name}")
 
     def _take_down(self, uid: str) -> None:
         for place in (
@@ -313,9 +350,17 @@ class PodVolumes:
                     return Path(volume.hostPath.path)
                 if _is_stored(volume):
                     return self._stored(pod, name)
+                if volume.image is not None:
+                    return self._image_place(pod, name)
                 base = self._memory if payload.of(volume) else self._directory
                 return base / pod.metadata.uid / "volumes" / name
         raise ConfigFailure(f'volume "{name}" not found')
+
+    def _image_place(self, pod: Pod, name: str) -> Path:
+        held = self._held.get(pod.metadata.uid)
+        if held is None or name not in held.images:
+            raise ConfigFailure(f'volume "{name}" is not mounted')
+        return held.images[name]
 
     def _stored(self, pod: Pod, name: str) -> Path:
         record = self._storage.find(pod.metadata.uid, name)
@@ -361,7 +406,7 @@ class PodVolumes:
 
     def _is_read_only(self, pod: Pod, volume: Volume) -> bool:
         if not _is_stored(volume):
-            return payload.of(volume)
+            return payload.of(volume) or volume.image is not None
         record = self._storage.find(pod.metadata.uid, volume.name)
         return record is not None and record.is_read_only
 
@@ -489,5 +534,5 @@ def _unknown(volume: Volume) -> VolumeFailure:
     return VolumeFailure(
         "FailedMount",
         f"kedge has no volumes of the kind {kind}; it has persistentVolumeClaim, ephemeral, csi,"
-        " emptyDir, hostPath, configMap, secret, projected and downwardAPI",
+        " image, emptyDir, hostPath, configMap, secret, projected and downwardAPI",
     )

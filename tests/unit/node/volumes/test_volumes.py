@@ -16,6 +16,10 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
+from kedge.node.images.images import ImageService
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.registry import RegistryClient
+from kedge.node.images.store import ImageStore
 from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
 from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
@@ -23,7 +27,7 @@ from kedge.node.storage.node_storage import NodeStorage
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
-from kedge.testing.node import FakeNodeFacts, RecordedEvents
+from kedge.testing.node import FakeNodeFacts, NoSecrets, RecordedEvents
 from kedge.web.message import HttpRequest, Response
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -45,6 +49,8 @@ class Box:
         """Whether the server does not answer."""
         self.gate: Callable[[str], Awaitable[None]] | None = None
         self._may_mount = may_mount
+        self.store = ImageStore(directory / "image-store", server.clock)
+        self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(()))
         self.volumes: PodVolumes
         self.restart()
 
@@ -76,6 +82,8 @@ class Box:
             self.events,
             clock,
             storage=self.storage.pods,
+            images=self.images,
+            pull_secrets=NoSecrets(),
             may_mount=self._may_mount,
         )
         self.volumes.open()
@@ -568,7 +576,6 @@ async def test_the_server_is_asked_for_everything_at_once(box: Box, server: Loca
     ("kind", "source"),
     [
         ("nfs", {"server": "x", "path": "/x"}),
-        ("image", {"reference": "x"}),
     ],
 )
 async def test_kinds_that_kedge_has_not_are_refused(
@@ -576,8 +583,8 @@ async def test_kinds_that_kedge_has_not_are_refused(
 ) -> None:
     with refused(
         f'MountVolume.SetUp failed for volume "v0" : kedge has no volumes of the kind {kind};'
-        " it has persistentVolumeClaim, ephemeral, csi, emptyDir, hostPath, configMap, secret,"
-        " projected and downwardAPI"
+        " it has persistentVolumeClaim, ephemeral, csi, image, emptyDir, hostPath, configMap,"
+        " secret, projected and downwardAPI"
     ):
         await box.volumes.mount(volume_pod({kind: source}))
 
