@@ -70,6 +70,7 @@ COMMANDS: Final = (
     ),
     CliCommand("why", "pods.why.command", "Explain why a pod is on its node, or on none"),
     CliCommand("image", "image", "Load, list and remove images"),
+    CliCommand("volume", "volume.command", "List volumes, and show how much data they hold"),
     CliCommand("device", "device", "Test a device plugin"),
     CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
     CliCommand(

@@ -1,10 +1,11 @@
 """The data of claims in the directory of a cluster, which --purge would delete."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kedge.cli.cluster import registry
 from kedge.cli.failure import Failure
 
 
@@ -15,19 +16,31 @@ class VolumeData(NamedTuple):
     volume: str
     bytes: int
     """On disk."""
+    size: int
+    """That the claim asked for."""
+    is_image: bool
+    """Whether the size is enforced."""
 
 
 def stored(directories: Iterable[Path]) -> list[VolumeData]:
-    """Return the data of all volumes of the nodes in some directories of clusters."""
+    """Return the data of all volumes of the nodes in some directories of clusters. Raises a Failure
+    if they cannot be read."""
+    nodes = [node for each in directories for node in registry.node_directories(each)]
+    return [volume for node in nodes for volume in _of_node(node)]
+
+
+def _of_node(node: Path) -> Iterator[VolumeData]:
     from kedge.node.storage.local_store import LocalVolumeStore
+    from kedge.node.storage.volume_driver import DriverError
     from kedge.node.volumes.usage import disk_usage
 
-    return [
-        VolumeData(node.parent.name, volume.handle, disk_usage([volume.directory]))
-        for directory in directories
-        for node in sorted(directory.glob("nodes/*/volumes"))
-        for volume in LocalVolumeStore(node)
-    ]
+    place = node / "volumes"
+    try:
+        for volume in LocalVolumeStore(place):
+            record, used = volume.record, disk_usage([volume.directory])
+            yield VolumeData(node.name, volume.handle, used, record.size, record.is_image)
+    except (DriverError, OSError) as error:
+        raise Failure(f"the volumes in {place} cannot be read: {error}") from error
 
 
 def confirm_deletion(found: Sequence[VolumeData]) -> None:

@@ -1,0 +1,1 @@
+"""`kedge volume`: claims, volumes and the data of local volumes."""
