@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1.secret import Secret
@@ -101,6 +102,15 @@ class ImageService:
 
     def release(self, container: str) -> None:
         self._store.release(container)
+
+    def hold_volume(self, id_: str, pod_directory: Path, volume: str) -> None:
+        """Record that a volume of a pod shows the image. The name of the directory is the uid."""
+        holder = f"{pod_directory.name}-{volume}"
+        self._store.hold(id_, holder, self._node, str(pod_directory))
+
+    def release_volumes(self, uid: str) -> None:
+        """Release the images of all volumes of a pod, also those that an earlier agent held."""
+        self._store.release_all(f"{uid}-")
 
     def release_others(self, containers: Collection[str]) -> None:
         """Release the images of all containers but these: a previous agent may have been killed

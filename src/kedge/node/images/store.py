@@ -88,6 +88,9 @@ class ImageHold(StoreDocument):
     layers: tuple[str, ...] = ()
     node: str = ""
     """The node of the container, since the nodes of one machine share a store."""
+    pod_directory: str = ""
+    """Of an `image` volume: the hold lasts as long as this directory, through restarts of the
+    agent."""
 
 
 class LayerRecord(StoreDocument):
@@ -316,8 +319,9 @@ class ImageStore:
         with contextlib.suppress(FileNotFoundError):
             self._touch(self._record_path(id_))
 
-    def hold(self, id_: str, holder: str, node: str = "") -> None:
-        """Record that a container uses the image, so that it is not removed before `release`."""
+    def hold(self, id_: str, holder: str, node: str = "", pod_directory: str = "") -> None:
+        """Record that a container or a volume uses the image, so that it is not removed before
+        `release`."""
         with self._exclusive():
             record = self._record(id_)
             if record is None:
@@ -326,9 +330,8 @@ class ImageStore:
             # power failure no container is left.
             path = self._hold_path(holder)
             beside = path.with_name(f".{path.name}")
-            beside.write_bytes(
-                msgspec.json.encode(ImageHold(id=id_, layers=record.layers, node=node))
-            )
+            hold = ImageHold(id=id_, layers=record.layers, node=node, pod_directory=pod_directory)
+            beside.write_bytes(msgspec.json.encode(hold))
             beside.replace(path)
             self._touch(self._record_path(id_))
 
@@ -337,10 +340,18 @@ class ImageStore:
         self._hold_path(holder).unlink(missing_ok=True)
 
     def release_others(self, node: str, holders: Collection[str]) -> None:
-        """Release the images of all containers of a node but these."""
+        """Release the images of all containers of a node but these, and of the volumes of pods
+        whose directory is gone."""
         for holder, hold in self._holds():
-            if hold.node == node and holder not in holders:
+            is_volume = bool(hold.pod_directory) and os.path.isdir(hold.pod_directory)
+            if hold.node == node and holder not in holders and not is_volume:
                 self.release(holder)
+
+    def release_all(self, prefix: str) -> None:
+        """Release the images of all holders whose name begins so."""
+        for name in os.listdir(self.directory / "holds"):
+            if name.startswith(prefix):
+                self.release(name.removesuffix(".json"))
 
     # Remove.
 

@@ -108,7 +108,7 @@ class PodStorage:
             case HostPathPart() | LocalPart():
                 self._mount_path(pod, volume, found)
             case NfsPart():
-                _failed(found, "NFS is not available: the kernel of this machine has no NFS client")
+                _failed(found, "kedge does not mount nfs volumes")
             case _:
                 await self._mount_by_driver(pod, volume, found)
 

@@ -219,10 +219,11 @@ class PodVolumes:
         image = await self._images.resolve(source.reference, policy, secrets, lambda: None)
         if image.is_host:
             raise VolumeFailure("FailedMount", 'the image "host" cannot be a volume')
-        place = self._directory / pod.metadata.uid / "volumes" / name
+        directory = self._directory / pod.metadata.uid
 
         def show() -> Path:
-            self._images.hold(image.id, f"{pod.metadata.uid}-{name}")
+            self._images.hold_volume(image.id, directory, name)
+            place = directory / "volumes" / name
             return image_volume.mount(place, image.layers, may_mount=self._may_mount)
 
         held.images[name] = await self._do(held, show)
@@ -260,8 +261,6 @@ class PodVolumes:
         held.gone = True
         async with held.disk:
             await _whole(_REMOVALS, self._take_down, uid)
-        for name in held.images:
-            self._images.release(f"{uid}-{name}")
 
     def _take_down(self, uid: str) -> None:
         for place in (
@@ -271,6 +270,7 @@ class PodVolumes:
             self._memory / uid,
         ):
             mounts.take_down(place)
+        self._images.release_volumes(uid)
 
     async def _do(self, held: _MountedVolumes, work: Callable[..., T], *arguments: object) -> T:
         """Work on the disk to its end, even if the caller is cancelled: after an unmount nothing

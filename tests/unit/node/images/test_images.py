@@ -270,3 +270,30 @@ async def test_a_node_that_comes_back_lets_go_for_its_lost_containers_and_no_oth
     assert (await mine.collect(everything)).images == ()
     other.release_others([])
     assert (await mine.collect(everything)).images == (ONE.id,)
+
+
+async def test_a_volume_holds_its_image_as_long_as_the_directory_of_its_pod(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
+    room = Room(tmp_path)
+    image = await room.resolve(served.push("app:1", ONE))
+    pod = tmp_path / "pods" / "1f0c"
+    pod.mkdir(parents=True)
+    everything = GarbageThresholds(high_percent=1, low_percent=0, min_age=0)
+    room.images.hold_volume(image.id, pod, "tools")
+    room.images.release_others([])
+    assert (await room.images.collect(everything)).images == ()
+    pod.rmdir()
+    room.images.release_others([])
+    assert (await room.images.collect(everything)).images == (ONE.id,)
+
+
+async def test_the_images_of_a_pods_volumes_are_released_together(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
+    room = Room(tmp_path)
+    image = await room.resolve(served.push("app:1", ONE))
+    for uid, volume in (("1f0c", "a"), ("1f0c", "b"), ("77", "a")):
+        room.images.hold_volume(image.id, tmp_path / uid, volume)
+    room.images.release_volumes("1f0c")
+    assert [each.holders for each in room.store.listed()] == [("77-a",)]

@@ -156,6 +156,13 @@ async def test_a_host_path_is_checked(box: StorageBox) -> None:
     )
 
 
+async def test_an_nfs_volume_is_refused(box: StorageBox) -> None:
+    await bind(box, {"nfs": {"server": "s", "path": "/x"}})
+    assert await box.refusal(claim_pod()) == (
+        'MountVolume.SetUp failed for volume "pv" : kedge does not mount nfs volumes'
+    )
+
+
 async def test_a_local_path_must_exist(box: StorageBox) -> None:
     term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "DoesNotExist"}]}
     affinity = {"required": {"nodeSelectorTerms": [term]}}

@@ -16,16 +16,20 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
+from kedge.node.images import archive
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.reference import ImageReference
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
+from kedge.node.images.unpack import ImageLimits
 from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
 from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import NodeStorage
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
+from kedge.testing.images import build, layout_files, write_files
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.node import FakeNodeFacts, NoSecrets, RecordedEvents
 from kedge.web.message import HttpRequest, Response
@@ -587,6 +591,22 @@ async def test_kinds_that_kedge_has_not_are_refused(
         " secret, projected and downwardAPI"
     ):
         await box.volumes.mount(volume_pod({kind: source}))
+
+
+async def test_an_image_volume_holds_its_image_until_the_pod_is_gone(
+    box: Box, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "image", layout_files((build({"file": b"1"}), [])))
+    packed = archive.read(archive.DirectoryArchive(tmp_path / "image"), ImageLimits())[0]
+    box.store.add(packed, [ImageReference.parse("tools:1")], loaded=True)
+    pod = volume_pod({"image": {"reference": "tools:1"}})
+    (box.directory / "pods" / pod.metadata.uid).mkdir(parents=True, exist_ok=True)
+    await box.volumes.mount(pod)
+    box.restart()
+    box.images.release_others([])
+    assert [each.holders for each in box.store.listed()] == [(f"{pod.metadata.uid}-v0",)]
+    await box.volumes.unmount(pod.metadata.uid)
+    assert [each.holders for each in box.store.listed()] == [()]
 
 
 async def test_projections_that_kedge_has_not_are_refused(box: Box) -> None:
