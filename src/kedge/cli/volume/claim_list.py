@@ -1,6 +1,6 @@
 """`kedge volume list`: each claim with its volume, its nodes and its pods."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1 import node as node_kind
@@ -179,12 +179,14 @@ def facts(line: VolumeLine) -> dict[str, object]:
     }
 
 
-def cells(line: VolumeLine) -> Iterator[str]:
-    """Yield the cells of a line in the table."""
-    yield from (each or _NONE for each in (line.namespace, line.claim, line.volume))
-    yield _names(line.nodes) if line.is_bound_to_nodes else "<any>"
-    yield from (each or _NONE for each in (line.capacity, line.storage_class, line.phase))
-    yield _names(line.pods)
+def cells(line: VolumeLine) -> tuple[str, ...]:
+    """Return the cells of a line in the table."""
+    return (
+        *(each or _NONE for each in (line.namespace, line.claim, line.volume)),
+        _names(line.nodes) if line.is_bound_to_nodes else "<any>",
+        *(each or _NONE for each in (line.capacity, line.storage_class, line.phase)),
+        _names(line.pods),
+    )
 
 
 def _names(names: Sequence[str]) -> str:
