@@ -38,9 +38,13 @@ Duty = Callable[[], Coroutine[Any, Any, None]]
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 KUBE_SCHEDULER: Final = "kube-scheduler"
 
-HEAD_START: Final = 0.1
-"""Seconds in which nodes that wait for the server are let in before anything else: what they ask
-is soon answered, while the first look of all controllers takes longer."""
+NODE_SECONDS: Final = 2.0
+"""How long controllers and scheduler wait for the nodes that start together with the server. Their
+import and their first lists keep the event loop busy for longer than nodes need to become ready."""
+RESTART_SECONDS: Final = 0.1
+"""The same after a restart of the server alone: nodes that run do not report at once."""
+SETTLE_SECONDS: Final = 0.03
+"""Time for the last requests of a node that is ready: it lists its pods."""
 
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread may keep the interpreter's lock while another one waits for it. The event loop
@@ -103,7 +107,9 @@ async def _work(
 ) -> None:
     """Run controllers and scheduler until the server is to stop; `others` end then too."""
     if config.local_nodes:
-        await clock.sleep(HEAD_START)
+        patience = RESTART_SECONDS if config.restart_reason else NODE_SECONDS
+        await server.local_nodes.wait_until_ready(patience)
+        await clock.sleep(SETTLE_SECONDS)
     work = [*others, *(tasks.create_task(office.lead(duty)) for office, duty in offices)]
     if config.restart_reason:
         work.append(tasks.create_task(record_restart(server, config.restart_reason, clock)))

@@ -1,7 +1,6 @@
 """The controllers on a real server, over both transports: what users of the cluster see."""
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,17 +12,24 @@ from msgspec.structs import replace
 
 from kedge.api.apiextensions_v1 import custom_resource_definition
 from kedge.api.core_v1 import config_map, namespace, node, service_account
+from kedge.api.core_v1.claim import PersistentVolumeClaimSpec, VolumeResourceRequirements
 from kedge.api.core_v1.config_map import ConfigMap
 from kedge.api.core_v1.namespace import Namespace
 from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource, T
+from kedge.api.storage_v1.local_volumes import LOCAL_FINALIZER
+from kedge.api.storage_v1.persistent_volume import VOLUMES
+from kedge.api.storage_v1.storage_class import CLASSES
 from kedge.apiserver.server import ApiServer
 from kedge.client.client import Client, DeletionOptions
 from kedge.controllers.controllers import Controllers
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.quantity import Quantity
 from kedge.testing.server import http_client, local_client, memory_server
 
 CONFIG_MAPS, NAMESPACES, PODS = config_map.RESOURCE, namespace.RESOURCE, pod.RESOURCE
@@ -305,11 +311,47 @@ async def test_owners_survive_a_new_version_of_their_kind(connect: Connect, tmp_
         versions = [version("v2", storage=False), version("v1", storage=True)]
         change = {"spec": {"versions": versions}}
         await client.patch(DEFINITIONS, "widgets.example.com", change)
-        await served(client, dataclasses.replace(WIDGETS, version="v2"))
+        await served(client, replace(WIDGETS, version="v2"))
         await collector_at_work(client)
         assert await client.get(CONFIG_MAPS, "child", "default")
         await client.delete(WIDGETS, "owner", "default")
         await until(client, CONFIG_MAPS, lambda found: "child" not in found)
+
+
+# Storage.
+
+
+async def test_a_claim_gets_a_volume_and_both_go_together(connect: Connect, tmp_path: Path) -> None:
+    async with cluster(connect, tmp_path) as client:
+        labels = {"kubernetes.io/hostname": "n1"}
+        await client.create(node.RESOURCE, Node(metadata=ObjectMeta(name="n1", labels=labels)))
+        content = {"provisioner": "kedge.dev/local", "volumeBindingMode": "Immediate"}
+        await client.create(CLASSES, Document(metadata=ObjectMeta(name="now"), content=content))
+        claim = PersistentVolumeClaim(
+            metadata=ObjectMeta(name="data", namespace="default"),
+            spec=PersistentVolumeClaimSpec(
+                accessModes=["ReadWriteOnce"],
+                storageClassName="now",
+                resources=VolumeResourceRequirements(requests={"storage": Quantity.of("1Gi")}),
+            ),
+        )
+        made = await client.create(CLAIMS, claim)
+        await until(client, CLAIMS, lambda found: found["data"].status.phase == "Bound", "default")
+        name = f"pvc-{made.metadata.uid}"
+        bound = await client.get(VOLUMES, name)
+        assert bound.content["spec"]["claimRef"]["uid"] == made.metadata.uid
+        await client.delete(CLAIMS, "data", "default")
+        await until(
+            client,
+            VOLUMES,
+            lambda found: (
+                bool(found[name].metadata.deletionTimestamp)
+                and list(found[name].metadata.finalizers) == [LOCAL_FINALIZER]
+            ),
+            "",
+        )
+        await client.delete(node.RESOURCE, "n1")
+        await until(client, VOLUMES, lambda found: name not in found, "")
 
 
 async def collector_at_work(client: Client) -> None:

@@ -98,7 +98,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         pytest.fail("no kubectl on the PATH: 'tools/setup kubectl' says how to get one")
     terminal = Terminal(tmp_path)
     yield terminal
-    ended = terminal.kedge("down", "--all", "--purge")
+    ended = terminal.kedge("down", "--all", "--purge", "--yes")
     end_processes_of(tmp_path)
     assert ended.returncode == 0, ended.stderr
 
@@ -193,7 +193,7 @@ def machine_user(uid: int) -> Iterator[User]:
     os.chown(home, uid, uid)
     found = User(home, uid)
     yield found
-    found.kedge("down", "--all", "--purge")
+    found.kedge("down", "--all", "--purge", "--yes")
     shutil.rmtree(home)
 
 
@@ -366,7 +366,7 @@ class OwnCluster:
     def down(self) -> None:
         """Stop it; nothing of it may be left."""
         pid = self.pid()
-        self.kedge("down", *self.which, "--purge")
+        self.kedge("down", *self.which, "--purge", "--yes")
         assert not self.state.exists()
         assert not self.kubeconfig.exists()
         assert process.birth(pid) == ""
@@ -378,7 +378,7 @@ def own_cluster(tmp_path: Path) -> Iterator[OwnCluster]:
     """A cluster that the test may do with as it likes; it starts it, and it is taken down."""
     own = OwnCluster(tmp_path)
     yield own
-    own.kedge("down", *own.which, "--purge")
+    own.kedge("down", *own.which, "--purge", "--yes")
 
 
 class Clusters:

@@ -1,11 +1,13 @@
 """Identity: the names of a kind, in URLs, in documents and in the store."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ResourceIdentity:
+
+class ResourceIdentity(
+    msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True
+):
     """Names one kind in one version."""
 
     plural: str
@@ -27,8 +29,7 @@ class ResourceIdentity:
 
     def _set_default(self, name: str, value: str) -> None:
         if not getattr(self, name):
-            # A frozen dataclass can set its own derived fields only this way.
-            object.__setattr__(self, name, value)
+            msgspec.structs.force_setattr(self, name, value)
 
     @cached_property
     def api_version(self) -> str:

@@ -205,6 +205,8 @@ def _no_new_finalizers(new: Sequence[str], old: Iterable[str]) -> Iterator[Field
 
 
 def _managed_fields(entries: Sequence[ManagedFieldsEntry]) -> Iterator[FieldError]:
+    if list(entries) == [ManagedFieldsEntry()]:
+        return  # which resets them
     for i, entry in enumerate(entries):
         path = f"metadata.managedFields[{i}]"
         if entry.operation not in ("Apply", "Update"):

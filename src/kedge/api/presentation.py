@@ -1,16 +1,16 @@
 """Presentation: how clients abbreviate, select and show the objects of a kind."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from kedge.api.model import Object
 
 T = TypeVar("T", bound=Object)
 
 
-@dataclass(frozen=True)
-class Age:
+class Age(msgspec.Struct, frozen=True):
     """A cell that shows the time since a moment: computed when the table is sent, not cached."""
 
     timestamp: str
@@ -20,8 +20,7 @@ class Age:
         return age
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One column of `kubectl get`."""
 
     name: str
@@ -47,16 +46,17 @@ def created_column() -> Column:
     return Column(name="Created At", type="date", cell=lambda obj: obj.metadata.creationTimestamp)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Presentation(Generic[T]):
+class Presentation(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
     """Names, columns, field selectors and warnings of a kind for clients."""
 
     short_names: Sequence[str] = ()
     categories: Sequence[str] = ()
-    columns: Sequence[Column] = field(default_factory=lambda: (name_column(), created_column()))
+    columns: Sequence[Column] = msgspec.field(
+        default_factory=lambda: (name_column(), created_column())
+    )
     row_conditions: Callable[[T], Sequence[Mapping[str, str]]] | None = None
     """Returns the conditions of an object's row, as kubectl reads them from a table."""
-    fields: Mapping[str, Callable[[T], str]] = field(default_factory=dict)
+    fields: Mapping[str, Callable[[T], str]] = msgspec.field(default_factory=dict)
     """Field selectors beyond metadata.name and metadata.namespace."""
     deprecation: str = ""
     """The warning that every request for the kind gets."""

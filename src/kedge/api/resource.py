@@ -1,12 +1,12 @@
 """Resource: one kind as the server, the controllers and the command line use it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api import structs
 from kedge.api.identity import ResourceIdentity
@@ -37,8 +37,7 @@ class ObjectSource(Enum):
     """The scheduler has the objects in memory."""
 
 
-@dataclass(frozen=True)
-class Subresource:
+class Subresource(msgspec.Struct, frozen=True):
     """A part of an object with an endpoint of its own. An empty kind means the object's own."""
 
     name: str
@@ -52,8 +51,7 @@ STATUS = Subresource("status")
 SCALE = Subresource("scale", kind="Scale", group="autoscaling", version="v1")
 
 
-@dataclass(frozen=True)
-class ScalePaths:
+class ScalePaths(msgspec.Struct, frozen=True):
     """The paths of the fields that the scale subresource shows."""
 
     replicas: str = ".spec.replicas"
@@ -61,8 +59,9 @@ class ScalePaths:
     selector: str = ".spec.selector"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Resource(ResourceIdentity, Generic[T]):
+class Resource(
+    ResourceIdentity, Generic[T], frozen=True, kw_only=True, eq=False, dict=True, weakref=True
+):
     """One kind in one version: its identity and type, its strategy and its presentation.
 
     It is an Identity rather than holding one because names are what most code asks for, and because
@@ -74,8 +73,8 @@ class Resource(ResourceIdentity, Generic[T]):
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: Sequence[Subresource] = ()
     scale: ScalePaths | None = None
-    strategy: Strategy[T] = field(default_factory=Strategy)
-    presentation: Presentation[T] = field(default_factory=Presentation)
+    strategy: Strategy[T] = msgspec.field(default_factory=Strategy)
+    presentation: Presentation[T] = msgspec.field(default_factory=Presentation)
 
     custom: bool = False
     """Whether a CRD defines the kind: strategic merge patches are then refused."""
@@ -172,14 +171,13 @@ class Resource(ResourceIdentity, Generic[T]):
         return self.from_document(msgspec.json.decode(stored))
 
 
-@dataclass(frozen=True, eq=False)
-class StoredAs:
+class StoredAs(msgspec.Struct, frozen=True, eq=False):
     """A second view of a resource that is stored as another one (events.k8s.io, autoscaling/v1)."""
 
     resource: Resource[Any]
     to_stored: Callable[[dict[str, Any]], dict[str, Any]]
     from_stored: Callable[[dict[str, Any]], dict[str, Any]]
-    field_names: Mapping[str, str] = field(default_factory=dict)
+    field_names: Mapping[str, str] = msgspec.field(default_factory=dict)
     """This view's field selectors, in the words of the stored resource."""
 
 

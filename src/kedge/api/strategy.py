@@ -5,7 +5,6 @@ RESTDeleteStrategy).
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -55,8 +54,7 @@ def no_warnings(obj: Any) -> Iterable[str]:
     return ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Strategy(Generic[T]):
+class Strategy(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
     """The rules of one kind that the generic verbs of the server call."""
 
     default: Callable[[T], T] = unchanged

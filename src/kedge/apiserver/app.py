@@ -11,6 +11,7 @@ from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.context import Answer, RequestContext
+from kedge.apiserver.fairness.flow_controller import FlowController
 from kedge.apiserver.handlers import handlers
 from kedge.apiserver.inflight import InFlight
 from kedge.apiserver.pages import Pages
@@ -40,16 +41,19 @@ class App:
         pages: Pages,
         telemetry: Telemetry,
         in_flight: InFlight,
+        flows: FlowController,
         aggregator: Aggregator | None = None,
         audit_log: AuditLog | None = None,
     ) -> None:
         """`aggregator` forwards requests; None if this server answers all of them itself."""
         self.api = api
         self.telemetry = telemetry
+        self.flows = flows
         self._head_steps: Sequence[Step] = (
             steps.route,
             steps.authenticate(authenticator),
             steps.impersonate(api.authorizer),
+            steps.classify(flows),
             steps.authorize(api.authorizer, api.metrics),
         )
         self._steps: Sequence[Step] = (
@@ -57,6 +61,7 @@ class App:
             *(() if aggregator is None else (steps.delegate(aggregator),)),
             steps.dispatch(api, handlers(authenticator, token_requests, decisions), pages),
             steps.limit(in_flight),
+            steps.share(flows, api.cache),
         )
         self._last_steps: Sequence[Step] = (
             *(() if audit_log is None else (steps.audit(audit_log, api.clock),)),
@@ -103,6 +108,8 @@ class App:
 
     def _finish(self, context: RequestContext, response: Response) -> Response:
         context.response = response
+        if context.flow is not None:
+            response.headers += context.flow.headers
         for step in self._last_steps:
             step(context)
         return response

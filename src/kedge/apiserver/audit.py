@@ -10,7 +10,6 @@ import queue
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -35,8 +34,7 @@ _SECRET_RESOURCES: Final = frozenset(("secrets", "tokenreviews"))
 _SECRET_SUBRESOURCES: Final = frozenset(("token",))
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEvent:
+class AuditEvent(msgspec.Struct, frozen=True):
     """A request in the log, as plain values: events wait for the disk, and none may keep the body
     of its request in memory meanwhile."""
 
@@ -54,8 +52,8 @@ class AuditEvent:
     """The objectRef; None if the request names no resource."""
     reason: str = ""
     message: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
 
 
 def event_of(context: RequestContext, clock: Clock) -> AuditEvent:
@@ -231,8 +229,7 @@ def _timestamp(moment: datetime) -> str:
 # Writing.
 
 
-@dataclass(frozen=True)
-class Rotation:
+class Rotation(msgspec.Struct, frozen=True):
     """The size at which a file is set aside, and how many older files are kept."""
 
     max_bytes: int = 100 << 20

@@ -15,7 +15,7 @@ from kedge.machinery.errors import (
     too_large,
     unsupported_media_type,
 )
-from kedge.machinery.shape import integral
+from kedge.machinery.shape import integral, json_type
 
 MAX_DEPTH = 100
 """How deeply a body may be nested. No schema comes near, and the functions below are recursive."""
@@ -32,7 +32,8 @@ def read(content_type: str, data: bytes) -> Body:
     """Return the document in a body of that type; raises 415 or 400."""
     match body_type(content_type):
         case "" | "application/json":
-            return read_json(data)
+            # Go reads null into a value without changing it.
+            return Body({}, []) if data.strip() == b"null" else read_json(data)
         case "application/yaml":
             return read_yaml(data)
         case "application/vnd.kubernetes.protobuf":
@@ -55,7 +56,7 @@ def read_small(content_type: str, data: bytes) -> Body:
 def read_json(data: bytes) -> Body:
     document = decode_json(data)
     if not isinstance(document, dict):
-        raise bad_request("the body of the request must be a JSON object")
+        raise _unparsable(unmarshal_fault(document, _TYPE_META))
     duplicates = _duplicates(data) if _may_repeat_keys(data, document) else []
     return Body(document, duplicates)
 
@@ -71,9 +72,30 @@ def decode_json(data: bytes) -> Any:
         else:
             value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        raise _unparsable(syntax_fault(error)) from None
     _check_shape(data, value)
     return value
+
+
+_TYPE_META = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+    'Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+def _unparsable(why: str) -> StatusError:
+    return bad_request(f"couldn't get version/kind; json parse error: {why}")
+
+
+def syntax_fault(error: Exception) -> str:
+    """Return the error of a JSON parser, in Go's words for a text that ends too early."""
+    text = str(error)
+    return "unexpected end of JSON input" if text == "Input data was truncated" else text
+
+
+def unmarshal_fault(value: Any, go_type: str) -> str:
+    """Return Go's error about a JSON value that is none of a type."""
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {go_type}"
 
 
 _LARGE_INTEGER = re.compile(rb"[:\[,\s]-?[0-9]{21}")
@@ -109,7 +131,8 @@ def read_yaml(data: bytes) -> Body:
     except yaml_text.YamlError as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from None
     if not isinstance(document, dict):
-        raise bad_request("the body of the request must be a YAML mapping")
+        why = unmarshal_fault(document, "map[string]interface {}")
+        raise bad_request(f"error unmarshaling JSON: while decoding JSON: {why}")
     _check_shape(data, document)
     return Body(document, duplicates)
 

@@ -6,8 +6,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from kedge.machinery import yaml_text
-
 LARGEST_FILE: Final = 1 << 20
 T = TypeVar("T")
 
@@ -34,6 +32,9 @@ def document(path: Path) -> Any:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise ValueError(f"'{path}' is larger than {LARGEST_FILE} bytes")
+    # Not above: most servers read no such file, and the YAML library takes long to import.
+    from kedge.machinery import yaml_text
+
     found, repeated = yaml_text.read_strictly(data)
     if repeated:
         raise ValueError(repeated[0])

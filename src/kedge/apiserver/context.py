@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from kedge.apiserver.authorization.attributes import Attributes, Decision, of_path, of_resource
+from kedge.apiserver.fairness.flow_controller import RequestClass
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.route import ResourcePath
 from kedge.web.message import HttpRequest, Response
@@ -32,6 +33,8 @@ class RequestContext(msgspec.Struct):
     """The user whose credentials the request carries."""
     user: User = UNKNOWN
     """The user whose rights count: the authenticated one, or the one it impersonates."""
+    flow: RequestClass | None = None
+    """The flow and the priority level; None if the request failed before they were found."""
     decision: Decision | None = None
     """The authorizer's decision; None if it was not asked."""
     request: Request | None = None

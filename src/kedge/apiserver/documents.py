@@ -5,7 +5,6 @@ import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
-from email.utils import format_datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +16,7 @@ from kedge.apiserver.aggregation.remote_documents import RemoteDocuments
 from kedge.apiserver.long_work import LONG, LongWork
 from kedge.apiserver.media import DISCOVERY, wants_aggregated_discovery
 from kedge.machinery.clock import Clock
+from kedge.web.http_date import http_date
 from kedge.web.message import JSON, HttpRequest, Response
 
 
@@ -178,7 +178,7 @@ class Documents:
         if asked:
             # kubectl caches documents with an expiry date and requests all others again.
             expiry = self._clock.now() + timedelta(days=365)
-            response.headers.append(("Expires", format_datetime(expiry, usegmt=True)))
+            response.headers.append(("Expires", http_date(expiry)))
         return response
 
     def _hash(self, path: str, group: str, version: str) -> str:

@@ -1,13 +1,17 @@
-"""The FlowSchemas and PriorityLevelConfigurations that every cluster has from the start.
+"""The FlowSchemas and PriorityLevelConfigurations that every cluster has from the start, and the
+conditions of all FlowSchemas."""
 
-They have no effect here, but clients that look for the defaults of Kubernetes find them.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from kedge.apiserver.api import Api
-from kedge.apiserver.bootstrap import ensure_object
+from kedge.apiserver.bootstrap import ensure_object, request_for
+from kedge.apiserver.verbs import write
+from kedge.apiserver.verbs.patches import DesiredDocument
+from kedge.apiserver.watchcache import ResourceCache
+from kedge.machinery.errors import StatusError
 
 VERSION: Final = "flowcontrol.apiserver.k8s.io/v1"
 _ANNOTATIONS: Final = {"apf.kubernetes.io/autoupdate-spec": "true"}
@@ -15,8 +19,66 @@ _ANNOTATIONS: Final = {"apf.kubernetes.io/autoupdate-spec": "true"}
 
 async def ensure_flow_control(api: Api) -> None:
     """Create the missing objects; existing ones stay as they are."""
-    for document in (*_levels(), *_schemas()):
+    for document in default_objects():
         await ensure_object(api, document)
+
+
+def default_objects() -> list[dict[str, Any]]:
+    """Return the objects that every cluster has."""
+    return [*_levels(), *_schemas()]
+
+
+async def report_conditions(api: Api) -> None:
+    """Write into the status of each FlowSchema whether its priority level exists."""
+    levels, schemas = _cache_of(api, "PriorityLevelConfiguration"), _cache_of(api, "FlowSchema")
+    names = {item.key.rpartition("/")[2] for item in levels.values()}
+    for item in list(schemas.values()):
+        document = item.document()
+        wanted = _dangling(document, names)
+        if not _has_condition(document, wanted):
+            await _write_condition(api, document, wanted)
+
+
+def _cache_of(api: Api, kind: str) -> ResourceCache:
+    resource = api.catalog.of_kind(VERSION, kind)
+    assert resource is not None
+    return api.cache.of(resource)
+
+
+def _dangling(schema: dict[str, Any], levels: Collection[str]) -> dict[str, str]:
+    name = schema["spec"]["priorityLevelConfiguration"]["name"]
+    reference = f'This FlowSchema references the PriorityLevelConfiguration object named "{name}"'
+    if name in levels:
+        status, reason, rest = "False", "Found", "and it exists"
+    else:
+        status, reason, rest = "True", "NotFound", "but there is no such object"
+    message = f"{reference} {rest}"
+    return {"type": "Dangling", "status": status, "reason": reason, "message": message}
+
+
+def _has_condition(schema: dict[str, Any], wanted: dict[str, str]) -> bool:
+    found = (schema.get("status") or {}).get("conditions") or ()
+    return any(wanted.items() <= each.items() for each in found)
+
+
+async def _write_condition(api: Api, schema: dict[str, Any], wanted: dict[str, str]) -> None:
+    condition = wanted | {"lastTransitionTime": api.timestamp()}
+
+    def changed(live: dict[str, Any]) -> DesiredDocument:
+        others = [
+            each
+            for each in (live.get("status") or {}).get("conditions") or ()
+            if each.get("type") != wanted["type"]
+        ]
+        return DesiredDocument(live | {"status": {"conditions": [*others, condition]}})
+
+    request = request_for(api, schema, "update")
+    request = msgspec.structs.replace(request, subresource="status")
+    try:
+        await write.modify(api, request, changed, write.STATUS, "UpdateOptions")
+    except StatusError as error:
+        if error.code not in (404, 409):
+            raise
 
 
 class PriorityLevel(NamedTuple):

@@ -1,7 +1,8 @@
 """Limits on the number of requests that are worked on at once, and on their time."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.apiserver.request import User
 from kedge.machinery.errors import StatusError, timeout
@@ -22,8 +23,7 @@ RequestPlace = tuple[int, bool]
 """The index of reads or writes, and whether an ordinary user holds the place."""
 
 
-@dataclass(frozen=True)
-class RequestLimit:
+class RequestLimit(msgspec.Struct, frozen=True):
     """Bounds for requests of one sort; 0 sets none."""
 
     ordinary: int

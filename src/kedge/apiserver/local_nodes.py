@@ -52,6 +52,8 @@ class LocalNodes:
         self._open: set[str] = set()
         self._published: list[str] = []
         self._changed = asyncio.Event()
+        self._ready: set[str] = set()
+        self._wait_over = asyncio.Event()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -68,9 +70,26 @@ class LocalNodes:
         finally:
             nodes.listeners.discard(self._node_changed)
 
+    async def wait_until_ready(self, seconds: float) -> None:
+        """Return when every node has reported to this server that it is ready, or after so many
+        seconds. Reports to a server that ran before do not count."""
+        async with asyncio.TaskGroup() as tasks:
+            patience = tasks.create_task(self._end_wait(seconds))
+            await self._wait_over.wait()
+            patience.cancel()
+
+    async def _end_wait(self, seconds: float) -> None:
+        await self._api.clock.sleep(seconds)
+        self._wait_over.set()
+
     def _node_changed(self, change: Change | None) -> None:
-        if change is not None and change.item.key in self._nodes.values():
-            self._changed.set()
+        if change is None or change.item.key not in self._nodes.values():
+            return
+        self._changed.set()
+        if not self._wait_over.is_set() and is_ready(change.item.document()):
+            self._ready.add(change.item.key)
+            if self._ready.issuperset(self._nodes.values()):
+                self._wait_over.set()
 
     async def _follow(self) -> bool:
         """Issue certificates, listen and publish; return whether everything succeeded."""
@@ -120,6 +139,12 @@ class LocalNodes:
             log.debug("not listening address=%s error=%s", address, error)
         else:
             self._open.add(address)
+
+
+def is_ready(document: Mapping[str, Any]) -> bool:
+    """Return whether a node is ready."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def address_of(document: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Fields that only the server sets: names, uid, timestamps, generation, status."""
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from random import Random
@@ -7,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kedge.api.model import Document, Object, ObjectMeta
+from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
 from kedge.apiserver.request import Request
 from kedge.machinery import names
@@ -104,7 +106,14 @@ def updated(request: Request, obj: Object, old: Object) -> Object:
     meta = place(request, obj.metadata)
     was = old.metadata
     if meta.uid and meta.uid != was.uid and request.verb == "update":
-        raise other_uid(request, meta.uid, was.uid)
+        # The store of a dry run gets the key without the prefix.
+        is_dry = bool(request.query.get("dryRun"))
+        place_in_store = request.key.removeprefix("/registry") if is_dry else request.key
+        prefix = (
+            f"StorageError: invalid object, Code: 4, Key: {place_in_store}, ResourceVersion: 0, "
+            "AdditionalErrorMsg: "
+        )
+        raise other_uid(request, meta.uid, was.uid, prefix)
     kept = replace(
         meta,
         uid=meta.uid or was.uid,
@@ -122,10 +131,33 @@ def updated(request: Request, obj: Object, old: Object) -> Object:
     return replace(obj, metadata=kept)
 
 
-def other_uid(request: Request, wanted: str, found: str) -> StatusError:
+def other_uid(request: Request, wanted: str, found: str, prefix: str = "") -> StatusError:
     """Return the error for an update of an object that was deleted and perhaps created again."""
-    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    why = f"{prefix}Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     return conflict(request.resource.group, request.resource.plural, request.name, why)
+
+
+_REPEATED_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in "
+    "1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate "
+    "UID(s) observed: {}"
+)
+
+
+def with_distinct_owners(request: Request, obj: Object) -> Object:
+    """Return an object without owner references that repeat another one, with a warning."""
+    given = obj.metadata.ownerReferences
+    owners = list(dict.fromkeys(given))
+    if len(owners) == len(given):
+        return obj
+    repeated = [uid for uid, times in _further(given) for _ in range(times)]
+    when = " after mutating admission happens" if request.verb == "patch" else ""
+    request.warnings.append(_REPEATED_OWNERS.format(when, ", ".join(repeated)))
+    return replace(obj, metadata=replace(obj.metadata, ownerReferences=owners))
+
+
+def _further(references: Sequence[OwnerReference]) -> list[tuple[str, int]]:
+    return [(each.uid, times - 1) for each, times in Counter(references).items()]
 
 
 def without_status(resource: Resource[Any], obj: Object) -> Object:

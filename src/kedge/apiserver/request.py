@@ -1,11 +1,11 @@
 """Request: one operation of a user on a resource, and the options in its query."""
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kedge.api.metadata import validate_manager
 from kedge.api.resource import Resource
 from kedge.machinery.errors import FieldError, bad_request, invalid_options
 from kedge.web.message import HttpRequest, Query
@@ -16,8 +16,7 @@ _LONGEST_INTEGER: Final = 40
 """Characters; leading zeros are allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """An authenticated user, or the anonymous one."""
 
     name: str
@@ -101,7 +100,7 @@ def field_validation(request: Request, options: str) -> str:
     if not value:
         return "Warn"
     if value not in FIELD_VALIDATIONS:
-        error = FieldError.not_supported("fieldValidation", value, sorted(FIELD_VALIDATIONS))
+        error = FieldError.not_supported("fieldValidation", value, ["", *sorted(FIELD_VALIDATIONS)])
         raise invalid_options(options, [error])
     return value
 
@@ -111,13 +110,8 @@ def field_manager(request: Request, options: str) -> str:
     manager = request.query.get("fieldManager")
     if not manager:
         return request.http.headers.get("user-agent", "").partition("/")[0][:128] or "unknown"
-    if len(manager.encode()) > 128:
-        raise invalid_options(options, [FieldError.too_long("fieldManager", 128)])
-    if not manager.isprintable():
-        error = FieldError.invalid(
-            "fieldManager", manager, "should only contain printable characters"
-        )
-        raise invalid_options(options, [error])
+    if errors := list(validate_manager(manager, "fieldManager")):
+        raise invalid_options(options, errors)
     return manager
 
 

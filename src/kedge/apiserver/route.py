@@ -1,17 +1,17 @@
 """From path and method to resource and verb. The catalog is the routing table."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
+
+import msgspec
 
 from kedge.api.resource import Resource, Subresource
 from kedge.machinery.errors import method_not_allowed, unknown_resource
 from kedge.web.message import Query
 
 
-@dataclass(frozen=True, slots=True)
-class ResourcePath:
+class ResourcePath(msgspec.Struct, frozen=True):
     """A path below /api or /apis, split into its segments; missing ones are empty."""
 
     group: str

@@ -45,12 +45,19 @@ from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
-from kedge.apiserver.flow_control import ensure_flow_control
+from kedge.apiserver.fairness.flow_controller import FlowController
+from kedge.apiserver.flow_control import (
+    VERSION,
+    default_objects,
+    ensure_flow_control,
+    report_conditions,
+)
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
 from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
+from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -79,6 +86,9 @@ RESERVE_SECONDS: Final = 5.0
 """How often the reserve files are checked."""
 RANGE_SECONDS: Final = 10.0
 """How often the default ServiceCIDR is created again if it was deleted."""
+SEATS: Final = 600
+"""Requests that are worked on at once, of all priority levels."""
+UNLIMITED_SEATS: Final = 1_000_000
 SETTLE_SECONDS: Final = 0.5
 """Time from the first answer to the work that can wait."""
 
@@ -94,9 +104,16 @@ class ApiServer:
     """An API server that answers requests."""
 
     def __init__(
-        self, app: App, url: str, identity: pki.ServerIdentity, token: str, key: SigningKey
+        self,
+        app: App,
+        url: str,
+        identity: pki.ServerIdentity,
+        token: str,
+        key: SigningKey,
+        nodes: LocalNodes,
     ) -> None:
         self.app = app
+        self.local_nodes = nodes
         self.url = url
         self.ca_pem = identity.ca_pem
         self.token = token
@@ -160,6 +177,7 @@ async def serve(
             lifecycle,
             components=components,
             in_flight=in_flight(config),
+            seats=config.max_requests_inflight + config.max_mutating_requests_inflight,
             aggregator=aggregator,
             audit_log=trail,
             pauses=pauses,
@@ -174,6 +192,7 @@ async def serve(
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(keep_trimmed(clock)),
                 tasks.create_task(api.metrics.run()),
+                tasks.create_task(app.flows.run()),
                 tasks.create_task(keep_history(store, clock)),
                 tasks.create_task(keep_reserve_files(store, config.state, clock)),
                 tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
@@ -182,6 +201,7 @@ async def serve(
             await registrar.load()
             lifecycle.finish(CRDS)
             background.append(tasks.create_task(registrar.run()))
+            background.append(tasks.create_task(PolicyTypeChecks(api).run()))
             port = await listener.listen(config.host, config.port, identity.context)
             url = server_addresses.local(config, port)
             address = server_addresses.advertised(config, port).removeprefix("https://")
@@ -197,7 +217,7 @@ async def serve(
                 reading = await scraper(config, api, app.telemetry)
                 background.append(tasks.create_task(reading.run()))
             try:
-                yield ApiServer(app, url, identity, token, key)
+                yield ApiServer(app, url, identity, token, key, nodes)
             finally:
                 lifecycle.stop()
                 await listener.close()
@@ -251,8 +271,10 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
             if "DefaultStorageClass" in config.admission:
                 await default_storage.ensure(api)
             await asyncio.to_thread(key.prepare)
-            await ensure_flow_control(api)
             while True:
+                # Again and again, as in Kubernetes: built-in objects that were deleted come back.
+                await ensure_flow_control(api)
+                await report_conditions(api)
                 # Again and again: a cluster without its default ServiceCIDR gives out no addresses.
                 await bootstrap.ensure_range(api)
                 await clock.sleep(RANGE_SECONDS)
@@ -295,6 +317,7 @@ def application(
     *,
     components: ControlPlaneComponents | None = None,
     in_flight: InFlight | None = None,
+    seats: int = SEATS,
     aggregator: Aggregator | None = None,
     audit_log: AuditLog | None = None,
     pauses: LoopPauses | None = None,
@@ -325,8 +348,24 @@ def application(
         ),
         telemetry=counts,
         in_flight=in_flight or InFlight(),
+        flows=flow_controller(api, seats),
         aggregator=aggregator,
         audit_log=audit_log,
+    )
+
+
+def flow_controller(api: Api, seats: int) -> FlowController:
+    """Return the controller of priority levels, which share that many seats; 0 sets no limit."""
+    kinds = ("FlowSchema", "PriorityLevelConfiguration")
+    schemas, levels = (api.catalog.of_kind(VERSION, kind) for kind in kinds)
+    assert schemas is not None
+    assert levels is not None
+    return FlowController(
+        api.cache.of(schemas),
+        api.cache.of(levels),
+        api.clock,
+        total=seats or UNLIMITED_SEATS,
+        defaults=default_objects(),
     )
 
 

@@ -5,7 +5,7 @@ request. The functions here return steps; App puts them in order.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Final
 
 import msgspec
@@ -20,13 +20,16 @@ from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authorization.attributes import denied
 from kedge.apiserver.authorization.authorizer import ALLOWED, SUPERUSERS, Authorizer
 from kedge.apiserver.context import Answer, RequestContext
+from kedge.apiserver.fairness.flow_controller import FlowController, RequestClass
+from kedge.apiserver.fairness.flow_rules import RequestDigest
 from kedge.apiserver.handlers import Handler, Handlers
 from kedge.apiserver.inflight import STREAMED, InFlight, counted, too_late
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.pages import Pages
-from kedge.apiserver.request import Request
+from kedge.apiserver.request import Request, stored
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, unknown_resource
 from kedge.metrics.frame_codec import PREFIX
@@ -68,6 +71,25 @@ def impersonate(authorizer: Authorizer) -> Step:
         if wanted is not None:
             attributes = context.attributes(context.user)
             context.user = impersonation.become(wanted, attributes, authorizer.decide)
+
+    return step
+
+
+def classify(flows: FlowController) -> Step:
+    """Find the flow and the priority level of the request."""
+    known: Mapping[tuple[object, ...], RequestClass] = flows.known
+
+    def step(context: RequestContext) -> None:
+        target, user = context.target, context.user
+        # A plain tuple equals the RequestDigest of its values, and is made in less time.
+        if target is None:
+            http = context.http
+            key = user.name, user.groups, http.method.lower(), "", "", "", http.path
+        else:
+            part = target.subresource
+            resource = f"{target.plural}/{part}" if part else target.plural
+            key = user.name, user.groups, context.verb, target.group, resource, target.namespace, ""
+        context.flow = known.get(key) or flows.classify(RequestDigest(*key))
 
     return step
 
@@ -218,6 +240,37 @@ async def _in_time(in_flight: InFlight, pending: Awaitable[Response]) -> Respons
         if deadline.expired():
             raise too_late() from None
         raise
+
+
+def share(flows: FlowController, cache: WatchCache) -> Step:
+    """Let requests wait for seats of their priority level; 429 if its queues are full.
+
+    Requests of exempt levels, watches and streams take no seats. An answer that is complete already
+    waits only while other requests of its level wait.
+    """
+
+    def step(context: RequestContext) -> None:
+        answer, request, place = context.answer, context.request, context.flow
+        if answer is None or request is None or place is None or place.level.settings.is_exempt:
+            return
+        if isinstance(answer, Response) and place.level.queues.is_free:
+            return
+        if not counted(request.verb, request.subresource):
+            return
+        width = place.level.width(_listed(request, cache))
+        context.answer = flows.serve(place, answer, width)
+
+    return step
+
+
+def _listed(request: Request, cache: WatchCache) -> int:
+    """Return how many objects a list may have."""
+    if request.verb != "list":
+        return 0
+    try:
+        return len(cache.of(stored(request.resource)))
+    except KeyError:
+        return 0  # it is not stored, or its definition was deleted just now
 
 
 # Steps that need the response.

@@ -188,7 +188,8 @@ def summary(findings: "list[Finding]") -> str:
 
 def as_json(findings: "list[Finding]") -> str:
     import json
-    from dataclasses import asdict
+
+    from msgspec.structs import asdict
 
     from kedge.deviceplugin.check.run import count
     from kedge.deviceplugin.check.scenario import ScenarioResult

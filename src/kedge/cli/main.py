@@ -72,6 +72,11 @@ COMMANDS: Final = (
     CliCommand("image", "image", "Load, list and remove images"),
     CliCommand("device", "device", "Test a device plugin"),
     CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
+    CliCommand(
+        "node-autoscaler",
+        "cluster.node_autoscaler",
+        "Add and remove local nodes, as 'kedge up --nodes 1..5' does",
+    ),
     CliCommand("server", "cluster.server", "Run an API server in the foreground"),
     CliCommand("node", "cluster.node", "Run a node agent in the foreground"),
     CliCommand(

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
@@ -53,8 +52,7 @@ class ListOptions(TypedDict, total=False):
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listing(Generic[V]):
+class Listing(msgspec.Struct, Generic[V], frozen=True):
     """Objects at one moment."""
 
     items: list[V]

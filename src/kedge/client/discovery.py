@@ -1,7 +1,6 @@
 """Discovery: which resources a server has, custom ones included, as Resources of Documents."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -73,8 +72,7 @@ class ServedResources:
         return self._by_kind.get((api_version, kind))
 
 
-@dataclass
-class _Page:
+class _Page(msgspec.Struct):
     etag: str
     resources: Sequence[Resource[Document]]
     stale: Sequence[str]

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.coordination_v1.lease import RESOURCE, Lease, LeaseSpec
@@ -28,8 +28,7 @@ PAUSE: Final = 2.0
 """Seconds between two checks of a lease that another holds, or that cannot be renewed."""
 
 
-@dataclass(frozen=True)
-class LeaseObservation:
+class LeaseObservation(msgspec.Struct, frozen=True):
     """A lease as it was found, and when, by the finder's own clock: clocks of others may differ."""
 
     lease: Lease

@@ -8,10 +8,10 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1.event import MESSAGE_LIMIT, RESOURCE, Event, EventSource
@@ -57,8 +57,7 @@ class _BoundedMap(OrderedDict[K, V], Generic[K, V]):
             self.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EventDetails:
+class EventDetails(msgspec.Struct, frozen=True):
     """One event to record about an object."""
 
     about: ObjectReference
@@ -83,16 +82,14 @@ def _digest(*parts: object) -> Digest:
     return hashlib.blake2b(repr(parts).encode(errors="replace"), digest_size=16).digest()
 
 
-@dataclass(slots=True)
-class _EventSeries:
+class _EventSeries(msgspec.Struct):
     """Events of one kind, of late."""
 
     last: datetime
-    messages: set[Digest] = field(default_factory=set)
+    messages: set[Digest] = msgspec.field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class _CountedEvent:
+class _CountedEvent(msgspec.Struct, frozen=True):
     """The part of an event that is kept in case it comes again."""
 
     name: str
@@ -100,8 +97,7 @@ class _CountedEvent:
     count: int
 
 
-@dataclass(slots=True)
-class _Allowance:
+class _Allowance(msgspec.Struct):
     """How many more events an object may have."""
 
     at: datetime

@@ -8,9 +8,10 @@ import binascii
 import ssl
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
@@ -25,8 +26,7 @@ UNKNOWN_WAYS: Final = {
 """Fields that this client does not support. Ignoring them would mean acting as another user."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Login:
+class Login(msgspec.Struct, frozen=True, kw_only=True):
     """One context of a kubeconfig, with all that it refers to."""
 
     context: str

@@ -10,8 +10,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from kedge.machinery.clock import Clock
 
@@ -23,23 +24,21 @@ class Unreachable(ConnectionError):
     """The server could not be reached, or went away before it had answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request."""
 
     method: str
     path: str
     """Percent-encoded."""
     query: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Names in lower case."""
     body: bytes = b""
     told: bool = False
     """Whether a server in the same process may tell events instead of spelling them out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A whole answer."""
 
     status: int
@@ -48,8 +47,7 @@ class Reply:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """An answer whose body is read while it is being written."""
 
     status: int

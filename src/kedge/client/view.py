@@ -1,7 +1,6 @@
 """View: the form in which a client reads the objects of a resource, whole or in outline."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -17,8 +16,7 @@ PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
-@dataclass(frozen=True, eq=False)
-class View(Generic[V]):
+class View(msgspec.Struct, Generic[V], frozen=True, eq=False):
     """The requested representation, and the conversion of each received object."""
 
     resource: Resource[Any]
@@ -27,7 +25,7 @@ class View(Generic[V]):
     """The media type of one object."""
     accept_list: str = JSON
     """The media type of a list."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Further query parameters of a watch."""
 
 

@@ -3,18 +3,18 @@
 import asyncio
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, TypeVar
+
+import msgspec
 
 from kedge.machinery.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """How long to wait after the first failure, and at most; it doubles in between."""
 
     first: float = 0.005

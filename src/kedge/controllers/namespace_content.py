@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1.namespace import NamespaceCondition
@@ -31,8 +31,7 @@ FINE = {
 """The reason and message of each condition while it is False."""
 
 
-@dataclass(frozen=True)
-class RemainingObjects:
+class RemainingObjects(msgspec.Struct, frozen=True):
     """Deleted objects of one resource that still exist."""
 
     resource: Resource[Any]
@@ -41,12 +40,11 @@ class RemainingObjects:
     """The moment at which they were seen."""
 
 
-@dataclass
-class ContentDeletion:
+class ContentDeletion(msgspec.Struct):
     """The result of one attempt to delete the content of a namespace."""
 
-    leftovers: list[RemainingObjects] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    leftovers: list[RemainingObjects] = msgspec.field(default_factory=list)
+    failures: list[str] = msgspec.field(default_factory=list)
     undiscovered: str = ""
     """Why the server would not say what it serves."""
 

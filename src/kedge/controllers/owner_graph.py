@@ -2,11 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from operator import attrgetter
 from sys import intern
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from kedge.api.model import OwnerReference
 from kedge.api.resource import Resource
@@ -334,20 +335,17 @@ def misplaced(graph: OwnerGraph, dependent: GraphNode) -> Iterator[DependentRefe
 # Decisions.
 
 
-@dataclass(frozen=True)
-class KeepObject:
+class KeepObject(msgspec.Struct, frozen=True):
     """No action for now."""
 
 
-@dataclass(frozen=True)
-class FindOwners:
+class FindOwners(msgspec.Struct, frozen=True):
     """Look up these owners in the API first."""
 
     references: tuple[DependentReference, ...]
 
 
-@dataclass(frozen=True)
-class DeleteObject:
+class DeleteObject(msgspec.Struct, frozen=True):
     """Delete the object: it has no owner left."""
 
     policy: str
@@ -355,20 +353,17 @@ class DeleteObject:
     """Whether it must first stop blocking its owners, because they and it go in a circle."""
 
 
-@dataclass(frozen=True)
-class RemoveReferences:
+class RemoveReferences(msgspec.Struct, frozen=True):
     """Keep the object for its other owners, and remove these references."""
 
     uids: frozenset[str]
 
 
-@dataclass(frozen=True)
-class RemoveForegroundFinalizer:
+class RemoveForegroundFinalizer(msgspec.Struct, frozen=True):
     """Remove the finalizer of foreground deletion: no dependent blocks the object."""
 
 
-@dataclass(frozen=True)
-class OrphanDependents:
+class OrphanDependents(msgspec.Struct, frozen=True):
     """Remove the dependents' references, then the finalizer of orphaning."""
 
     dependents: tuple[GraphNode, ...]

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1 import persistent_volume_claim, service
@@ -39,8 +39,7 @@ _TYPED: dict[Kind, Resource[Any]] = {
 """The kinds whose meters want more than a document."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectUsage:
+class ObjectUsage(msgspec.Struct, frozen=True):
     """One object, reduced to its usage."""
 
     metadata: Key

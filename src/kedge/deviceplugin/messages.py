@@ -4,8 +4,9 @@ Fields numbered from 50029 on are kedge's own. Programs built without them skip 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Final
+
+import msgspec
 
 VERSION: Final = "v1beta1"
 PLUGIN_TYPE: Final = "DevicePlugin"
@@ -18,13 +19,11 @@ SOCKET: Final = "kubelet.sock"
 """The socket in that directory at which plugins register."""
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
+class Empty(msgspec.Struct, frozen=True):
     """Nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePluginOptions:
+class DevicePluginOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The optional calls that a plugin implements."""
 
     pre_start_required: Annotated[bool, 1] = False
@@ -35,8 +34,7 @@ class DevicePluginOptions:
     """ReleaseContainer when a container's devices are free again (kedge)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterRequest:
+class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The registration of a plugin."""
 
     version: Annotated[str, 1] = ""
@@ -46,22 +44,19 @@ class RegisterRequest:
     options: Annotated[DevicePluginOptions | None, 4] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NUMANode:
+class NUMANode(msgspec.Struct, frozen=True, kw_only=True):
     """A NUMA node of the machine."""
 
     id: Annotated[int, 1] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyInfo:
+class TopologyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The NUMA nodes that a device is close to."""
 
     nodes: Annotated[Sequence[NUMANode], 1] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(msgspec.Struct, frozen=True):
     """A device that a plugin offers."""
 
     id: Annotated[str, 1] = ""
@@ -69,15 +64,13 @@ class Device:
     topology: Annotated[TopologyInfo | None, 3] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListAndWatchResponse:
+class ListAndWatchResponse(msgspec.Struct, frozen=True, kw_only=True):
     """All devices of a plugin; replaces the previous list."""
 
     devices: Annotated[Sequence[Device], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerPreferredAllocationRequest:
+class ContainerPreferredAllocationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The available devices for one container; the plugin chooses."""
 
     available_device_ids: Annotated[Sequence[str], 1] = ()
@@ -85,29 +78,25 @@ class ContainerPreferredAllocationRequest:
     allocation_size: Annotated[int, 3] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferredAllocationRequest:
+class PreferredAllocationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One choice per container."""
 
     container_requests: Annotated[Sequence[ContainerPreferredAllocationRequest], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerPreferredAllocationResponse:
+class ContainerPreferredAllocationResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The choice for one container; advice only."""
 
     device_ids: Annotated[Sequence[str], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferredAllocationResponse:
+class PreferredAllocationResponse(msgspec.Struct, frozen=True, kw_only=True):
     """One preferred allocation per container."""
 
     container_responses: Annotated[Sequence[ContainerPreferredAllocationResponse], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """The container that gets a device (kedge)."""
 
     pod_name: Annotated[str, 1] = ""
@@ -116,23 +105,20 @@ class Owner:
     container_name: Annotated[str, 4] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAllocateRequest:
+class ContainerAllocateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The devices that one container gets."""
 
     devices_ids: Annotated[Sequence[str], 1] = ()
     owner: Annotated[Owner | None, 50030] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateRequest:
+class AllocateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Devices for containers."""
 
     container_requests: Annotated[Sequence[ContainerAllocateRequest], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A file or directory of the machine that a container sees."""
 
     container_path: Annotated[str, 1] = ""
@@ -140,8 +126,7 @@ class Mount:
     read_only: Annotated[bool, 3] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSpec:
+class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A device node of the machine that a container gets."""
 
     container_path: Annotated[str, 1] = ""
@@ -150,44 +135,39 @@ class DeviceSpec:
     """Any of r, w (to read and write) and m (to make further nodes of it)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CDIDevice:
+class CDIDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device by its name in the Container Device Interface: vendor.com/class=name."""
 
     name: Annotated[str, 1] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAllocateResponse:
+class ContainerAllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The environment, mounts and device nodes that a container needs for its devices."""
 
-    envs: Annotated[Mapping[str, str], 1] = field(default_factory=dict)
+    envs: Annotated[Mapping[str, str], 1] = msgspec.field(default_factory=dict)
     mounts: Annotated[Sequence[Mount], 2] = ()
     devices: Annotated[Sequence[DeviceSpec], 3] = ()
-    annotations: Annotated[Mapping[str, str], 4] = field(default_factory=dict)
+    annotations: Annotated[Mapping[str, str], 4] = msgspec.field(default_factory=dict)
     """For the container runtime, not for the pod."""
     cdi_devices: Annotated[Sequence[CDIDevice], 5] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateResponse:
+class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
     """One response per container."""
 
     container_responses: Annotated[Sequence[ContainerAllocateResponse], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreStartContainerRequest:
+class PreStartContainerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A container is about to start."""
 
     devices_ids: Annotated[Sequence[str], 1] = ()
-    env: Annotated[Mapping[str, str], 50029] = field(default_factory=dict)
+    env: Annotated[Mapping[str, str], 50029] = msgspec.field(default_factory=dict)
     """The effective variables that the pod's spec defines for this container (kedge)."""
     owner: Annotated[Owner | None, 50030] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseContainerRequest:
+class ReleaseContainerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A container that had devices is gone, and they are about to be free again (kedge)."""
 
     devices_ids: Annotated[Sequence[str], 1] = ()
@@ -197,8 +177,7 @@ class ReleaseContainerRequest:
 # The second way in: a socket in the directory of the plugin watcher.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginInfo:
+class PluginInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of the plugin behind a socket."""
 
     type: Annotated[str, 1] = ""
@@ -207,8 +186,7 @@ class PluginInfo:
     supported_versions: Annotated[Sequence[str], 4] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationStatus:
+class RegistrationStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the kubelet accepted a plugin."""
 
     plugin_registered: Annotated[bool, 1] = False

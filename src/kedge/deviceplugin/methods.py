@@ -4,9 +4,10 @@ This module imports no gRPC library: the caller passes a channel or a server.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin import wire
@@ -15,8 +16,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
-class Method(Generic[Q, A]):
+class Method(msgspec.Struct, Generic[Q, A], frozen=True):
     """One method: its name on the wire, its request and its response."""
 
     service: str

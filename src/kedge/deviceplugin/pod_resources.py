@@ -1,15 +1,15 @@
 """The messages of the PodResources API: the devices of each container."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
+
+import msgspec
 
 from kedge.deviceplugin.messages import CDIDevice, Empty, TopologyInfo
 from kedge.deviceplugin.methods import Method
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerDevices:
+class ContainerDevices(msgspec.Struct, frozen=True, kw_only=True):
     """Devices of one resource."""
 
     resource_name: Annotated[str, 1] = ""
@@ -17,8 +17,7 @@ class ContainerDevices:
     topology: Annotated[TopologyInfo | None, 3] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimResource:
+class ClaimResource(msgspec.Struct, frozen=True, kw_only=True):
     """A device that a resource claim has."""
 
     cdi_devices: Annotated[Sequence[CDIDevice], 1] = ()
@@ -28,8 +27,7 @@ class ClaimResource:
     share_id: Annotated[str | None, 5] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicResource:
+class DynamicResource(msgspec.Struct, frozen=True, kw_only=True):
     """A resource claim of a container."""
 
     claim_name: Annotated[str, 2] = ""
@@ -37,8 +35,7 @@ class DynamicResource:
     claim_resources: Annotated[Sequence[ClaimResource], 4] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerResources:
+class ContainerResources(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of one container."""
 
     name: Annotated[str, 1] = ""
@@ -48,8 +45,7 @@ class ContainerResources:
     dynamic_resources: Annotated[Sequence[DynamicResource], 5] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodResources:
+class PodResources(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of one pod."""
 
     name: Annotated[str, 1] = ""
@@ -57,30 +53,26 @@ class PodResources:
     containers: Annotated[Sequence[ContainerResources], 3] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPodResourcesResponse:
+class ListPodResourcesResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of all pods."""
 
     pod_resources: Annotated[Sequence[PodResources], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetPodResourcesRequest:
+class GetPodResourcesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Names one pod."""
 
     pod_name: Annotated[str, 1] = ""
     pod_namespace: Annotated[str, 2] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetPodResourcesResponse:
+class GetPodResourcesResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of the named pod."""
 
     pod_resources: Annotated[PodResources | None, 1] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatableResourcesResponse:
+class AllocatableResourcesResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of the node, allocated or not."""
 
     devices: Annotated[Sequence[ContainerDevices], 1] = ()

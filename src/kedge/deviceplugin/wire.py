@@ -1,10 +1,9 @@
-"""Protocol buffers for small messages: dataclasses whose fields carry their numbers.
+"""Protocol buffers for small messages: Structs or dataclasses whose fields carry their numbers.
 
 Own code instead of generated code, because packages called `v1beta1` and `v1` would meet those of
 other plugins in the one pool that the protobuf library keeps for a whole process.
 """
 
-import dataclasses
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -64,13 +63,22 @@ def decode(kind: type[M], data: bytes) -> M:
 _tables: dict[type, tuple[_WireField, ...]] = {}
 
 
-def _fields(kind: type) -> tuple[_WireField, ...]:
+def _fields(kind: Any) -> tuple[_WireField, ...]:
     table = _tables.get(kind)
     if table is None:
         hints = get_type_hints(kind, include_extras=True)
-        names = [field.name for field in dataclasses.fields(kind)]
-        table = _tables[kind] = tuple(_field(name, hints[name]) for name in names)
+        table = tuple(_field(name, hints[name]) for name in _names(kind))
+        _tables[kind] = table
     return table
+
+
+def _names(kind: Any) -> Sequence[str]:
+    if hasattr(kind, "__struct_fields__"):
+        return tuple(kind.__struct_fields__)
+    # Messages with secrets are dataclasses: those can leave a field out of their text.
+    import dataclasses
+
+    return [each.name for each in dataclasses.fields(kind)]
 
 
 def _field(name: str, hint: Any) -> _WireField:

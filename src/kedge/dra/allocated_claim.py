@@ -1,8 +1,9 @@
 """AllocatedClaim: the part of a ResourceClaim that concerns one driver."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.api.resource_v1.resource_claim_status import (
@@ -12,8 +13,7 @@ from kedge.api.resource_v1.resource_claim_status import (
 from kedge.dra.messages import ClaimContainer
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocatedDevice:
+class AllocatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device of the driver that the scheduler has allocated to a claim."""
 
     request: str
@@ -24,14 +24,13 @@ class AllocatedDevice:
     """Opaque parameters for the driver: those of the device class first, then those of the
     claim."""
     share_id: str | None = None
-    consumed_capacity: Mapping[str, str] = field(default_factory=dict)
+    consumed_capacity: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Amounts of a shared device, by name."""
     is_for_administration: bool = False
     """Whether the device was allocated for maintenance, while other claims may use it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocatedClaim:
+class AllocatedClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A claim to prepare."""
 
     namespace: str

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from kedge.machinery import atomic
 
@@ -12,8 +13,7 @@ VERSION: Final = "0.6.0"
 CLASS: Final = "claim"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CdiDeviceNode:
+class CdiDeviceNode(msgspec.Struct, frozen=True, kw_only=True):
     """A device node for a container."""
 
     path: str
@@ -23,8 +23,7 @@ class CdiDeviceNode:
     permissions: str = "rw"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CdiMount:
+class CdiMount(msgspec.Struct, frozen=True, kw_only=True):
     """A file or directory of the machine for a container."""
 
     container_path: str
@@ -32,11 +31,10 @@ class CdiMount:
     read_only: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerEdits:
+class ContainerEdits(msgspec.Struct, frozen=True, kw_only=True):
     """The additions of a device to a container."""
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     device_nodes: Sequence[CdiDeviceNode] = ()
     mounts: Sequence[CdiMount] = ()
 

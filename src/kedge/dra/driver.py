@@ -7,9 +7,10 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from kedge.api.resource_v1 import resource_claim
 from kedge.api.resource_v1.resource_slice_types import Device

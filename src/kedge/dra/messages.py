@@ -5,8 +5,9 @@ The messages of the API versions v1 and v1beta1 differ only in `share_id`. Field
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Final
+
+import msgspec
 
 from kedge.deviceplugin.messages import Owner
 
@@ -28,21 +29,19 @@ OWN_CDI: Final = "cdi"
 """The node's own directory of CDI specs, in the kubelet's directory (kedge)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimContainer:
+class ClaimContainer(msgspec.Struct, frozen=True, kw_only=True):
     """A container that uses a claim (kedge)."""
 
     owner: Annotated[Owner | None, 1] = None
     requests: Annotated[Sequence[str], 2] = ()
     """Requests of the claim that it uses; empty for all."""
-    env: Annotated[Mapping[str, str], 3] = field(default_factory=dict)
+    env: Annotated[Mapping[str, str], 3] = msgspec.field(default_factory=dict)
     """The effective variables that the pod's spec defines for the container."""
     env_error: Annotated[str, 4] = ""
     """Why the variables are not known yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimReference:
+class ClaimReference(msgspec.Struct, frozen=True, kw_only=True):
     """Names a ResourceClaim."""
 
     namespace: Annotated[str, 1] = ""
@@ -52,15 +51,13 @@ class ClaimReference:
     """The containers of the pod that needs the claim, for drivers that ask for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimsRequest:
+class ClaimsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Claims to prepare or to unprepare."""
 
     claims: Annotated[Sequence[ClaimReference], 1] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedDevice:
+class PreparedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device of a prepared claim."""
 
     request_names: Annotated[Sequence[str], 1] = ()
@@ -72,33 +69,29 @@ class PreparedDevice:
     share_id: Annotated[str | None, 5] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareResult:
+class PrepareResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of preparing one claim."""
 
     devices: Annotated[Sequence[PreparedDevice], 1] = ()
     error: Annotated[str, 2] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareResponse:
+class PrepareResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A result for each claim, by its uid."""
 
-    claims: Annotated[Mapping[str, PrepareResult], 1] = field(default_factory=dict)
+    claims: Annotated[Mapping[str, PrepareResult], 1] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnprepareResult:
+class UnprepareResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of unpreparing one claim."""
 
     error: Annotated[str, 1] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnprepareResponse:
+class UnprepareResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A result for each claim, by its uid."""
 
-    claims: Annotated[Mapping[str, UnprepareResult], 1] = field(default_factory=dict)
+    claims: Annotated[Mapping[str, UnprepareResult], 1] = msgspec.field(default_factory=dict)
 
 
 # Health.
@@ -108,16 +101,14 @@ HEALTHY_DEVICE: Final = 1
 UNHEALTHY_DEVICE: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceIdentifier:
+class DeviceIdentifier(msgspec.Struct, frozen=True, kw_only=True):
     """A device of a driver."""
 
     pool_name: Annotated[str, 1] = ""
     device_name: Annotated[str, 2] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceHealth:
+class DeviceHealth(msgspec.Struct, frozen=True, kw_only=True):
     """The health of one device."""
 
     device: Annotated[DeviceIdentifier | None, 1] = None
@@ -129,8 +120,7 @@ class DeviceHealth:
     message: Annotated[str, 5] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthResponse:
+class HealthResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The health of all devices of a driver."""
 
     devices: Annotated[Sequence[DeviceHealth], 1] = ()

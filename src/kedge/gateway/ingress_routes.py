@@ -1,8 +1,9 @@
 """Ingress rules: which backend a host and a path lead to, and which certificate a host has."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kedge.client.informer import Key
 from kedge.gateway.objects import (
@@ -125,12 +126,11 @@ def host_patterns(name: str) -> tuple[str, ...]:
     return (name, f"*.{parent}", "") if dot and parent else (name, "")
 
 
-@dataclass
-class HostRoutes:
+class HostRoutes(msgspec.Struct):
     """The paths of one host."""
 
-    exact: dict[str, tuple[Age, IngressRoute]] = field(default_factory=dict)
-    prefixes: dict[str, tuple[Age, IngressRoute]] = field(default_factory=dict)
+    exact: dict[str, tuple[Age, IngressRoute]] = msgspec.field(default_factory=dict)
+    prefixes: dict[str, tuple[Age, IngressRoute]] = msgspec.field(default_factory=dict)
     longest: int = 0
     """Length of the longest prefix."""
 

@@ -428,7 +428,7 @@ def _lasting(schema: Schema) -> frozenset[str]:
     """
     if not schema.name.startswith(_BUILT_IN):
         return frozenset()
-    short = schema.name.rpartition("api.")[2]
+    short = _short(schema)
     meta = schema.fields.get("metadata")
     parts = ("metadata", "spec", "status") if meta and meta.name.endswith(".ObjectMeta") else ()
     return frozenset(
@@ -440,6 +440,11 @@ def _lasting(schema: Schema) -> frozenset[str]:
     ) | _WRITTEN.get(short, frozenset())
 
 
+def _short(schema: Schema) -> str:
+    """`apps.v1.DeploymentSpec` for io.k8s.api.apps.v1.DeploymentSpec."""
+    return ".".join(schema.name.split(".")[-3:])
+
+
 _OMITTED = {
     "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec": {"validationActions"},
     "networking.v1.IPAddressSpec": {"parentRef"},
@@ -448,6 +453,7 @@ _OMITTED = {
 }
 """Required fields that Go leaves out where they are empty."""
 _WRITTEN = {
+    "apiextensions.v1.CustomResourceDefinitionStatus": frozenset({"conditions", "storedVersions"}),
     "apps.v1.DeploymentSpec": frozenset({"strategy"}),
     "autoscaling.v2.HorizontalPodAutoscalerStatus": frozenset({"currentMetrics"}),
     "core.v1.ContainerImage": frozenset({"names"}),
@@ -474,7 +480,7 @@ def _zeros(schema: Schema) -> frozenset[str]:
     """The fields without content of their own that a real server's objects always have."""
     if not schema.name.startswith(_BUILT_IN):
         return frozenset()
-    more = _WRITTEN_ZEROS.get(schema.name.rpartition("api.")[2], ())
+    more = _WRITTEN_ZEROS.get(_short(schema), ())
     return frozenset((*schema.required, *more))
 
 

@@ -43,6 +43,10 @@ class PatchFailed(PatchError):
     code = 422
 
 
+class PatchTestFailed(PatchFailed):
+    """A test of the patch found another value."""
+
+
 def apply_json(document: Any, operations: Any) -> Any:
     """The document after all operations. As in Kubernetes, `replace` may name a missing map key."""
     _check_form(operations)
@@ -274,7 +278,7 @@ def _test(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     except _NoPlace as e:
         raise PatchFailed(f"error in test for path: '{path}': {e}") from None
     if not same(value, operation.get("value")):
-        raise PatchFailed(f"testing value {path} failed: test failed")
+        raise PatchTestFailed(f"testing value {path} failed: test failed")
 
 
 _DEEDS = {

@@ -73,7 +73,7 @@ class TypeMismatch(Exception):
     @property
     def _what(self) -> str:
         """The type of the given value. Go names a number only where it expects one."""
-        what = _json_type(self.value)
+        what = json_type(self.value)
         expected = self._schema.type in ("integer", "number", "int-or-string")
         return f"{what} {self.value}" if what == "number" and expected else what
 
@@ -380,7 +380,8 @@ _FITTERS: dict[str, Callable[[Schema, Any, Path, list[str], int], Any]] = {
 }
 
 
-def _json_type(value: object) -> str:
+def json_type(value: object) -> str:
+    """Return the type of a JSON value as errors of Go name it."""
     match value:
         case bool():
             return "bool"

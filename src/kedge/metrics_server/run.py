@@ -7,11 +7,11 @@ import signal
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import uvloop
+from msgspec.structs import replace
 
 from kedge.apiserver.metrics.kubelets import KubeletCredentials
 from kedge.client.client import Client

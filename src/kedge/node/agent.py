@@ -89,6 +89,8 @@ from kedge.node.services.service_proxy import ServiceProxy
 from kedge.node.services.service_watch import ServiceWatch
 from kedge.node.services.userspace_proxy import UserspaceProxy, loopback_addresses
 from kedge.node.stats.disk_places import PodDiskPlaces
+from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.node_storage import MANAGED_ATTACHMENT, NodeStorage
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.supervisor.files.spread import spread
@@ -258,6 +260,19 @@ class Agent:
                 ReferencedObjects(client, clock),
                 ConfigObjectWatches(client, clock),
             )
+            may_mount = self._runtime.level is RuntimeLevel.FULL
+            csi = CsiRegistry(clock)
+            storage = NodeStorage(
+                config,
+                devices.kubelet_directory,
+                client,
+                sources,
+                this,
+                recorder,
+                clock,
+                registered=csi,
+                may_mount=may_mount,
+            )
             volumes = PodVolumes(
                 config.pods,
                 config.state / "memory",
@@ -266,7 +281,10 @@ class Agent:
                 this,
                 recorder,
                 clock,
-                may_mount=self._runtime.level is RuntimeLevel.FULL,
+                storage=storage.pods,
+                images=self._images,
+                pull_secrets=PullSecrets(sources),
+                may_mount=may_mount,
             )
             volumes.open()
             environment = EnvironmentVariables(sources, this, volumes.place)
@@ -284,7 +302,7 @@ class Agent:
                 self._dependencies(client, recorder, sources, volumes, environment, claims, this),
                 config.name,
             )
-            devices.connect(this.report_soon, pods.wake, pods.active, pods.exists, claims)
+            devices.connect(this.report_soon, pods.wake, pods.active, pods.exists, claims, csi)
             places = WritablePaths(config.pods, config.runtime)
             eviction = LocalStorageEviction(pods, volumes, places, clock)
             disk = PodDiskPlaces(volumes, places)
@@ -335,6 +353,7 @@ class Agent:
                 gc.freeze()
                 gc.enable()
                 ready()
+                tasks.create_task(storage.run())
                 tasks.create_task(self._measure(pods, disk, this, client, server))
         finally:
             if self._way_out is not None:
@@ -592,6 +611,7 @@ class Agent:
         said = {
             registration.SERVICE_PROXY: self._service_proxy,
             ENFORCEMENT_ANNOTATION: self._network_policy,
+            MANAGED_ATTACHMENT: "true",
         }
         if self._machines is not None:
             said[MACHINE_ADDRESS] = str(self._machines.underlay.address)

@@ -215,6 +215,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / "runtime"
 
     @property
+    def volumes(self) -> Path:
+        """The data of local volumes, by handle. Only the node itself deletes them."""
+        return self.state / "volumes"
+
+    @property
     def usage(self) -> Path:
         """The usage of pods during the last day."""
         return self.state / "usage"

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Final
+
+import msgspec
 
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filter import Check, Filter, NarrowedCheck, NodeRejection
@@ -32,8 +33,7 @@ class CycleState:
         self.random = Random(seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(msgspec.Struct, frozen=True):
     """The scores of the feasible nodes."""
 
     nodes: Sequence[NodeState]
@@ -42,8 +42,7 @@ class Ranking:
     """The points of each score before its weight; scores without a difference are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """The node that was chosen for a pod."""
 
     node: str
@@ -51,21 +50,20 @@ class Placement:
     """None if there was only one to choose."""
     nodes: int = 1
     """How many there are."""
-    refusals: Mapping[str, NodeRejection] = field(default_factory=dict)
+    refusals: Mapping[str, NodeRejection] = msgspec.field(default_factory=dict)
     """The rejections of the nodes that were tried."""
-    refused_by: Mapping[str, str] = field(default_factory=dict)
+    refused_by: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Which filter that was."""
 
 
-@dataclass(frozen=True, slots=True)
-class FitError:
+class FitError(msgspec.Struct, frozen=True):
     """No node can take the pod."""
 
     nodes: int
     """How many there are."""
-    refusals: Mapping[str, NodeRejection] = field(default_factory=dict)
+    refusals: Mapping[str, NodeRejection] = msgspec.field(default_factory=dict)
     """The rejections of the nodes that were tried."""
-    refused_by: Mapping[str, str] = field(default_factory=dict)
+    refused_by: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Which filter that was."""
     rest: NodeRejection | None = None
     """Why the others were not even asked."""

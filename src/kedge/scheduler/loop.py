@@ -258,7 +258,12 @@ class SchedulingLoop:
         deadline = self._clock.monotonic() + BINDING_TIMEOUT
         uid = entry.demand.uid
         while uid in self._queue:
-            claims = self._current_claims(entry.demand.pod)
+            try:
+                claims = self._snapshot.devices.claims_of(entry.demand.pod)
+            except ClaimMissing as missing:
+                # It was deleted meanwhile: the devices of the pod are gone.
+                self._give_up(entry, str(missing), ())
+                return
             if failed := _failed_binding(claims):
                 self._give_up(entry, failed, claims)
                 return

@@ -23,8 +23,9 @@ over availability, otherwise one budget could lock critical pods out of the clus
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.api import label_selector
 from kedge.api.core_v1.pod.pod import Pod
@@ -61,8 +62,7 @@ _LOWEST: Final = 2**31
 would be better the more victims it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionCandidate:
+class PreemptionCandidate(msgspec.Struct, frozen=True):
     """A node and the pods that would have to leave it, the most important first."""
 
     node: str
@@ -71,8 +71,7 @@ class PreemptionCandidate:
     """How many of them a disruption budget wants to keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionImpossible:
+class PreemptionImpossible(msgspec.Struct, frozen=True):
     """No eviction helps, or none is allowed now."""
 
     message: str

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Final
+
+import msgspec
 
 from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock
@@ -20,8 +21,7 @@ Objections = Callable[[PodDemand, Collection[str]], frozenset[str]]
 """The filters that refuse a pod on some nodes; none if one of the nodes might take it now."""
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPod:
+class QueuedPod(msgspec.Struct, eq=False):
     """A pending pod."""
 
     demand: PodDemand

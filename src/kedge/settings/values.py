@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from kedge.metrics.windows import WINDOWS
 from kedge.settings import parse
 from kedge.settings.device_access import DeviceAccessRule, parse_device_access
+from kedge.settings.node_range import NodeRange, parse_node_range
 from kedge.settings.published_port import PublishedPort, parse_published_port
 from kedge.settings.setting import ValueType
 
@@ -62,6 +63,7 @@ PORT: Final[ValueType[int]] = ValueType(parse.port_number, "PORT")
 PORT_RANGE: Final[ValueType[range]] = ValueType(parse.port_range, "FROM-TO", _port_range)
 NETWORK: Final[ValueType[str]] = ValueType(parse.network, "CIDR")
 COUNT: Final[ValueType[int]] = ValueType(parse.count, "N")
+NODE_RANGE: Final[ValueType[NodeRange]] = ValueType(parse_node_range, "K|MIN..MAX")
 NUMBER: Final[ValueType[int]] = ValueType(parse.whole_number, "N")
 LIST: Final[ValueType[tuple[str, ...]]] = ValueType(parse.items, "LIST", _joined)
 LABEL_PATTERNS: Final = LIST._replace(parse=parse.label_patterns, metavar="KEY,...")

@@ -22,6 +22,7 @@ from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.health import ServerLifecycle
+from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
@@ -213,6 +214,7 @@ class LocalServer:
             registrar = Registrar(api)
             await registrar.load()
             server.start(registrar.run())
+            server.start(PolicyTypeChecks(api).run())
             await bootstrap.ensure(api, "127.0.0.1", 6443)
             await bootstrap.ensure_range(api)
             await policy.ensure(api)

@@ -30,7 +30,13 @@ from kedge.node.pod.dependencies import (
 )
 from kedge.node.pod.files import PodFiles
 from kedge.node.pod.workers import PodWorkers
-from kedge.node.runtime.runtime import ContainerLimits, ContainerMount, DnsConfig, RuntimeFailure
+from kedge.node.runtime.runtime import (
+    ContainerDevice,
+    ContainerLimits,
+    ContainerMount,
+    DnsConfig,
+    RuntimeFailure,
+)
 from kedge.node.runtime.runtime_class import RuntimeClassChecker
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.testing.local_server import LocalServer
@@ -111,6 +117,9 @@ class FakeVolumes:
             ContainerMount(container_path=m.mountPath, host_path=f"/volumes/{m.name}")
             for m in container.volumeMounts
         ]
+
+    def devices_of(self, pod: Pod, container: Container) -> list[ContainerDevice]:
+        return []
 
     async def unmount(self, uid: str) -> None:
         if self.unmounting is not None:

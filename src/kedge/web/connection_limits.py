@@ -9,8 +9,9 @@ every half second; a caller with credentials needs it only for one round trip.
 
 import resource
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from kedge.machinery.errors import StatusError
 
@@ -40,8 +41,7 @@ class ConnectionCaller(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """Limits on connections."""
 
     total: int = 4096
@@ -58,7 +58,7 @@ class ConnectionLimits:
     @classmethod
     def within(cls, descriptors: int) -> "ConnectionLimits":
         """Return the limits for so many open files."""
-        total = min(cls.total, descriptors - descriptors // _OWN_DESCRIPTORS)
+        total = min(cls().total, descriptors - descriptors // _OWN_DESCRIPTORS)
         return cls(total, total // 8, total // 4, total // 64)
 
 

@@ -6,7 +6,8 @@ protocol.
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kedge.client.connection import HttpConnection, encode_request, open_connection
 from kedge.client.transport import Unreachable
@@ -15,24 +16,33 @@ from kedge.web.duplex import AHEAD, Duplex, probe_silent_peer
 from kedge.web.message import one_line
 
 
-@dataclass(frozen=True)
-class ServerAddress:
+class ServerAddress(msgspec.Struct, frozen=True, eq=False):
     """Host, port and how to verify the server."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
-    make: SocketMaker | None = field(default=None, compare=False)
-    """Makes the socket, if the address is in another network namespace."""
+    make: SocketMaker | None = None
+    """Makes the socket, if the address is in another network namespace. Addresses that differ only
+    in this are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ServerAddress) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return self.host, self.port, self.tls, self.server_name
 
     @property
     def authority(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class OutgoingRequest:
+class OutgoingRequest(msgspec.Struct, frozen=True):
     """A request to another server."""
 
     method: str
@@ -62,14 +72,18 @@ def _latin(text: str) -> str:
     return text if text.isascii() else text.encode("latin-1", "replace").decode("latin-1")
 
 
-@dataclass
 class Exchange:
     """A response whose head has arrived. Its owner must read it to the end or close it."""
 
-    _connection: HttpConnection = field(repr=False)
-    _release: Callable[[HttpConnection], None] | None = field(default=None, repr=False)
-    """Takes the connection when it can carry another request; None closes it."""
-    _is_over: bool = field(default=False, repr=False)
+    def __init__(
+        self,
+        connection: HttpConnection,
+        release: Callable[[HttpConnection], None] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._release = release
+        """Takes the connection when it can carry another request; None closes it."""
+        self._is_over = False
 
     @property
     def status(self) -> int:

@@ -1,10 +1,9 @@
 """Limits of an HTTP server on the size and duration of requests."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class ServerLimits:
+class ServerLimits(msgspec.Struct, frozen=True):
     """Sizes in bytes, times in seconds."""
 
     head_bytes: int = 1 << 16

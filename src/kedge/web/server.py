@@ -6,7 +6,6 @@ import socket
 import ssl
 from collections import deque
 from typing import Any
-from wsgiref.handlers import format_date_time
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
@@ -14,6 +13,7 @@ from kedge.machinery.turns import TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionLimits, ConnectionSlots, affordable
 from kedge.web.connection_owner import Handler, Refused, Screen
+from kedge.web.http_date import http_date
 from kedge.web.limits import ServerLimits
 from kedge.web.listener import Listener, listening_sockets
 from kedge.web.output import Output
@@ -159,7 +159,7 @@ class HttpServer:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _stamp(self) -> None:
-        self.date = f"Date: {format_date_time(self.clock.now().timestamp())}\r\n"
+        self.date = f"Date: {http_date(self.clock.now())}\r\n"
 
 
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

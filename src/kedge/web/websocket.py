@@ -10,6 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kedge.web.duplex import ByteStream, turn
@@ -23,7 +24,6 @@ GOODBYE_SECONDS: Final = 2.0
 """How long a peer may take to answer a CLOSE frame."""
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTROL_BYTES: Final = 125
-_XOR: Final = tuple(bytes(a ^ b for a in range(256)) for b in range(256))
 
 
 class Opcode(IntEnum):
@@ -67,11 +67,16 @@ class FramePiece(NamedTuple):
     ends: bool = True
 
 
+@lru_cache(maxsize=256)
+def _xor_table(byte: int) -> bytes:
+    return bytes(each ^ byte for each in range(256))
+
+
 def mask(payload: bytes, key: bytes) -> bytes:
     """Masked or, since that is its own reverse, unmasked."""
     masked = bytearray(payload)
     for lane in range(4):
-        masked[lane::4] = masked[lane::4].translate(_XOR[key[lane]])
+        masked[lane::4] = masked[lane::4].translate(_xor_table(key[lane]))
     return bytes(masked)
 
 

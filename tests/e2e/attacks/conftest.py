@@ -97,7 +97,7 @@ def small_disk(user: "User") -> Iterator[SmallDisk]:
     options = f"size=64m,mode=0700,uid={user.uid},gid={user.uid}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], check=True)
     yield SmallDisk(directory, user.uid)
-    user.kedge("down", "--all", "--purge")
+    user.kedge("down", "--all", "--purge", "--yes")
     subprocess.run(["umount", "-l", directory], check=True)
 
 
@@ -125,4 +125,4 @@ def target(
         where = (parts.hostname or "", parts.port or 0)
         yield attacks.target(*where, api.ca_pem, api.token, own.pid())
     finally:
-        own.kedge("down", *own.which, "--purge")
+        own.kedge("down", *own.which, "--purge", "--yes")

@@ -9,8 +9,9 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from kedge.deviceplugin import (
     HEALTHY,

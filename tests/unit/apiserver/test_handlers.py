@@ -3,10 +3,10 @@
 import gc
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.catalog import BUILT_IN
 from kedge.api.resource import Resource

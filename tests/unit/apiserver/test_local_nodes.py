@@ -98,3 +98,38 @@ async def test_an_address_that_does_not_exist_yet_is_tried_again(server: LocalSe
     await server.clock.advance(RETRY_SECONDS + 1)
     await server.settle()
     assert await published(server) == (["10.244.0.1"], ["10.244.0.1"])
+
+
+def ready_node(name: str, status: str = "True") -> dict[str, Any]:
+    made = node(name, "127.0.0.1")
+    made["status"]["conditions"] = [{"type": "Ready", "status": status}]
+    return made
+
+
+async def test_waiting_ends_when_every_node_has_reported_that_it_is_ready(
+    server: LocalServer,
+) -> None:
+    await server.post(NODES, ready_node("one"))
+    nodes = Listeners().nodes(server, "one", "two")
+    server.start(nodes.run())
+    await server.settle()
+    waiting = server.start(nodes.wait_until_ready(60.0))
+    await server.post(NODES, ready_node("two", "False"))
+    await server.post(NODES, ready_node("elsewhere"))
+    await server.settle()
+    await server.merge(f"{NODES}/two/status", {"status": ready_node("two")["status"]})
+    await server.settle()
+    # The first report of node one came before the server followed it.
+    assert not waiting.done()
+    await server.merge(f"{NODES}/one/status", {"status": {"phase": "Running"}})
+    await server.settle()
+    assert waiting.done()
+
+
+async def test_waiting_for_nodes_that_do_not_come_ends(server: LocalServer) -> None:
+    waiting = server.start(Listeners().nodes(server, "one").wait_until_ready(2.0))
+    await server.settle()
+    assert not waiting.done()
+    await server.clock.advance(2.0)
+    await server.settle()
+    assert waiting.done()

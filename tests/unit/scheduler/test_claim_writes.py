@@ -286,6 +286,20 @@ async def test_conditions_count_before_the_cache_has_the_allocation(
         assert await cluster.home("p") == "n1"
 
 
+async def test_a_pod_whose_claim_is_deleted_while_it_waits_is_not_bound() -> None:
+    async with devices() as cluster:
+        await cluster.slice("pool", {"name": "gpu-0", **CONDITIONS})
+        await cluster.claim("c")
+        await cluster.pod("p", "c")
+        await cluster.settle()
+        await cluster.server.merge(f"{CLAIMS}/c", {"metadata": {"finalizers": None}})
+        await cluster.server.delete(f"{CLAIMS}/c")
+        for _ in range(3):
+            await cluster.settle()
+            await cluster.server.clock.advance(5)
+        assert await cluster.home("p") == ""
+
+
 async def test_pods_that_share_a_broken_device_free_it() -> None:
     async with devices() as cluster:
         await cluster.slice("pool", {"name": "gpu-0", **CONDITIONS})

@@ -5,7 +5,6 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import date
-from email.utils import parseaddr
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -33,8 +32,8 @@ def recognized(format_: str, type_: str) -> bool:
 
 
 def _matching(expression: str, flags: re.RegexFlag = re.ASCII) -> Test:
-    matched = re.compile(expression, flags).fullmatch
-    return lambda text: matched(text) is not None
+    """Return a test; its expression is compiled when it is first used."""
+    return lambda text: re.fullmatch(expression, text, flags) is not None
 
 
 def _is_uri(text: str) -> bool:
@@ -51,6 +50,8 @@ def _is_uri(text: str) -> bool:
 
 
 def _is_email(text: str) -> bool:
+    from email.utils import parseaddr
+
     _, address = parseaddr(text)
     local, at, domain = address.rpartition("@")
     return bool(local and at and domain) and " " not in address
@@ -139,14 +140,14 @@ def _is_date(text: str) -> bool:
         return False
 
 
-_clock: Final = re.compile(
-    "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})"
-).fullmatch
+_is_clock: Final = _matching(
+    "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})", re.UNICODE
+)
 
 
 def _is_datetime(text: str) -> bool:
     day, _, clock = text.lower().partition("t")
-    return _is_date(day) and _clock(clock) is not None
+    return _is_date(day) and _is_clock(clock)
 
 
 _scala_unit: Final = re.compile(

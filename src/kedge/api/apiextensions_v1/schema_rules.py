@@ -1,13 +1,12 @@
 """Validation of a CRD's schema beyond its structure: keywords, list types, CEL rules, defaults."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
 from kedge.api.apiextensions_v1.json_schema import (
     JSONSchemaProps,
     ValidationRule,
@@ -17,9 +16,7 @@ from kedge.api.apiextensions_v1.json_schema import (
     junctions,
     normal,
 )
-from kedge.api.apiextensions_v1.rule_evaluation import rule_errors
 from kedge.api.apiextensions_v1.rule_paths import field_path
-from kedge.api.apiextensions_v1.rule_tree import rule_tree
 from kedge.api.apiextensions_v1.structural import validate_structural
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.machinery.errors import FieldError
@@ -62,8 +59,7 @@ _AT_ROOT = {
 }
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Where in the tree of schemas we are, as far as it matters."""
 
     no_defaults: str = ""
@@ -82,6 +78,8 @@ def validate_schema(
     found = list(_schema_errors(schema, path, status=status))
     yield from found
     if not found and not known:
+        from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
+
         yield from validate_cel_rules(schema, path)
 
 
@@ -371,6 +369,9 @@ def _defaults(schema: JSONSchemaProps, path: str, *, root: bool = False) -> Iter
 
 def _rule_errors_of_default(schema: JSONSchemaProps, at: str) -> Iterator[FieldError]:
     if any(each.validations for each in every(schema)):
+        from kedge.api.apiextensions_v1.rule_evaluation import rule_errors
+        from kedge.api.apiextensions_v1.rule_tree import rule_tree
+
         tree = rule_tree(document(schema), is_root=bool(schema.embedded_resource))
         if tree is not None and not tree.is_broken:
             yield from rule_errors(tree, schema.default, schema.default, at)

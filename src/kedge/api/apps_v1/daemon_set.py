@@ -237,6 +237,7 @@ RESOURCE: Resource[DaemonSet] = Resource(
         default=default,
         prepare_for_create=prepare_for_create,
         prepare_for_update=prepare_for_update,
+        prepare_for_status_update=lambda new, old: _at_generation(new, _template_generation(old)),
         validate=validate,
         validate_update=validate_update,
         validate_status=validate_status,

@@ -141,12 +141,17 @@ class StatefulSet(Object):
     """The pods there are."""
 
 
+def _typed(claims: Sequence[PersistentVolumeClaim]) -> list[PersistentVolumeClaim]:
+    """Return claim templates with their kind and version, as upstream writes them."""
+    return [replace(each, apiVersion="v1", kind="PersistentVolumeClaim") for each in claims]
+
+
 def default(obj: StatefulSet) -> StatefulSet:
     spec = obj.spec
     kept = spec.persistentVolumeClaimRetentionPolicy
     kept = kept or StatefulSetPersistentVolumeClaimRetentionPolicy()
     history = spec.revisionHistoryLimit
-    claims = [persistent_volume_claim.default(claim) for claim in spec.volumeClaimTemplates]
+    claims = _typed([persistent_volume_claim.default(each) for each in spec.volumeClaimTemplates])
     spec = replace(
         spec,
         replicas=1 if spec.replicas is None else spec.replicas,
@@ -275,8 +280,10 @@ def validate_update(new: StatefulSet, old: StatefulSet) -> Iterator[FieldError]:
         ordinals=old.spec.ordinals,
         revisionHistoryLimit=old.spec.revisionHistoryLimit,
         persistentVolumeClaimRetentionPolicy=old.spec.persistentVolumeClaimRetentionPolicy,
+        volumeClaimTemplates=_typed(new.spec.volumeClaimTemplates),
     )
-    if not workload.same(free, old.spec):
+    claims = _typed(old.spec.volumeClaimTemplates)
+    if not workload.same(free, replace(old.spec, volumeClaimTemplates=claims)):
         why = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', "
             "'template', 'updateStrategy', 'revisionHistoryLimit', "

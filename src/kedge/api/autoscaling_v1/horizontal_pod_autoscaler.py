@@ -1,7 +1,6 @@
 """HorizontalPodAutoscaler in autoscaling/v1: stored as autoscaling/v2, of all metrics only cpu."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace as with_changes
 
 from msgspec import field
 from msgspec.structs import replace
@@ -95,7 +94,7 @@ def validate_status(
 
 def _seen_as_stored(column: Column) -> Column:
     cell: Callable[[stored.HorizontalPodAutoscaler], object] = column.cell
-    return with_changes(column, cell=lambda obj: cell(as_stored(obj)))
+    return replace(column, cell=lambda obj: cell(as_stored(obj)))
 
 
 RESOURCE: Resource[HorizontalPodAutoscaler] = Resource(

@@ -17,7 +17,7 @@ from kedge.api.autoscaling_v2.metrics import (
     validate_metric,
     validate_reference,
 )
-from kedge.api.model import Int32, Model, Object, Time, keyed
+from kedge.api.model import Int32, Model, Object, Time, keyed, null
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
 from kedge.api.strategy import Strategy
@@ -111,7 +111,7 @@ class HorizontalPodAutoscalerStatus(Model):
     """How many replicas there are."""
     desiredReplicas: Int32 = field(default_factory=int)
     """How many replicas there should be."""
-    currentMetrics: Sequence[MetricStatus] = ()
+    currentMetrics: Sequence[MetricStatus] | None = field(default_factory=null)
     """The current values of the metrics."""
     conditions: Annotated[Sequence[HorizontalPodAutoscalerCondition], keyed("type")] = ()
     """Aspects of its state."""
@@ -253,7 +253,9 @@ COLUMNS = (
     Column(
         name="Targets",
         description="Present values of the metrics, and those aimed at.",
-        cell=lambda obj: targets_cell(list(obj.spec.metrics), list(obj.status.currentMetrics)),
+        cell=lambda obj: targets_cell(
+            list(obj.spec.metrics), list(obj.status.currentMetrics or ())
+        ),
     ),
     Column(
         name="MinPods",

@@ -308,6 +308,9 @@ def _success_rule(rule: SuccessPolicyRule, completions: int, path: str) -> Itera
 
 
 def validate_update(new: Job, old: Job) -> Iterator[FieldError]:
+    # Upstream validates the spec of an update twice, and lists its errors twice.
+    yield from validate_spec(new.spec, "spec")
+    yield from _selector(new.spec)
     yield from _completions(new.spec, old.spec)
     yield from workload.unchanged("spec.selector", new.spec.selector, old.spec.selector)
     yield from _template(new, old)

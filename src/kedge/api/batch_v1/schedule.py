@@ -1,7 +1,8 @@
 """Schedules in the form of cron: `*/5 * * * 1-5`, `@daily`, `@every 1h30m`."""
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from kedge.machinery import durations
 
@@ -18,8 +19,7 @@ _NAMED = {
 }
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """The moments at which something is due."""
 
     minutes: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Validation of admission policies and their bindings, except for their CEL expressions."""
+"""Validation of admission policies and their bindings."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,6 +7,7 @@ from typing import Final
 from kedge.api import rules
 from kedge.api.builtin import admission_rules
 from kedge.api.builtin.content import listed, numbered, reach, text, typed
+from kedge.api.builtin.policy_programs import expression_errors
 from kedge.api.builtin.validation import Errors, Fields, named, selector
 from kedge.api.conditions import validate_conditions
 from kedge.api.model import Condition, Document
@@ -71,9 +72,11 @@ def validating_policy(obj: Document) -> Errors:
     if not checks and not annotations:
         yield FieldError.required("spec.validations", _EITHER)
         yield FieldError.required("spec.auditAnnotations", _EITHER)
-    for path, check in numbered(obj.content, "spec.validations"):
+    wrong = _by_index(spec, "validations")
+    for i, (path, check) in enumerate(numbered(obj.content, "spec.validations")):
         yield from _check(check, path)
-    yield from _audit_annotations(annotations, obj.metadata.name)
+        yield from wrong.get(i, ())
+    yield from _audit_annotations(annotations, obj.metadata.name, spec)
 
 
 def _policy(spec: Fields) -> Errors:
@@ -91,9 +94,23 @@ def _policy(spec: Fields) -> Errors:
 
 
 def _conditions_and_variables(spec: Fields) -> Errors:
-    yield from _match_conditions(listed(spec, "matchConditions"), "spec.matchConditions")
-    for path, variable in numbered(spec, "variables"):
+    conditions = listed(spec, "matchConditions")
+    yield from _match_conditions(conditions, "spec.matchConditions")
+    if len(conditions) <= _MOST_CONDITIONS:
+        for errors in _by_index(spec, "matchConditions").values():
+            yield from errors
+    wrong = _by_index(spec, "variables")
+    for i, (path, variable) in enumerate(numbered(spec, "variables")):
         yield from _variable(variable, f"spec.{path}")
+        yield from wrong.get(i, ())
+
+
+def _by_index(spec: Fields, field: str) -> dict[int, list[FieldError]]:
+    """Return the errors of the expressions of a list, by the place of its elements."""
+    found: dict[int, list[FieldError]] = {}
+    for i, error in expression_errors(spec, field):
+        found.setdefault(i, []).append(error)
+    return found
 
 
 def _param_kind(kind: Fields, path: str) -> Errors:
@@ -181,7 +198,7 @@ def _check(check: Fields, path: str) -> Errors:
     yield from admission_rules.known(check, "reason", _REASONS, path)
 
 
-def _audit_annotations(annotations: Sequence[Fields], policy: str) -> Errors:
+def _audit_annotations(annotations: Sequence[Fields], policy: str, spec: Fields) -> Errors:
     path = "spec.auditAnnotations"
     if len(annotations) > _MOST_ANNOTATIONS:
         why = f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"
@@ -191,6 +208,7 @@ def _audit_annotations(annotations: Sequence[Fields], policy: str) -> Errors:
         ]
         yield FieldError.invalid(path, shown, why)
     keys: set[str] = set()
+    wrong = _by_index(spec, "auditAnnotations")
     for i, annotation in enumerate(annotations):
         at, key = f"{path}[{i}]", text(annotation, "key")
         if policy:
@@ -205,6 +223,8 @@ def _audit_annotations(annotations: Sequence[Fields], policy: str) -> Errors:
         elif len(value.encode()) > _LONGEST_ANNOTATION:
             why = f"must not exceed {_LONGEST_ANNOTATION} bytes in length"
             yield FieldError.required(f"{at}.valueExpression", why)
+        else:
+            yield from wrong.get(i, ())
         if key in keys:
             yield FieldError.duplicate(f"{at}.key", key)
         keys.add(key)
@@ -229,8 +249,10 @@ def mutating_policy(obj: Document) -> Errors:
     if not mutations:
         why = "mutations must contain at least one item"
         yield FieldError.required("spec.mutations", why)
+    wrong = _by_index(spec, "mutations")
     for i, mutation in enumerate(mutations):
         yield from _mutation(mutation, f"spec.mutations[{i}]")
+        yield from wrong.get(i, ())
     policy = text(spec, "reinvocationPolicy")
     yield from rules.one_of("spec.reinvocationPolicy", policy, _REINVOCATION_POLICIES)
 

@@ -1,8 +1,9 @@
 """The explicit list of built-in kinds that are served from the table of published types."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kedge.api.builtin import (
     admission_policy_validation,
@@ -130,6 +131,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         namespaced=False,
         subresources=(STATUS,),
         strategy=Strategy(
+            returns_deleted_object=True,
             counts_generation=False,
             default=defaults.persistent_volume,
             prepare_for_create=defaults.pending_volume,
@@ -306,6 +308,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
             counts_generation=False,
             validate_new=service_network_validation.service_cidr,
             validate_update=service_network_validation.service_cidr_update,
+            prepare_for_status_update=keep_metadata,
         ),
         presentation=Presentation(columns=columns.SERVICE_CIDR),
     ),
@@ -331,6 +334,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "csidrivers",
         namespaced=False,
         strategy=Strategy(
+            returns_deleted_object=True,
             allows_unconditional_update=False,
             first_generation=0,
             default=defaults.csi_driver,
@@ -346,6 +350,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "csinodes",
         namespaced=False,
         strategy=Strategy(
+            returns_deleted_object=True,
             allows_unconditional_update=False,
             counts_generation=False,
             validate=storage_validation.csi_node,
@@ -372,6 +377,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "storageclasses",
         namespaced=False,
         strategy=Strategy(
+            returns_deleted_object=True,
             counts_generation=False,
             default=defaults.storage_class,
             validate=storage_validation.storage_class,
@@ -387,6 +393,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         namespaced=False,
         subresources=(STATUS,),
         strategy=Strategy(
+            returns_deleted_object=True,
             allows_unconditional_update=False,
             counts_generation=False,
             default=defaults.volume_attachment,
@@ -403,6 +410,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "volumeattributesclasses",
         namespaced=False,
         strategy=Strategy(
+            returns_deleted_object=True,
             counts_generation=False,
             validate=storage_validation.volume_attributes_class,
             validate_update=storage_validation.volume_attributes_class_update,

@@ -9,7 +9,7 @@ from kedge.api.builtin.content import listed, numbered, text
 from kedge.api.builtin.validation import Errors, Fields, named, selector
 from kedge.api.model import Document
 from kedge.machinery import names
-from kedge.machinery.cel import CelCondition, CelError, uses
+from kedge.machinery.cel import CelError
 from kedge.machinery.errors import FieldError
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -82,6 +82,8 @@ def _expression(expression: str, path: str) -> Errors:
     if not expression:
         yield FieldError.required(path)
         return
+    from kedge.machinery.cel import CelCondition, uses
+
     try:
         CelCondition(expression, uses.match_conditions())
     except CelError as error:

@@ -1,6 +1,5 @@
 """LimitRange: how little and how much the pods and claims of one namespace may ask for."""
 
-import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -302,6 +301,6 @@ RESOURCE: Resource[LimitRange] = Resource(
     presentation=Presentation(
         short_names=["limits"],
         # Only with `-o wide`, unlike upstream: the kind's first users were shown nothing but names.
-        columns=(name_column(), dataclasses.replace(created_column(), priority=1)),
+        columns=(name_column(), replace(created_column(), priority=1)),
     ),
 )

@@ -339,6 +339,7 @@ RESOURCE: Resource[PersistentVolumeClaim] = Resource(
     subresources=[STATUS],
     strategy=Strategy(
         counts_generation=False,
+        returns_deleted_object=True,
         default=default,
         prepare_for_create=prepare_for_create,
         prepare_for_update=prepare_for_update,

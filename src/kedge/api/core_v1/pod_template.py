@@ -44,7 +44,9 @@ def _joined(part: Callable[[Container], str]) -> Callable[[PodTemplate], str]:
 RESOURCE: Resource[PodTemplate] = Resource(
     type=PodTemplate,
     plural="podtemplates",
-    strategy=Strategy(default=default, validate=validate, warnings=warn),
+    strategy=Strategy(
+        default=default, validate=validate, warnings=warn, returns_deleted_object=True
+    ),
     presentation=Presentation(
         columns=[
             name_column(),

@@ -203,6 +203,7 @@ RESOURCE: Resource[ResourceQuota] = Resource(
     subresources=[STATUS],
     strategy=Strategy(
         counts_generation=False,
+        returns_deleted_object=True,
         default=default,
         validate=validate,
         validate_update=validate_update,

@@ -240,6 +240,7 @@ RESOURCE: Resource[Service] = Resource(
     ],
     strategy=Strategy(
         counts_generation=False,
+        returns_deleted_object=True,
         allows_create_on_update=True,
         check_name=names.dns_label,
         default=default,

@@ -43,6 +43,7 @@ RESOURCE: Resource[ServiceAccount] = Resource(
     ],
     strategy=Strategy(
         counts_generation=False,
+        returns_deleted_object=True,
         prepare_for_create=_with_secret_names,
         prepare_for_update=lambda new, old: _with_secret_names(new),
     ),

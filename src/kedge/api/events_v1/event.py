@@ -1,10 +1,10 @@
 """Event of events.k8s.io: the events of the core group under newer names and stricter rules."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace as with_changes
 from typing import Any
 
 from msgspec import field
+from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.core_v1 import event as core
@@ -189,7 +189,7 @@ def _through_core(read: Callable[[Any], Any]) -> Callable[[Event], Any]:
 
 def _columns() -> Iterator[Column]:
     for column in core.COLUMNS:
-        yield with_changes(column, cell=_through_core(column.cell))
+        yield replace(column, cell=_through_core(column.cell))
 
 
 _FIELD_NAMES = {

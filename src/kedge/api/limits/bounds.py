@@ -1,8 +1,10 @@
 """NamespaceLimits: all LimitRanges of one namespace, compiled after each change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from kedge.api.core_v1.limit_range import (
     CONTAINER,
@@ -21,8 +23,7 @@ Amounts = Mapping[str, Quantity]
 Bound = Literal["request", "limit"]
 
 
-@dataclass(frozen=True, slots=True)
-class LimitRangeScope:
+class LimitRangeScope(msgspec.Struct, frozen=True):
     """The selector of an item; all conditions must hold."""
 
     labels: selectors.LabelRequirements
@@ -58,8 +59,7 @@ class LimitRangeScope:
         return not self.container or self.container == name
 
 
-@dataclass(frozen=True, slots=True)
-class LimitRangeRule:
+class LimitRangeRule(msgspec.Struct, frozen=True):
     """One item of a LimitRange, its amounts in the order of their names."""
 
     limit_range: str
@@ -156,28 +156,29 @@ class ContainerDefaults:
         return self
 
 
-@dataclass(frozen=True)
-class NamespaceLimits:
+class NamespaceLimits(msgspec.Struct, frozen=True, dict=True):
     """The rules of one namespace, ordered by the name of their LimitRange, then by position."""
 
     rules: tuple[LimitRangeRule, ...]
-    containers: Envelope = field(init=False)
-    pods: Envelope = field(init=False)
-    default_rules: tuple[LimitRangeRule, ...] = field(init=False)
-    """The rules from which containers get something."""
-    defaults: ContainerDefaults | None = field(init=False)
-    """The defaults of every container; None if they depend on the pod or container."""
 
-    def __post_init__(self) -> None:
-        # A frozen dataclass fills in what it derives only this way.
-        object.__setattr__(self, "containers", _envelope(self.of_type(CONTAINER)))
-        object.__setattr__(self, "pods", _envelope(self.of_type(POD)))
-        default_rules = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
-        selective = any(rule.restriction is not None for rule in default_rules)
-        object.__setattr__(self, "default_rules", default_rules)
-        object.__setattr__(
-            self, "defaults", None if selective else ContainerDefaults(default_rules)
-        )
+    @cached_property
+    def containers(self) -> Envelope:
+        return _envelope(self.of_type(CONTAINER))
+
+    @cached_property
+    def pods(self) -> Envelope:
+        return _envelope(self.of_type(POD))
+
+    @cached_property
+    def default_rules(self) -> tuple[LimitRangeRule, ...]:
+        """The rules from which containers get something."""
+        return tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
+
+    @cached_property
+    def defaults(self) -> ContainerDefaults | None:
+        """The defaults of every container; None if they depend on the pod or container."""
+        selective = any(rule.restriction is not None for rule in self.default_rules)
+        return None if selective else ContainerDefaults(self.default_rules)
 
     def __bool__(self) -> bool:
         return bool(self.rules)

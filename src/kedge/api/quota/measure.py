@@ -1,9 +1,10 @@
 """QuotaMeasure: the quota usage of one object, and its scopes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+import msgspec
 
 from kedge.api.core_v1.resource_quota import ScopedResourceSelectorRequirement
 from kedge.machinery.quantity import Quantity
@@ -15,8 +16,7 @@ ZERO = Quantity.from_value(0)
 ONE = Quantity.from_value(1)
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaMeasure:
+class QuotaMeasure(msgspec.Struct, frozen=True):
     """The usage of one object in one state."""
 
     usage: Usage

@@ -37,7 +37,10 @@ def validate(obj: ClusterRole) -> Iterator[FieldError]:
         why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         yield FieldError.required(path, why)
     for i, selector in enumerate(obj.aggregationRule.clusterRoleSelectors):
-        yield from validate_label_selector(selector, f"{path}[{i}]")
+        found = list(validate_label_selector(selector, f"{path}[{i}]"))
+        yield from found
+        if found:
+            yield FieldError.invalid(f"{path}[{i}]", None, "invalid label selector.")
 
 
 RESOURCE: Resource[ClusterRole] = Resource(

@@ -77,6 +77,6 @@ RESOURCE: Resource[DeviceClass] = Resource(
     group=GROUP,
     plural="deviceclasses",
     namespaced=False,
-    strategy=Strategy(validate=validate, warnings=warnings),
+    strategy=Strategy(validate=validate, warnings=warnings, returns_deleted_object=True),
     presentation=Presentation(columns=[name_column(), age_column()]),
 )

@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.api.resource_v1 import sizes
 from kedge.api.resource_v1.device_request import DeviceSelector
 from kedge.api.resource_v1.resource_slice_types import Device, DeviceAttribute
-from kedge.machinery.cel import CelCondition, CelError, uses
-from kedge.machinery.cel.devices import DomainMap
-from kedge.machinery.cel.libraries.quantities import quantity_of
-from kedge.machinery.cel.libraries.versions import version_of
+from kedge.machinery.cel import CelError
 from kedge.machinery.errors import FieldError
+
+if TYPE_CHECKING:
+    from kedge.machinery.cel import CelCondition
 
 
 @lru_cache(maxsize=512)
-def compiled(expression: str) -> CelCondition:
+def compiled(expression: str) -> "CelCondition":
     """Return an expression about `device`; raises CelError."""
+    # Not above: most programs that read claims compile no expressions.
+    from kedge.machinery.cel import CelCondition, uses
+
     return CelCondition(expression, uses.device_selector(), allow_dyn=True)
 
 
@@ -30,13 +33,53 @@ def validate_selector(selector: DeviceSelector) -> Iterator[FieldError]:
         yield FieldError.too_long("cel.expression", sizes.EXPRESSION_CHARACTERS)
         return
     try:
-        compiled(expression)
+        cost = estimated_cost(expression)
     except CelError as error:
         yield FieldError.invalid("cel.expression", expression, str(error))
+        return
+    if cost > sizes.EXPRESSION_COST:
+        yield FieldError.forbidden("cel.expression", "too complex, exceeds cost limit")
+
+
+@lru_cache(maxsize=512)
+def estimated_cost(expression: str) -> int:
+    """Return the most that an expression costs for one device; raises CelError."""
+    return compiled(expression).estimate(_largest_size)
+
+
+def _largest_size(path: tuple[str, ...]) -> int | None:
+    """Return the largest size of a value below `device`; None if it has no bound."""
+    match path:
+        case ("device", "driver"):
+            return sizes.DOMAIN_CHARACTERS
+        case ("device", "allowMultipleAllocations"):
+            return 1
+        case ("device", "attributes" | "capacity", *inner):
+            return _largest_inner_size(path[1], inner)
+        case _:
+            return None
+
+
+def _largest_inner_size(field: str, path: list[str]) -> int | None:
+    """Return the largest size in a map of domains, which are maps of identifiers."""
+    match path:
+        case [] | ["@values"]:
+            return sizes.ATTRIBUTES_AND_CAPACITIES
+        case ["@keys"]:
+            return sizes.DOMAIN_CHARACTERS
+        case ["@values", "@keys"]:
+            return sizes.IDENTIFIER_CHARACTERS
+        case ["@values", _] if field == "attributes":
+            return sizes.ATTRIBUTE_CHARACTERS
+        case _:
+            return None
 
 
 def device_values(driver: str, device: Device) -> Mapping[str, Any]:
     """Return the variable `device` as expressions see it."""
+    from kedge.machinery.cel.devices import DomainMap
+    from kedge.machinery.cel.libraries.quantities import quantity_of
+
     attributes = DomainMap()
     for name, attribute in device.attributes.items():
         domain, identifier = split_name(name, driver)
@@ -58,6 +101,8 @@ def device_values(driver: str, device: Device) -> Mapping[str, Any]:
 def _selected_value(attribute: DeviceAttribute) -> Any:
     """Return the value as expressions see it: versions can be compared."""
     if attribute.version is not None:
+        from kedge.machinery.cel.libraries.versions import version_of
+
         return version_of(attribute.version)
     return attribute_value(attribute)
 

@@ -95,6 +95,7 @@ RESOURCE: Resource[ResourceClaim] = Resource(
     subresources=[STATUS],
     strategy=Strategy(
         counts_generation=False,
+        returns_deleted_object=True,
         default=default,
         prepare_for_status_update=prepare_for_status_update,
         validate_new=validate_new,

@@ -66,6 +66,7 @@ RESOURCE: Resource[ResourceClaimTemplate] = Resource(
     plural="resourceclaimtemplates",
     strategy=Strategy(
         counts_generation=False,
+        returns_deleted_object=True,
         default=default,
         validate=validate,
         validate_update=validate_update,

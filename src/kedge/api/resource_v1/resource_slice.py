@@ -65,6 +65,7 @@ RESOURCE: Resource[ResourceSlice] = Resource(
     plural="resourceslices",
     namespaced=False,
     strategy=Strategy(
+        returns_deleted_object=True,
         default=default,
         validate=validate,
         validate_update=validate_update,

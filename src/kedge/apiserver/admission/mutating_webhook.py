@@ -8,10 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.model import Object
-from kedge.api.resource import Resource
-from kedge.apiserver import prepare
 from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
-from kedge.apiserver.body import check_depth
+from kedge.apiserver.admission.patched_object import fitted, settled
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import CallFailed
@@ -23,7 +21,7 @@ from kedge.apiserver.webhooks.dispatch import (
     Webhooks,
     failed,
 )
-from kedge.machinery.errors import StatusError, bad_request, internal, timeout
+from kedge.machinery.errors import StatusError, internal, timeout
 from kedge.machinery.patch import PatchError, apply_json
 
 _MUTATION = "mutation.webhook.admission.k8s.io/"
@@ -128,7 +126,7 @@ class _Mutation:
             raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
         view = seen.match.resource
         try:
-            patched = _fitted(view, apply_json(seen.object, operations))
+            patched = fitted(view, apply_json(seen.object, operations), [])
             if patched == seen.object:
                 return False
             changed = decode.to_object(resource, review.seen_as(patched, view, resource))
@@ -136,7 +134,7 @@ class _Mutation:
             raise internal(error.message) from None
         except StatusError as error:
             raise internal(error.message) from None
-        self._become(_settled(self._attempt, resource.strategy.default(changed)))
+        self._become(settled(self._attempt, resource.strategy.default(changed)))
         return True
 
     def _become(self, obj: Object | None) -> None:
@@ -164,43 +162,6 @@ def _operations(patch: bytes) -> list[Any]:
 
 def _undecodable(why: str) -> CallFailed:
     return CallFailed(f"received undecodable patch in webhook response: {why}")
-
-
-def _fitted(resource: Resource[Any], document: Any) -> dict[str, Any]:
-    """Reduce a patched document to the fields that the kind declares."""
-    if not isinstance(document, dict):
-        raise bad_request("the patched object is not an object")
-    check_depth(document)
-    decode.check_kind(resource, document)
-    fitted = decode.shape(resource, document, [])
-    head = {"kind": resource.kind, "apiVersion": resource.api_version}
-    return head | {"metadata": {}} | fitted | head
-
-
-def _settled(attempt: Attempt, obj: Object) -> Object:
-    """A patched object in which all that only the server sets is as it was."""
-    before, request = attempt.object, attempt.request
-    assert before is not None
-    was, now = before.metadata, obj.metadata
-    if now.namespace != was.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    kept = replace(
-        now,
-        uid=was.uid,
-        creationTimestamp=was.creationTimestamp,
-        generation=was.generation,
-        deletionTimestamp=was.deletionTimestamp,
-        deletionGracePeriodSeconds=was.deletionGracePeriodSeconds,
-        resourceVersion=was.resourceVersion,
-        managedFields=was.managedFields,
-        selfLink="",
-    )
-    settled = replace(obj, metadata=kept)
-    if request.subresource == "status" or request.resource.strategy.keeps_posted_status:
-        return settled
-    return prepare.with_status_of(request.resource, settled, before)
 
 
 def _note(hook: Hook, changed: bool) -> str:

@@ -1,8 +1,10 @@
 """The admission plugins there are, in the order in which they run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from random import Random
+
+import msgspec
+from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import limit_range, namespace, node, service_account
@@ -20,9 +22,11 @@ from kedge.apiserver.admission.default_storage_class import DefaultStorageClass
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from kedge.apiserver.admission.limit_ranger import LimitRanger
+from kedge.apiserver.admission.mutating_policy import MutatingAdmissionPolicy
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from kedge.apiserver.admission.node_restriction import NodeRestriction
+from kedge.apiserver.admission.pod_resize_validator import PodResizeValidator
 from kedge.apiserver.admission.pod_security import PodSecurity
 from kedge.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from kedge.apiserver.admission.priority import Priority
@@ -32,18 +36,23 @@ from kedge.apiserver.admission.service_account import ServiceAccountPlugin
 from kedge.apiserver.admission.storage_object_in_use_protection import (
     StorageObjectInUseProtection,
 )
+from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolicy
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.policies.mutation import mutating_parts
+from kedge.apiserver.policies.policy_request import PolicySurroundings
+from kedge.apiserver.policies.policy_set import Part, PartsOf, PolicySet
+from kedge.apiserver.policies.validation import validating_parts
 from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request
-from kedge.apiserver.watchcache import WatchCache
+from kedge.apiserver.watchcache import ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
+from kedge.apiserver.webhooks.configuration import GROUP
 from kedge.apiserver.webhooks.dispatch import Webhooks, webhooks_of
 from kedge.machinery.clock import Clock
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """The dependencies of plugins."""
 
     cache: WatchCache
@@ -60,6 +69,18 @@ class Surroundings:
             plural, self.catalog, self.cache, self.caller, _annotate, self.authorizer
         )
 
+    def policies(self, plural: str, parts_of: PartsOf[Part]) -> PolicySet[Part]:
+        caches: list[ResourceCache] = []
+        for name in (plural, plural.removesuffix("ies") + "ybindings"):
+            found = self.catalog.find(GROUP, "v1", name)
+            assert found is not None
+            caches.append(self.cache.of(found))
+        return PolicySet(caches[0], caches[1], parts_of)
+
+    @property
+    def policy_surroundings(self) -> PolicySurroundings:
+        return PolicySurroundings(self.cache, self.catalog, self.authorizer)
+
 
 def _annotate(request: Request, key: str, value: str) -> None:
     request.annotations[key] = value
@@ -73,6 +94,16 @@ def _namespace_lifecycle(given: Surroundings) -> AdmissionPlugin:
 def _mutating_webhook(given: Surroundings) -> AdmissionPlugin:
     webhooks = given.webhooks("mutatingwebhookconfigurations")
     return MutatingAdmissionWebhook(webhooks, given.earlier)
+
+
+def _mutating_policy(given: Surroundings) -> AdmissionPlugin:
+    policies = given.policies("mutatingadmissionpolicies", mutating_parts)
+    return MutatingAdmissionPolicy(policies, given.policy_surroundings, given.earlier)
+
+
+def _validating_policy(given: Surroundings) -> AdmissionPlugin:
+    policies = given.policies("validatingadmissionpolicies", validating_parts)
+    return ValidatingAdmissionPolicy(policies, given.policy_surroundings)
 
 
 def _validating_webhook(given: Surroundings) -> AdmissionPlugin:
@@ -110,6 +141,10 @@ def _priority(given: Surroundings) -> AdmissionPlugin:
 
 def _default_toleration_seconds(given: Surroundings) -> AdmissionPlugin:
     return DefaultTolerationSeconds()
+
+
+def _pod_resize_validator(given: Surroundings) -> AdmissionPlugin:
+    return PodResizeValidator(given.cache.of(node.RESOURCE))
 
 
 def _pod_topology_labels(given: Surroundings) -> AdmissionPlugin:
@@ -164,17 +199,20 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "PodSecurity": _pod_security,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
-    "PodTopologyLabels": _pod_topology_labels,
+    "DefaultStorageClass": _default_storage_class,
+    "StorageObjectInUseProtection": lambda given: StorageObjectInUseProtection(),
+    "PersistentVolumeClaimResize": _claim_resize,
     "RuntimeClass": _runtime_class,
     "CertificateApproval": _certificate_approval,
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,
-    "DefaultStorageClass": _default_storage_class,
-    "StorageObjectInUseProtection": lambda given: StorageObjectInUseProtection(),
-    "PersistentVolumeClaimResize": _claim_resize,
     "DefaultIngressClass": _default_ingress_class,
     "DenyServiceExternalIPs": _deny_service_external_ips,
+    "PodTopologyLabels": _pod_topology_labels,
+    "PodResizeValidator": _pod_resize_validator,
+    "MutatingAdmissionPolicy": _mutating_policy,
     "MutatingAdmissionWebhook": _mutating_webhook,
+    "ValidatingAdmissionPolicy": _validating_policy,
     "ValidatingAdmissionWebhook": _validating_webhook,
     "ResourceQuota": _resource_quota,
 }

@@ -1,10 +1,11 @@
 """The ranges of cluster IPs: one for each IPv4 network of the ServiceCIDRs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from random import Random
 from typing import Any, Final
+
+import msgspec
 
 from kedge.api.builtin.service_networks import (
     DEFAULT_SERVICE_CIDR,
@@ -20,8 +21,7 @@ NOT_READY: Final = "allocator not ready"
 ALLOCATED: Final = "provided IP is already allocated"
 
 
-@dataclass(frozen=True)
-class AddressRange:
+class AddressRange(msgspec.Struct, frozen=True):
     """One network of cluster IPs."""
 
     network: IPv4Network

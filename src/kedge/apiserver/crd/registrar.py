@@ -1,7 +1,6 @@
 """Custom kinds come and go: follows the definitions and serves what they define."""
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -216,7 +215,7 @@ class Registrar:
         )
 
 
-UNCHECKED = dataclasses.replace(write.MAIN, validate=lambda resource, new, old: iter(()))
+UNCHECKED = replace(write.MAIN, validate=lambda resource, new, old: iter(()))
 """For changes that must not fail because a definition breaks rules that are newer than it."""
 
 
@@ -242,8 +241,8 @@ def _stored(
 
 
 def _without_create(resource: Resource[Any]) -> Resource[Any]:
-    strategy = dataclasses.replace(resource.strategy, prepare_for_create=_refuse(resource))
-    return dataclasses.replace(resource, strategy=strategy)
+    strategy = replace(resource.strategy, prepare_for_create=_refuse(resource))
+    return replace(resource, strategy=strategy)
 
 
 def _refuse(resource: Resource[Any]) -> Callable[[Any], Any]:
@@ -267,7 +266,7 @@ def _same(one: Resource[Any], other: Resource[Any]) -> bool:
 
 
 def _http() -> HttpRequest:
-    return HttpRequest("POST", "/", headers={"user-agent": "kedge-apiextensions"})
+    return HttpRequest("POST", "/", headers={"user-agent": "kube-apiserver"})
 
 
 def _forget_schemas() -> None:

@@ -18,7 +18,6 @@ from kedge.api.apiextensions_v1.definition import (
 )
 from kedge.api.apiextensions_v1.json_schema import document as schema_document
 from kedge.api.apiextensions_v1.json_schema import every
-from kedge.api.apiextensions_v1.rule_evaluation import Ratchet, rule_errors
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.api.model import Document
 from kedge.api.presentation import Age, Column, Presentation, name_column
@@ -205,6 +204,8 @@ class _Contents:
         if nameless or any(error.reason in _BLOCKING for error in errors):
             yield FieldError("FieldValueInvalid", "<nil>", f"Invalid value: null: {_UNCHECKED}")
         elif (tree := self._rules.rules(self._props)) is not None:
+            from kedge.api.apiextensions_v1.rule_evaluation import Ratchet, rule_errors
+
             yield from rule_errors(tree, new, old, ratchet=Ratchet(node))
 
 

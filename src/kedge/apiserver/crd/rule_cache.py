@@ -3,9 +3,10 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kedge.api.apiextensions_v1.rule_tree import RuleNode, rule_tree
+if TYPE_CHECKING:
+    from kedge.api.apiextensions_v1.rule_tree import RuleNode
 
 MOST_CHARACTERS: Final = 4 << 20
 """Expressions that stay compiled, in characters; each takes some hundred bytes of memory."""
@@ -28,13 +29,16 @@ class RuleCache:
         """Tell whether the rules of a schema are compiled."""
         return id(schema) in self._trees
 
-    def rules(self, schema: Mapping[str, Any]) -> RuleNode | None:
+    def rules(self, schema: Mapping[str, Any]) -> "RuleNode | None":
         """Return the rules of a schema, compiled; None if it has none."""
         with self._lock:
             found = self._trees.get(id(schema))
             if found is not None:
                 self._trees.move_to_end(id(schema))
                 return found[1]
+        # Not above: CEL takes long to import, and few clusters have rules.
+        from kedge.api.apiextensions_v1.rule_tree import rule_tree
+
         tree = rule_tree(schema)
         self._keep(schema, tree)
         return tree
@@ -44,7 +48,7 @@ class RuleCache:
         with self._lock:
             self._drop(id(schema))
 
-    def _keep(self, schema: Mapping[str, Any], tree: RuleNode | None) -> None:
+    def _keep(self, schema: Mapping[str, Any], tree: "RuleNode | None") -> None:
         size = 100 + (tree.size() if tree is not None else 0)
         with self._lock:
             self._drop(id(schema))

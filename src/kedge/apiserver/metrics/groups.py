@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
@@ -86,6 +86,14 @@ _grouped = msgspec.json.Decoder(GroupedPod)
 _selecting = msgspec.json.Decoder(SelectingService)
 
 
+class GroupingObject(NamedTuple):
+    """An object that the groups of a pod depend on, as it was."""
+
+    resource: Resource[Any]
+    key: str
+    item: Item | None
+
+
 class CachedPodGroups:
     """Reads the groups of pods from the caches of a server. Fulfils PodGroups."""
 
@@ -93,8 +101,8 @@ class CachedPodGroups:
 
     def __init__(self, cache: WatchCache) -> None:
         self._cache = cache
-        self._pods: dict[str, Item] = {}
-        """The state of each pod at the last call for it."""
+        self._pods: dict[str, list[GroupingObject]] = {}
+        """The objects that the groups of each pod were read from at the last call for it."""
         self._services: dict[str, Item] = {}
         self._by_namespace: dict[str, list[tuple[str, SelectingService]]] = {}
         """Services with a selector, by namespace, with their names."""
@@ -104,15 +112,27 @@ class CachedPodGroups:
         item = self._cache.of(pod.RESOURCE).get(key)
         if item is None:
             return ()
-        if self._pods.get(key) is item:
+        before = self._pods.get(key)
+        if before is not None and all(self._is_current(each) for each in before):
             return None
-        self._pods[key] = item
+        sources = self._pods[key] = [GroupingObject(pod.RESOURCE, key, item)]
         found = _grouped.decode(item.body)
         return [
-            *self._owners(namespace, found),
+            *self._owners(namespace, found, sources),
             *self._selected_by(namespace, found),
-            *self._classes(namespace, found),
+            *self._classes(namespace, found, sources),
         ]
+
+    def _is_current(self, source: GroupingObject) -> bool:
+        return self._cache.of(source.resource).get(source.key) is source.item
+
+    def _read(
+        self, resource: Resource[Any], key: str, sources: list[GroupingObject]
+    ) -> Item | None:
+        """Read an object, and note that the groups depend on it."""
+        item = self._cache.of(resource).get(key)
+        sources.append(GroupingObject(resource, key, item))
+        return item
 
     def forget_pod(self, namespace: str, name: str) -> None:
         self._pods.pop(pod.RESOURCE.key(namespace, name), None)
@@ -134,7 +154,9 @@ class CachedPodGroups:
                     self._by_namespace.setdefault(namespace, []).append((name, found))
         return namespaces
 
-    def _owners(self, namespace: str, found: GroupedPod) -> Iterator[GroupIdentity]:
+    def _owners(
+        self, namespace: str, found: GroupedPod, sources: list[GroupingObject]
+    ) -> Iterator[GroupIdentity]:
         for _ in range(_MOST_OWNERS):
             owner = next(
                 (each for each in found.metadata.owner_references if each.controller), None
@@ -145,7 +167,7 @@ class CachedPodGroups:
             if pair is None:
                 return
             core, usage = pair
-            item = self._cache.of(core).get(core.key(namespace, owner.name))
+            item = self._read(core, core.key(namespace, owner.name), sources)
             if item is None:
                 return
             found = _grouped.decode(item.body)
@@ -163,10 +185,11 @@ class CachedPodGroups:
         )
         return islice(selecting, MOST_SERVICES)
 
-    def _classes(self, namespace: str, found: GroupedPod) -> Iterator[GroupIdentity]:
-        item = self._cache.of(core_namespace.RESOURCE).get(
-            core_namespace.RESOURCE.key("", namespace)
-        )
+    def _classes(
+        self, namespace: str, found: GroupedPod, sources: list[GroupingObject]
+    ) -> Iterator[GroupIdentity]:
+        core = core_namespace.RESOURCE
+        item = self._read(core, core.key("", namespace), sources)
         if item is None:
             return
         meta = _grouped.decode(item.body).metadata

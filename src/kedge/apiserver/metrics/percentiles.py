@@ -18,6 +18,8 @@ from kedge.web.exchange import OutgoingRequest, ask
 
 MOST_NODES_AT_ONCE: Final = 16
 PATIENCE_SECONDS: Final = 5.0
+FEW_PODS: Final = 8
+"""Pods of one node that are asked for one by one, not with all others of the node."""
 MOST_OBJECTS: Final = 1000
 """Objects of one list with percentiles: each is decoded and written again for its only reader."""
 MOST_BYTES: Final = 16 << 20
@@ -75,11 +77,12 @@ async def extended(
     async def fetch(node: str) -> None:
         async with gate:
             own = [each for each in objects if each.node == node]
-            path = _path(plural, node, own)
+            documents: dict[str, Document] = {}
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    answer = await _fetched(api, node, f"{path}?percentiles={wanted}")
-                documents = dict(_by_uid(answer))
+                    for path in _paths(plural, own):
+                        answer = await _fetched(api, node, f"{path}?percentiles={wanted}")
+                        documents.update(_by_uid(answer))
                 found.update(
                     {each.uid: documents[each.uid] for each in own if each.uid in documents}
                 )
@@ -91,12 +94,18 @@ async def extended(
     return [_merged(each, found.get(each.uid)) for each in objects]
 
 
-def _path(plural: str, node: str, objects: Sequence[UsageObject]) -> str:
-    """One object by name, else all of the node."""
-    if plural == "nodes" or len(objects) != 1:
-        return f"{_ROOT}/{plural}"
-    one = objects[0]
-    return f"{_ROOT}/namespaces/{quote(one.namespace)}/pods/{quote(one.name)}"
+def _paths(plural: str, objects: Sequence[UsageObject]) -> list[str]:
+    """A few pods by name, else all of their namespace if they have one, else all of the node."""
+    if plural == "nodes":
+        return [f"{_ROOT}/{plural}"]
+    if len(objects) <= FEW_PODS:
+        return [
+            f"{_ROOT}/namespaces/{quote(one.namespace)}/pods/{quote(one.name)}" for one in objects
+        ]
+    namespaces = {one.namespace for one in objects}
+    if len(namespaces) == 1:
+        return [f"{_ROOT}/namespaces/{quote(namespaces.pop())}/pods"]
+    return [f"{_ROOT}/pods"]
 
 
 async def _fetched(api: Api, node: str, target: str) -> Any:

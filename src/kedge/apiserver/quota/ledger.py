@@ -1,7 +1,6 @@
 """Ledger: what is used of every quota at this moment, writes that are under way included."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -60,8 +59,7 @@ class Followed:
         return (item.key for item in self.cache.select(everything))
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaClaim:
+class QuotaClaim(msgspec.Struct, frozen=True):
     """The usage of an object that is about to be written."""
 
     followed: Followed

@@ -1,9 +1,10 @@
 """Links in what a proxied server answers: redirects and HTML are moved below the proxy's path."""
 
 import re
-from dataclasses import dataclass
 from html import escape
 from typing import Final
+
+import msgspec
 
 MOST_TAG: Final = 8 << 10
 """Bytes of one tag. A longer one is passed on unchanged: it would have to be kept in memory."""
@@ -54,8 +55,7 @@ _TAG: Final = re.compile(
 _RAW_ENDS: Final = {name: re.compile(rb"</" + name + rb"(?=[\s/>])", re.I) for name in _RAW}
 
 
-@dataclass(frozen=True)
-class LinkBase:
+class LinkBase(msgspec.Struct, frozen=True):
     """The URLs at which a proxied server is known."""
 
     prefix: str

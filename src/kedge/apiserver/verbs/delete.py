@@ -61,6 +61,7 @@ async def delete(api: Api, request: Request) -> Response:
 async def delete_collection(api: Api, request: Request) -> Response:
     """Delete the selected objects, or a page of them; return them as they were before."""
     options = read_options(request)
+    check_dry_run([*options.dryRun, *request.query.all("dryRun")], "DeleteOptions")
     page = await read_page(api, request)
     for item in page.items:
         # A dry run waits for nothing, so thousands of objects would be deleted in one turn.
@@ -224,9 +225,12 @@ def read_options(request: Request) -> DeleteOptions:
     if data:
         document = body.read_small(request.http.headers.get("content-type", ""), data).document
         kind = document.pop("kind", "") or "DeleteOptions"
-        document.pop("apiVersion", None)
+        version = document.pop("apiVersion", None) or "v1"
         if kind != "DeleteOptions":
-            raise bad_request(f"the body of a DELETE must be DeleteOptions, not {kind}")
+            scheme = "pkg/apis/meta/internalversion/scheme/register.go:27"
+            raise bad_request(
+                f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
+            )
     else:
         document = _from_query(request)
     return to_options(document)

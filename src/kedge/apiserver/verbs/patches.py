@@ -6,7 +6,6 @@ live object; only an apply may create one, since its configuration is a whole ob
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ from kedge.machinery.errors import (
     FieldError,
     StatusError,
     bad_request,
-    internal,
     invalid,
     invalid_options,
     unsupported_media_type,
@@ -30,8 +28,7 @@ from kedge.machinery.errors import (
 Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class DesiredDocument:
+class DesiredDocument(msgspec.Struct, frozen=True):
     """The document that a write wants to store."""
 
     document: dict[str, Any]
@@ -39,8 +36,7 @@ class DesiredDocument:
     """Whether its managedFields are final, as after a server-side apply."""
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """A parsed patch."""
 
     produce: Callable[[dict[str, Any] | None, str, Ignored, str], DesiredDocument]
@@ -60,6 +56,8 @@ def patch_sort(request: Request) -> str:
     sort = PATCHES.get(content_type)
     if sort is None or not _takes(request.resource, sort):
         offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
+        if content_type not in PATCHES:
+            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
         raise unsupported_media_type(content_type, offered)
     if sort != "apply" and "force" in request.query and request.query.get("force"):
         error = FieldError.forbidden("force", "may not be specified for non-apply patch")
@@ -72,14 +70,37 @@ def _takes(resource: Resource[Any], sort: str) -> bool:
 
 
 def _json(request: Request) -> Patch:
-    operations = body.decode_json(request.http.body)
-    if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+    operations = _decoded(request.http.body, list, "[]handlers.jsonPatchOp")
     return _on_live(
         request,
         lambda live: _not_too_deep(patch.apply_json(live, operations)),
         quote=lambda live: patch_text.after_json(_in_order(request, live), request.http.body),
     )
+
+
+_MAP = "map[string]interface {}"
+
+
+def _decoded(data: bytes, wanted: type, go_type: str) -> Any:
+    """Return the JSON of a patch; 400 in upstream's words if it is no JSON of that type."""
+    try:
+        value = body.decode_json(data)
+    except StatusError as error:
+        why = error.message.removeprefix("couldn't get version/kind; json parse error: ")
+        raise bad_request(f"error decoding patch: {why}") from None
+    if value is None:
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(value, wanted):
+        raise bad_request(f"error decoding patch: {body.unmarshal_fault(value, go_type)}")
+    return value
+
+
+def _read_merge(data: bytes) -> body.Body:
+    try:
+        return body.read_json(data)
+    except StatusError:
+        _decoded(data, dict, _MAP)
+        raise
 
 
 def _not_too_deep(changed: Any) -> Any:
@@ -89,7 +110,7 @@ def _not_too_deep(changed: Any) -> Any:
 
 
 def _merge(request: Request) -> Patch:
-    read = _settled(request, body.read_json(request.http.body))
+    read = _settled(request, _read_merge(request.http.body))
     return _on_live(
         request,
         lambda live: patch.apply_merge(live, read.document),
@@ -99,7 +120,7 @@ def _merge(request: Request) -> Patch:
 
 
 def _strategic(request: Request) -> Patch:
-    read = _settled(request, body.read_json(request.http.body))
+    read = _settled(request, _read_merge(request.http.body))
     schema = request.resource.schema
     patched = body.whole_numbers(request.http.body, read.document)
     # Kind and apiVersion of a strategic patch have no effect.
@@ -177,7 +198,7 @@ def _attempt(change: Callable[[], Any]) -> Any:
         why = "the server rejected our request due to an error in our request"
         raise StatusError(422, "Invalid", why, details={}) from None
     except patch.PatchError as error:
-        raise internal(str(error)) from None
+        raise StatusError(500, "", str(error)) from None
 
 
 def _apply(request: Request) -> Patch:
@@ -222,14 +243,14 @@ def _read_config(request: Request) -> body.Body:
     config = read.document
     resource = request.resource
     if not config.get("apiVersion") or not config.get("kind"):
-        raise bad_request("apiVersion and kind are required in an apply patch")
+        raise _without_type(config)
     decode.check_kind(resource, config)
     meta = config.get("metadata")
     if meta is None:
         meta = config["metadata"] = {}
     if not isinstance(meta, dict):
         return read  # apply itself refuses it
-    if meta.get("managedFields"):
+    if meta.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     meta.pop("managedFields", None)
     name = meta.get("name", request.name)
@@ -242,6 +263,12 @@ def _read_config(request: Request) -> body.Body:
     return read
 
 
+def _without_type(config: dict[str, Any]) -> StatusError:
+    group, _, version = str(config.get("apiVersion") or "").rpartition("/")
+    kind = config.get("kind") or ""
+    return bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+
+
 def _json_or_yaml(data: bytes) -> body.Body:
     """Try JSON first: kubectl sends it, and it is read faster. YAML may begin with a brace, too."""
     if data.lstrip()[:1] == b"{":
@@ -249,7 +276,10 @@ def _json_or_yaml(data: bytes) -> body.Body:
             return body.read_json(data)
         except StatusError:
             pass
-    return body.read_yaml(data)
+    try:
+        return body.read_yaml(data)
+    except StatusError as error:
+        raise bad_request(f"error decoding YAML: {error.message}") from None
 
 
 def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Awaitable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from kedge.machinery.errors import (
     bad_request,
     expired,
     invalid_options,
+    quoted,
     timeout,
 )
 from kedge.storage.store import RevisionCompacted
@@ -53,8 +53,7 @@ def _check_reached(api: Api, revision: int) -> None:
         raise too_new(revision, api.cache.revision)
 
 
-@dataclass(frozen=True)
-class ListSnapshot:
+class ListSnapshot(msgspec.Struct, frozen=True):
     """The state of the store that a list shows."""
 
     exact: int = 0
@@ -88,8 +87,7 @@ def initial_events_on_list() -> StatusError:
     return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
 
 
-@dataclass(frozen=True)
-class ListPage:
+class ListPage(msgspec.Struct, frozen=True):
     """The objects of a list, or of a page of it."""
 
     items: Sequence[Item]
@@ -262,7 +260,7 @@ def check_match(version: str, match: str, continue_: str) -> None:
             path, "resourceVersionMatch is forbidden unless resourceVersion is provided"
         )
     elif match not in ("", "Exact", "NotOlderThan"):
-        error = FieldError.not_supported(path, match, ["Exact", "NotOlderThan"])
+        error = FieldError.not_supported(path, match, ["Exact", "NotOlderThan", ""])
     elif match == "Exact" and version == "0":
         error = FieldError.forbidden(
             path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
@@ -271,12 +269,16 @@ def check_match(version: str, match: str, continue_: str) -> None:
         raise invalid_options("ListOptions", [error])
 
 
+def unreadable_version(text: str) -> FieldError:
+    why = f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
+    return FieldError.invalid("resourceVersion", text, why)
+
+
 def parse_revision(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > 19:
-        error = FieldError.invalid("resourceVersion", text, "must be an unsigned integer")
-        raise bad_request(f"invalid resource version: {error}")
+        raise bad_request(f"invalid resource version: {unreadable_version(text)}")
     return int(text)
 
 
@@ -292,7 +294,7 @@ async def wait_for(api: Api, revision: int) -> None:
 
 
 def too_new(revision: int, current: int) -> StatusError:
-    message = f"Too large resource version: {revision}, current: {current}"
+    message = f"Timeout: Too large resource version: {revision}, current: {current}"
     cause = StatusCause("ResourceVersionTooLarge", "Too large resource version")
     return timeout(message, causes=[cause], retry_after=1)
 
@@ -316,7 +318,8 @@ def _continued(text: str, version: str, selection: Selection) -> ListSnapshot:
         padded = text + "=" * (-len(text) % 4)
         value = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=ContinueToken)
     except (ValueError, msgspec.MsgspecError):
-        raise bad_request("continue key is not valid: encoded continue key is malformed") from None
+        why = "continue key is not valid: illegal base64 data at input byte 0"
+        raise bad_request(f"invalid continue token: {why}") from None
     if value.rv < -1 or not value.start or ".." in value.start:
         raise bad_request("continue key is not valid: it does not name a position")
     # -1 stands for "wherever we are now": the token that an expired one is exchanged for.

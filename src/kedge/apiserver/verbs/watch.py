@@ -97,7 +97,10 @@ def check_options(version: str, match: str, initial: str) -> None:
             )
     elif match:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        raise invalid_options("ListOptions", [FieldError.forbidden("resourceVersionMatch", why)])
+        errors = [FieldError.forbidden("resourceVersionMatch", why)]
+        if match != "NotOlderThan":
+            errors.append(FieldError.not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
+        raise invalid_options("ListOptions", errors)
     if match and version:
         check_match(version, match, "")
 

@@ -19,7 +19,6 @@ that touches the cache, locks or admission stays on the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import eq
 from typing import Any
@@ -63,8 +62,7 @@ Change = Callable[[dict[str, Any]], DesiredDocument]
 """Makes the desired document from the live one."""
 
 
-@dataclass(frozen=True)
-class ObjectPart:
+class ObjectPart(msgspec.Struct, frozen=True):
     """The part of an object that an endpoint may change."""
 
     subresource: str
@@ -199,7 +197,7 @@ def _new(
     """Return a posted document as an object, with the fields that the server sets and managed
     fields."""
     resource = request.resource
-    posted = decode.to_object(resource, wanted.document)
+    posted = prepare.with_distinct_owners(request, decode.to_object(resource, wanted.document))
     obj = resource.strategy.default(prepare.new(request, posted, api.clock.now(), api.random))
     # Before admission: fields that plugins add have no manager, so an apply does not conflict
     # with them.
@@ -361,17 +359,23 @@ async def update_document(
             # A client that has read the object does not want another one in its place.
             raise prepare.other_uid(request, uid, "")
         return await create_object(api, request, DesiredDocument(document)), True
-    version = meta.get("resourceVersion", "")
-    if (
-        version in _ANY_VERSION
-        and not resource.strategy.allows_unconditional_update
-        and part.subresource in ("", "status")
-    ):
+    item = await modify(api, request, lambda live: DesiredDocument(document), part, "UpdateOptions")
+    return item, False
+
+
+def _check_conditional(
+    request: Request, meta: dict[str, Any], live: dict[str, Any], part: ObjectPart
+) -> None:
+    """Refuse an object without a resourceVersion if its kind must have one in an update."""
+    resource = request.resource
+    if resource.strategy.allows_unconditional_update or part.subresource not in ("", "status"):
+        return
+    if meta.get("uid", "") not in ("", live["metadata"]["uid"]):
+        return  # which is refused first
+    if meta.get("resourceVersion", "") in _ANY_VERSION:
         error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         # Upstream names the resource here, where it names the kind elsewhere.
         raise invalid(resource.group, resource.plural, request.name, [error])
-    item = await modify(api, request, lambda live: DesiredDocument(document), part, "UpdateOptions")
-    return item, False
 
 
 def _identity(meta: dict[str, Any]) -> ObjectMeta:
@@ -417,6 +421,7 @@ async def _changed(
     """Return the document to store, after defaulting, admission and validation."""
     resource = request.resource
     _check_version(request, wanted.document, live)
+    _check_conditional(request, wanted.document.get("metadata") or {}, live, part)
     weight = len(request.http.body) + size
     old, new, document = await api.long_work.run(
         weight, _updated, api, request, live, wanted, part, manager
@@ -454,7 +459,8 @@ def _updated(
     fields."""
     resource = request.resource
     old = decode.to_object(resource, live)
-    new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
+    sent = prepare.with_distinct_owners(request, decode.to_object(resource, wanted.document))
+    new = prepare.updated(request, sent, old)
     new = part.take(resource, resource.strategy.default(new), old)
     document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
     return old, new, document

@@ -5,16 +5,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from kedge.machinery.cel import (
-    LOOP_PATIENCE,
-    PER_CALL_LIMIT,
-    CelCondition,
-    CelError,
-    CelPatienceError,
-    Environment,
-    uses,
-)
-from kedge.machinery.cel.macros import WITH_BINDINGS
+from kedge.machinery import cel
+from kedge.machinery.cel import CelError
 
 BUDGET: Final = 2_500_000
 """The cost limit of all conditions of one webhook or policy together."""
@@ -24,10 +16,12 @@ OUT_OF_BUDGET: Final = (
 
 
 @lru_cache(maxsize=2)
-def _stored(params: bool) -> Environment:
+def _stored(params: bool) -> "cel.Environment":
     """Return the environment of stored conditions. An older release may have accepted more than a
     new condition may have."""
-    return Environment(uses.match_conditions(params).variables, macros=WITH_BINDINGS)
+    from kedge.machinery.cel.macros import WITH_BINDINGS
+
+    return cel.Environment(cel.uses.match_conditions(params).variables, macros=WITH_BINDINGS)
 
 
 class Conditions:
@@ -38,13 +32,13 @@ class Conditions:
     def __init__(self, expressions: Iterable[str], *, params: bool = False) -> None:
         self._expressions = tuple(expressions)
         self._params = params
-        self._compiled: list[CelCondition | CelError] | None = None
+        self._compiled: list[cel.CelCondition | CelError] | None = None
 
     async def hold(self, values: Mapping[str, Any]) -> bool:
         """Return whether all are true. A false one decides, whatever is wrong with the others."""
         try:
-            return self._hold(values, LOOP_PATIENCE)
-        except CelPatienceError:
+            return self._hold(values, cel.LOOP_PATIENCE)
+        except cel.CelPatienceError:
             return await asyncio.to_thread(self._hold, values, None)
 
     def _hold(self, values: Mapping[str, Any], patience: int | None) -> bool:
@@ -54,14 +48,14 @@ class Conditions:
             try:
                 if isinstance(condition, CelError):
                     raise condition
-                truth, cost = condition.costed(values, min(left, PER_CALL_LIMIT), patience)
+                truth, cost = condition.costed(values, min(left, cel.PER_CALL_LIMIT), patience)
                 left -= cost
                 if not truth:
                     return False
-            except CelPatienceError:
+            except cel.CelPatienceError:
                 raise
             except CelError as error:
-                if left < PER_CALL_LIMIT:
+                if left < cel.PER_CALL_LIMIT:
                     raise CelError(OUT_OF_BUDGET) from None
                 errors.append(str(error))
         if errors:
@@ -69,13 +63,13 @@ class Conditions:
             raise CelError(once[0] if len(once) == 1 else f"[{', '.join(once)}]")
         return True
 
-    def _conditions(self) -> list[CelCondition | CelError]:
+    def _conditions(self) -> list["cel.CelCondition | CelError"]:
         if self._compiled is None:
             self._compiled = [self._condition(expression) for expression in self._expressions]
         return self._compiled
 
-    def _condition(self, expression: str) -> CelCondition | CelError:
+    def _condition(self, expression: str) -> "cel.CelCondition | CelError":
         try:
-            return CelCondition(expression, _stored(self._params), allow_dyn=True)
+            return cel.CelCondition(expression, _stored(self._params), allow_dyn=True)
         except CelError as error:
             return error

@@ -1,8 +1,9 @@
 """Mutating- and ValidatingWebhookConfigurations, compiled when they change and asked in order."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from kedge.api.catalog import Catalog
 from kedge.api.resource import Resource
@@ -18,8 +19,7 @@ REMEMBERED = 4096
 """Kinds of requests for which the webhooks that care are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookEndpoint:
+class WebhookEndpoint(msgspec.Struct, frozen=True):
     """Where a webhook is and whom its certificate must be from."""
 
     url: str = ""
@@ -32,8 +32,7 @@ class WebhookEndpoint:
     """Base64 of PEM; empty trusts what the machine trusts."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRule:
+class WebhookRule(msgspec.Struct, frozen=True):
     """One description of requests."""
 
     operations: frozenset[str]
@@ -60,8 +59,7 @@ def _among(value: str, allowed: frozenset[str]) -> bool:
     return value in allowed or "*" in allowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook: whom it wants to hear of, and how it is called."""
 
     name: str
@@ -190,7 +188,7 @@ def _hook(written: Mapping[str, Any], configuration: str, uid: str, index: int) 
         configuration=configuration,
         uid=uid,
         index=index,
-        rules=tuple(map(_rule, written.get("rules") or ())),
+        rules=tuple(map(webhook_rule, written.get("rules") or ())),
         any_version=written.get("matchPolicy", "Equivalent") == "Equivalent",
         namespaces=selectors[0],
         objects=selectors[1],
@@ -205,7 +203,8 @@ def _hook(written: Mapping[str, Any], configuration: str, uid: str, index: int) 
     )
 
 
-def _rule(written: Mapping[str, Any]) -> WebhookRule:
+def webhook_rule(written: Mapping[str, Any]) -> WebhookRule:
+    """Return a rule with operations as a configuration or policy has it."""
     resources = [name.partition("/") for name in written.get("resources") or ()]
     return WebhookRule(
         operations=frozenset(written.get("operations") or ()),

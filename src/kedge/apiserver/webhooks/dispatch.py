@@ -3,8 +3,9 @@
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import namespace
@@ -12,13 +13,13 @@ from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.authorization.expressions import authorizer_variables
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import Caller, CallFailed
 from kedge.apiserver.webhooks.configuration import GROUP, Hook, Hooks, Match
-from kedge.machinery.cel import CelError, uses
+from kedge.machinery import cel
+from kedge.machinery.cel import CelError
 from kedge.machinery.errors import StatusError, bad_request, forbidden, internal, not_found
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,7 @@ def no_annotations(request: Request, key: str, value: str) -> None:
     """Discard the annotation; used without an audit log."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewedObjects:
+class ReviewedObjects(msgspec.Struct, frozen=True):
     """An attempt in the version in which a webhook wants to see it."""
 
     about: review.ReviewSubject
@@ -113,7 +113,7 @@ class Webhooks:
         values = {
             "object": seen.object,
             "oldObject": seen.old,
-            "request": uses.request_value(seen.description()),
+            "request": cel.uses.request_value(seen.description()),
             **self._authorizer_of(attempt.request, seen.about),
         }
         try:
@@ -185,6 +185,8 @@ def requested(
     authorizer: Authorizer, request: Request, about: review.ReviewSubject
 ) -> dict[str, Any]:
     """Return the authorizer's variables for expressions about a request."""
+    from kedge.apiserver.authorization.expressions import authorizer_variables
+
     resource = about.resource
     asked = Attributes(
         request.user,

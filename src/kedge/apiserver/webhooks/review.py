@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,8 +34,7 @@ class GroupVersionKind(NamedTuple):
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewSubject:
+class ReviewSubject(msgspec.Struct, frozen=True):
     """A write as webhooks see it; the objects come with each review."""
 
     resource: Resource[Any]
@@ -203,8 +201,7 @@ class _Review(msgspec.Struct):
 _reviews = msgspec.json.Decoder(_Review)
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionVerdict:
+class AdmissionVerdict(msgspec.Struct, frozen=True):
     """The decision of a webhook."""
 
     allowed: bool

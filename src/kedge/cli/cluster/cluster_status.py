@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli.cluster import process, restarts, state
+from kedge.cli.cluster import node_pool, process, restarts, state
 from kedge.cli.cluster.registry import RegisteredCluster, node_directories
 from kedge.cli.cluster.up.command import context
 from kedge.gateway import listening
@@ -86,6 +86,11 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gateway: tuple[str, ...] = ()
     """The addresses of the gateway; empty without one."""
     nodes: tuple[NodeProcess, ...] = ()
+    least_nodes: int = 0
+    most_nodes: int = 0
+    """The range of nodes; both 0 if their number is fixed."""
+    autoscaler: int = 0
+    """The pid of the node autoscaler; 0 if it does not run."""
     restart: str = ""
     """The restart policy, always or never; empty if nothing runs."""
     parent: int = 0
@@ -104,7 +109,7 @@ def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
         store_bytes=store_bytes(found.directory),
         nodes=tuple(_nodes(found.directory)),
     )
-    known = _with_restarts(known, found.directory, now)
+    known = _with_range(_with_restarts(known, found.directory, now), found.directory)
     running = process.running(found.directory)
     if running is None:
         back = known.parent and any(
@@ -144,6 +149,22 @@ def _with_restarts(status: ClusterStatus, directory: Path, now: datetime) -> Clu
         restart=recorded.policy,
         parent=parent.pid if parent else 0,
         restarts=tuple(_seen(each, now) for each in recorded.parts if each.reason),
+    )
+
+
+def _with_range(status: ClusterStatus, directory: Path) -> ClusterStatus:
+    """Add the range of nodes; nodes that were not added or were removed are left out."""
+    pool = node_pool.read(directory)
+    if pool is None:
+        return status
+    spare = {each.name for each in pool.nodes}
+    running = process.running(directory, node_pool.PART)
+    return msgspec.structs.replace(
+        status,
+        nodes=tuple(each for each in status.nodes if each.pid or each.name not in spare),
+        least_nodes=pool.least,
+        most_nodes=pool.least + len(spare),
+        autoscaler=running.pid if running else 0,
     )
 
 

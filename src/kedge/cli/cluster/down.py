@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Stop a cluster and remove its context from the kubeconfig; the context that was current before is
 current again. The cluster's objects are kept for the next 'kedge up', unless --purge is given.
+If claims have data on this machine, --purge says how much and asks first; without a terminal it
+needs --yes.
 It is not an error if the cluster is not running. The command also works after any of the cluster's
 processes was killed or stopped. It always ends, and lists what it could not stop or remove.
 
@@ -48,13 +50,30 @@ def add_flags(parser: ArgumentParser) -> None:
         "--purge", action="store_true", help="delete all objects and files of the cluster"
     )
     parser.add_argument("--all", action="store_true", help="all clusters of this user")
+    parser.add_argument(
+        "--yes", action="store_true", help="with --purge, delete the data of volumes without asking"
+    )
 
 
 def run(flags: Namespace) -> int:
     from kedge.cli.config.cluster import where
     from kedge.cli.config.settings import Settings
 
-    return stop(where(Settings(flags)), purge=flags.purge, every=flags.all)
+    location = where(Settings(flags))
+    if flags.purge and not flags.yes:
+        from kedge.cli.cluster import volume_data
+
+        volume_data.confirm_deletion(volume_data.stored(_directories(location, every=flags.all)))
+    return stop(location, purge=flags.purge, every=flags.all)
+
+
+def _directories(where: "ClusterLocation", *, every: bool) -> list[Path]:
+    """The directories of the clusters and nodes that are meant."""
+    from kedge.cli.cluster import registry
+
+    found = list(registry.every(where.root)) if every else _only(where)
+    joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
+    return [*(one.directory for one in found), *joined]
 
 
 def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:
@@ -117,7 +136,7 @@ def take_nodes_down(directory: Path, *, purge: bool) -> str:
 
 def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     """Stop the cluster and undo what `kedge up` did outside its directory; says what was done."""
-    from kedge.cli.cluster import registry, restarts
+    from kedge.cli.cluster import node_pool, registry, restarts
 
     name, directory = found.cluster.name, found.directory
     problems: list[str] = []
@@ -125,12 +144,15 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
         # The parent first: it would restart the programs that are stopped here.
         _attempt(problems, lambda: restarts.stop(directory))
         problems += _end_strays(directory)
+        # Before the nodes: it would start them again.
+        _attempt(problems, lambda: end_autoscaler(directory))
         problems += _end_nodes(directory)
         killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
         check_down(f'cluster "{name}"', directory, problems)
         try:
             (directory / "server.json").unlink(missing_ok=True)
             restarts.forget(directory)
+            node_pool.forget(directory)
             withdraw_context(directory, root)
         except OSError as error:
             raise Failure(
@@ -185,6 +207,13 @@ def _busy(directory: Path) -> Failure:
     )
 
 
+def end_autoscaler(directory: Path) -> None:
+    """Stop the node autoscaler, if there is one."""
+    from kedge.cli.cluster import node_pool, restarts
+
+    restarts.stop_process(directory, node_pool.PART, _GRACE)
+
+
 def end_nodes(directory: Path) -> None:
     """Stop the agents of the cluster's nodes and all that they run; nothing of it is left."""
     check_down("the cluster", directory, _end_nodes(directory))
@@ -197,7 +226,7 @@ def _end_nodes(directory: Path) -> list[str]:
     problems: list[str] = []
     nodes = _attempt(problems, lambda: registry.node_directories(directory))
     for node in nodes or ():
-        _attempt(problems, lambda node=node: _end_node(node))  # type: ignore[misc]
+        _attempt(problems, lambda node=node: end_node(node))  # type: ignore[misc]
     return problems
 
 
@@ -211,7 +240,8 @@ def _end_strays(directory: Path) -> list[str]:
     return problems
 
 
-def _end_node(node: Path) -> None:
+def end_node(node: Path) -> None:
+    """Stop the agent of a node and all that it runs; raises a Failure."""
     from kedge.cli.cluster import deadline, restarts
 
     restarts.stop_process(node, "node", _GRACE)

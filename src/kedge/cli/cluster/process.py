@@ -25,7 +25,13 @@ _DOUBTFUL: Final = 40
 _EXITING: Final = 0x4
 """PF_EXITING in the flags of /proc/PID/stat."""
 _DELETED: Final = " (deleted)"
-_CLAIMS: Final = ("restarter.pid", "node.pid", "server.pid", "supervisor.lock")
+_CLAIMS: Final = (
+    "restarter.pid",
+    "node-autoscaler.pid",
+    "node.pid",
+    "server.pid",
+    "supervisor.lock",
+)
 """The files that a cluster's processes lock for as long as they live."""
 _KILLED: Final = 1 << (signal.SIGKILL - 1)
 

@@ -71,6 +71,8 @@ def describe(status: "ClusterStatus") -> str:
             ("Controllers", _controllers(status.disabled_controllers)),
             ("Gateway", ", ".join(status.gateway) or "<none>"),
         ]
+    if status.most_nodes:
+        pairs.append(("Nodes", _range(status)))
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status
         if node.service_proxy:
@@ -86,6 +88,13 @@ def describe(status: "ClusterStatus") -> str:
     kind = f"{status.store}, " if status.store else ""
     pairs.append(("Store", f"{kind}{size(status.store_bytes)}"))
     return facts(pairs)
+
+
+def _range(status: "ClusterStatus") -> str:
+    running = sum(bool(each.pid) for each in status.nodes)
+    process = f"process {status.autoscaler}" if status.autoscaler else "which does not run"
+    span = f"{status.least_nodes} to {status.most_nodes}"
+    return f"{running} of {span}, by the node autoscaler, {process}"
 
 
 def _restart(status: "ClusterStatus") -> str:

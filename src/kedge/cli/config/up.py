@@ -4,7 +4,13 @@ import msgspec
 
 from kedge.apiserver import server_addresses
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
-from kedge.cli.cluster.up.command import NODES, RESOLUTION_SECONDS, RESTART, UpConfig
+from kedge.cli.cluster.up.command import (
+    NODES,
+    RESOLUTION_SECONDS,
+    RESTART,
+    SCALE_DOWN_DELAY,
+    UpConfig,
+)
 from kedge.cli.config.kubeconfig import kubeconfig
 from kedge.cli.config.node import configured_node, node_name
 from kedge.cli.config.server import server_config
@@ -18,24 +24,27 @@ def up_config(source: Settings) -> UpConfig:
     server = server_config(
         source, admission=UPSTREAM_ADMISSION, defaults={"port": 0, "gateway": True}
     )
-    nodes = tuple(_placed(each, server) for each in _nodes(source))
+    wanted = source.value(NODES)
+    nodes = tuple(_placed(each, server) for each in _nodes(source, wanted.most))
     return UpConfig(
         server=msgspec.structs.replace(
             server, local_nodes={each.name: each.address for each in nodes}
         ),
-        nodes=nodes,
+        nodes=nodes[: wanted.least],
         port_given=source.field(ServerConfig, "port") is not None,
         root=source.root(),
         kubeconfig=kubeconfig(source),
         wait=source.flags.wait,
         restart=source.value(RESTART),
+        spare=nodes[wanted.least :],
+        scale_down_delay=source.value(SCALE_DOWN_DELAY),
     )
 
 
-def _nodes(source: Settings) -> tuple[NodeConfig, ...]:
+def _nodes(source: Settings, number: int) -> tuple[NodeConfig, ...]:
     return tuple(
         configured_node(source, node_name(i + 1), is_first=not i, resolution=RESOLUTION_SECONDS)
-        for i in range(source.value(NODES))
+        for i in range(number)
     )
 
 

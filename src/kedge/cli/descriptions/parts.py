@@ -1,9 +1,10 @@
 """The parts of descriptions: lines whose cells end in tabs, aligned once all are there."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from kedge.cli.output import tabstops
 from kedge.cli.output.tables import harmless
@@ -16,8 +17,7 @@ LONGEST_ANNOTATION: Final = 140
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RelatedObjects:
+class RelatedObjects(msgspec.Struct, frozen=True, kw_only=True):
     """The other objects that a description uses."""
 
     now: datetime

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -25,8 +24,7 @@ USER_AGENT = "kedge"
 FIELD_MANAGER = "kedge"
 
 
-@dataclass(frozen=True)
-class ApiSession:
+class ApiSession(msgspec.Struct, frozen=True):
     """One server, under one identity, seen from one namespace."""
 
     login: Login

@@ -1,8 +1,9 @@
 """HorizontalPodAutoscaler: scales workloads by their usage of resources."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import RESOURCE, HorizontalPodAutoscaler
 from kedge.api.autoscaling_v2.metrics import MetricSpec, MetricStatus
@@ -67,8 +68,7 @@ class ScalingFailure(Exception):
         self.event = event
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleTarget:
+class ScaleTarget(msgspec.Struct, frozen=True):
     """The scale subresource of a workload."""
 
     resource: Resource[Any]
@@ -83,8 +83,7 @@ class ScaleTarget:
         return str(self.document.get("status", {}).get("selector", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingProposal:
+class ScalingProposal(msgspec.Struct, frozen=True):
     """The result of all metrics of an autoscaler: the largest proposal counts."""
 
     replicas: int

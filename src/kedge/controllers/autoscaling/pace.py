@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
     HorizontalPodAutoscalerBehavior,
@@ -61,12 +62,11 @@ class TimedCount(NamedTuple):
     number: int
 
 
-@dataclass(slots=True)
-class ScalingHistory:
+class ScalingHistory(msgspec.Struct):
     """The recent proposals and changes of one autoscaler."""
 
-    proposals: deque[TimedCount] = field(default_factory=deque)
-    changes: deque[TimedCount] = field(default_factory=deque)
+    proposals: deque[TimedCount] = msgspec.field(default_factory=deque)
+    changes: deque[TimedCount] = msgspec.field(default_factory=deque)
 
     def proposed(self, number: int, now: datetime) -> None:
         _forget(self.proposals, now)
@@ -81,8 +81,7 @@ class ScalingHistory:
         return sum(_since(self.changes, seconds, now))
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaDecision:
+class ReplicaDecision(msgspec.Struct, frozen=True):
     """The desired replicas, and the limits that changed the proposal."""
 
     replicas: int
@@ -92,8 +91,7 @@ class ReplicaDecision:
     limit: ConditionReason
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaBounds:
+class ReplicaBounds(msgspec.Struct, frozen=True):
     """The minimum and maximum number of replicas."""
 
     least: int

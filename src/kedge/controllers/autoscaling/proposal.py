@@ -1,10 +1,11 @@
 """Proposal: computes the replicas that bring the usage of pods to the target."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, Protocol
+
+import msgspec
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests
@@ -26,8 +27,7 @@ class UnknownUsage(Exception):
     """The number of replicas cannot be computed; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSample:
+class MetricSample(msgspec.Struct, frozen=True):
     """The usage of a resource by a pod or one of its containers, in thousandths of the unit."""
 
     value: int
@@ -35,8 +35,7 @@ class MetricSample:
     window: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(msgspec.Struct, frozen=True):
     """The accepted distance of usage from its target."""
 
     below: float = TOLERANCE
@@ -46,8 +45,7 @@ class Tolerance:
         return 1.0 - self.below <= ratio <= 1.0 + self.above
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True):
     """The replicas that one metric proposes, and the measured usage."""
 
     replicas: int
@@ -69,8 +67,7 @@ class UsageTarget(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AverageUse:
+class AverageUse(msgspec.Struct, frozen=True):
     """A target average per pod, in thousandths."""
 
     amount: int
@@ -83,8 +80,7 @@ class AverageUse:
         return self.amount
 
 
-@dataclass(frozen=True, slots=True)
-class Utilization:
+class Utilization(msgspec.Struct, frozen=True):
     """A target percentage of the pods' requests."""
 
     percent: int
@@ -103,14 +99,13 @@ class Utilization:
         return self.requests.get(pod, 0) * max(100, self.percent) // 100
 
 
-@dataclass(slots=True)
-class SampleGroups:
+class SampleGroups(msgspec.Struct):
     """Pods grouped by how far their samples count."""
 
     counted: int = 0
-    unready: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
+    unready: list[str] = msgspec.field(default_factory=list)
+    missing: list[str] = msgspec.field(default_factory=list)
+    ignored: list[str] = msgspec.field(default_factory=list)
 
 
 def propose(

@@ -1,8 +1,8 @@
 """StatusReport: collects the status and conditions of an autoscaler."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
@@ -13,13 +13,12 @@ from kedge.api.autoscaling_v2.metrics import MetricStatus
 from kedge.controllers.autoscaling.pace import ConditionReason
 
 
-@dataclass(slots=True)
-class StatusReport:
+class StatusReport(msgspec.Struct):
     """Collects the status and conditions of an autoscaler."""
 
     hpa: HorizontalPodAutoscaler
     at: str
-    conditions: list[HorizontalPodAutoscalerCondition] = field(default_factory=list)
+    conditions: list[HorizontalPodAutoscalerCondition] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.conditions = list(self.hpa.status.conditions)
@@ -45,7 +44,7 @@ class StatusReport:
             self.hpa.status,
             currentReplicas=current,
             desiredReplicas=desired,
-            currentMetrics=metrics,
+            currentMetrics=metrics or None,
             conditions=self.conditions,
             lastScaleTime=self.at if rescaled else self.hpa.status.lastScaleTime,
         )

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
@@ -64,8 +64,7 @@ BATCH: Final = 0.1
 """Seconds for which news of pods are gathered: hundreds may end together."""
 
 
-@dataclass
-class JobPodCounts:
+class JobPodCounts(msgspec.Struct):
     """The numbers of a job's pods after the writes of this reconciliation."""
 
     active: int

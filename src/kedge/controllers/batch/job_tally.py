@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kedge.api.batch_v1.job_types import INDEXED, Job, UncountedTerminatedPods
 from kedge.api.core_v1.pod.pod import Pod
@@ -106,8 +107,7 @@ def _annotated(pod: Pod, key: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 11 else 0
 
 
-@dataclass(frozen=True)
-class JobTally:
+class JobTally(msgspec.Struct, frozen=True, dict=True):
     """A job and its pods at one moment."""
 
     job: Job

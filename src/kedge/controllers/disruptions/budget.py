@@ -1,10 +1,10 @@
 """Computes the allowed disruptions of a budget from its pods and their desired number."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1 import rolling
@@ -28,8 +28,7 @@ TARGET: Final = "DisruptionTarget"
 BY_KUBELET: Final = "TerminationByKubelet"
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptedPods:
+class DisruptedPods(msgspec.Struct, frozen=True):
     """The evicted pods of a budget whose deletion has not been observed."""
 
     expected: Mapping[str, str]

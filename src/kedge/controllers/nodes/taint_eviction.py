@@ -1,7 +1,8 @@
 """Deletes pods that do not tolerate a NoExecute taint, immediately or after their toleration."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
@@ -31,8 +32,7 @@ EVICTED: Final = PodCondition(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _ScheduledEviction:
+class _ScheduledEviction(msgspec.Struct, frozen=True):
     """A pod and the time of its deletion."""
 
     uid: str

@@ -1,9 +1,9 @@
 """Slicing: distributes the endpoints of a service over slices with as few writes as possible."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Node
@@ -47,13 +47,12 @@ _RESERVED: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 Ports = tuple[EndpointPort, ...]
 
 
-@dataclass
-class SlicePlan:
+class SlicePlan(msgspec.Struct):
     """The slices of a service to create, update and delete."""
 
-    create: list[EndpointSlice] = field(default_factory=list)
-    update: list[EndpointSlice] = field(default_factory=list)
-    delete: list[EndpointSlice] = field(default_factory=list)
+    create: list[EndpointSlice] = msgspec.field(default_factory=list)
+    update: list[EndpointSlice] = msgspec.field(default_factory=list)
+    delete: list[EndpointSlice] = msgspec.field(default_factory=list)
 
 
 def endpoint(service: Service, pod: Pod, node: Node | None, family: str) -> Endpoint:

@@ -63,10 +63,11 @@ class VolumeExpander:
         size = size_of(claim)
         if volume.size < size:
             capacity = {"spec": {"capacity": {"storage": str(size)}}}
-            await self._writes.patch_volume(volume, capacity)
+            await self._writes.known(await self._writes.patch_volume(volume, capacity))
         status = expansion_status(claim, format_time(self._clock.now()))
         if status is not None:
-            await self._writes.patch_claim(claim, {"status": status}, "status")
+            written = await self._writes.patch_claim(claim, {"status": status}, "status")
+            await self._writes.known(claim=written)
 
 
 def wants_more(claim: PersistentVolumeClaim) -> bool:

@@ -185,7 +185,7 @@ class PersistentVolumeBinder:
                     await self._lose(claim)
             case AssignClass(name):
                 patch = {"spec": {"storageClassName": name}}
-                await self._writes.patch_claim(claim, patch)
+                await self._writes.known(claim=await self._writes.patch_claim(claim, patch))
             case ProvisionVolume(storage_class, node):
                 await self._provision(claim, storage_class, node)
             case AwaitProvisioner(provisioner):
@@ -197,11 +197,13 @@ class PersistentVolumeBinder:
 
     async def _set_claim_phase(self, claim: PersistentVolumeClaim, phase: str) -> None:
         if claim.status.phase != phase:
-            await self._writes.patch_claim(claim, {"status": {"phase": phase}}, "status")
+            patch = {"status": {"phase": phase}}
+            await self._writes.known(claim=await self._writes.patch_claim(claim, patch, "status"))
 
     async def _lose(self, claim: PersistentVolumeClaim) -> None:
         status = {"phase": "Lost", "capacity": None, "accessModes": None}
-        await self._writes.patch_claim(claim, {"status": status}, "status")
+        patch = {"status": status}
+        await self._writes.known(claim=await self._writes.patch_claim(claim, patch, "status"))
 
     async def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         """Write both pointers, each with its phase; a bind that stopped anywhere is completed."""
@@ -212,7 +214,8 @@ class PersistentVolumeBinder:
             volume = await self._point_to_claim(volume, claim)
             volume = await self._writes.set_phase(volume, BOUND)
             claim = await self._point_to_volume(claim, volume)
-            await self._complete(claim, volume)
+            claim = await self._complete(claim, volume)
+            await self._writes.known(volume, claim)
         finally:
             del promised[name]
 
@@ -240,10 +243,12 @@ class PersistentVolumeBinder:
             patch["spec"] = {"volumeName": name}
         return await self._writes.patch_claim(claim, patch)
 
-    async def _complete(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
+    async def _complete(
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume
+    ) -> PersistentVolumeClaim:
         """Set the status of a bound claim; its capacity is the node's to change afterwards."""
         if claim.status.phase == BOUND:
-            return
+            return claim
         status: dict[str, Any] = {
             "phase": BOUND,
             "accessModes": list(volume.spec.accessModes),
@@ -252,7 +257,7 @@ class PersistentVolumeBinder:
         if volume.spec.volumeAttributesClassName:
             attributes = volume.spec.volumeAttributesClassName
             status["currentVolumeAttributesClassName"] = attributes
-        await self._writes.patch_claim(claim, {"status": status}, "status")
+        return await self._writes.patch_claim(claim, {"status": status}, "status")
 
     # Provisioning.
 
@@ -260,6 +265,7 @@ class PersistentVolumeBinder:
         wanted: dict[str, str | None] = dict.fromkeys(PROVISIONERS, provisioner)
         if any(claim.metadata.annotations.get(key) != provisioner for key in PROVISIONERS):
             claim = await self._writes.annotate_claim(claim, wanted)
+            await self._writes.known(claim=claim)
         self._tell(claim, external_provisioning(provisioner))
         await self._set_claim_phase(claim, PENDING)
 
@@ -274,7 +280,8 @@ class PersistentVolumeBinder:
             self._tell(claim, StorageEvent(WARNING, "ProvisioningFailed", message))
             if selected:
                 # The scheduler looks for another node.
-                await self._writes.annotate_claim(claim, {SELECTED_NODE: None})
+                written = await self._writes.annotate_claim(claim, {SELECTED_NODE: None})
+                await self._writes.known(claim=written)
             return
         try:
             volume = await self._writes.create(provisioned_volume(claim, storage_class, node))
@@ -311,6 +318,7 @@ class PersistentVolumeBinder:
         step = volume_step(volume, await self._claim_of(volume))
         if step.phase:
             volume = await self._writes.set_phase(volume, step.phase)
+            await self._writes.known(volume)
         match step.action:
             case VolumeAction.LOOK_AT_CLAIM:
                 self._look_at_claim(volume)
@@ -364,7 +372,7 @@ class PersistentVolumeBinder:
         else:
             patch = {"spec": {"claimRef": {"uid": None}}}
         volume = await self._writes.patch_volume(volume, patch)
-        await self._writes.set_phase(volume, "Available")
+        await self._writes.known(await self._writes.set_phase(volume, "Available"))
 
     async def _reclaim(self, volume: PersistentVolume) -> None:
         decision = reclaim(volume)
@@ -374,7 +382,8 @@ class PersistentVolumeBinder:
         elif decision.reclaim is Reclaim.FAIL:
             if volume.status.phase != FAILED:
                 self._recorder.record(volume, WARNING, decision.reason, decision.message)
-            await self._writes.set_phase(volume, FAILED, decision.message)
+            failed = await self._writes.set_phase(volume, FAILED, decision.message)
+            await self._writes.known(failed)
 
     def _is_left(self, volume: PersistentVolume) -> bool:
         """Whether no node is left that could remove the data of a volume."""

@@ -1,5 +1,7 @@
 """VolumeProtectionController: a volume that is bound to a claim stays until the claim is gone."""
 
+from typing import Any
+
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
 from kedge.api.storage_v1 import persistent_volume
 from kedge.api.storage_v1.persistent_volume import PV_PROTECTION, VOLUMES, PersistentVolume
@@ -34,9 +36,10 @@ class VolumeProtectionController:
         if volume is None:
             return
         if (finalizers := with_finalizer(volume, PV_PROTECTION)) is not None:
-            await self._writes.patch_volume(volume, {"metadata": {"finalizers": [*finalizers]}})
+            patch: dict[str, Any] = {"metadata": {"finalizers": [*finalizers]}}
+            await self._writes.known(await self._writes.patch_volume(volume, patch))
         elif volume.status.phase != BOUND:
             left = without_finalizer(volume, PV_PROTECTION)
             if left is not None:
                 patch = {"metadata": {"finalizers": [*left] or None}}
-                await self._writes.patch_volume(volume, patch)
+                await self._writes.known(await self._writes.patch_volume(volume, patch))

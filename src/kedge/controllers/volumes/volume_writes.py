@@ -16,7 +16,7 @@ from kedge.machinery.durations import format_time
 
 
 class VolumeWrites:
-    """Writes to volumes and claims; each waits until the cache has it."""
+    """Writes to volumes and claims. Wait with `known` before deciding again."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class VolumeWrites:
         reply = await self._client.send(
             "POST", path_of(VOLUMES), body=msgspec.json.encode(document)
         )
-        return await self._volume(reply.body)
+        return persistent_volume.decode(reply.body)
 
     async def patch_volume(
         self, volume: PersistentVolume, patch: dict[str, Any], subresource: str = ""
@@ -49,12 +49,16 @@ class VolumeWrites:
             body=msgspec.json.encode(patch),
             content=MERGE_PATCH,
         )
-        return await self._volume(reply.body)
+        return persistent_volume.decode(reply.body)
 
-    async def _volume(self, body: bytes) -> PersistentVolume:
-        written = persistent_volume.decode(body)
-        await self._volumes.written(written)
-        return written
+    async def known(
+        self, volume: PersistentVolume | None = None, claim: PersistentVolumeClaim | None = None
+    ) -> None:
+        """Return when the caches have these writes."""
+        if volume is not None:
+            await self._volumes.written(volume)
+        if claim is not None:
+            await self._claims.written(claim)
 
     async def set_phase(
         self, volume: PersistentVolume, phase: str, message: str = ""
@@ -74,11 +78,9 @@ class VolumeWrites:
         meta = claim.metadata
         known = {"uid": meta.uid, "resourceVersion": meta.resourceVersion}
         patch = {**patch, "metadata": {**patch.get("metadata", {}), **known}}
-        written = await self._client.patch(
+        return await self._client.patch(
             CLAIMS, meta.name, patch, meta.namespace, subresource=subresource
         )
-        await self._claims.written(written)
-        return written
 
     async def annotate_claim(
         self, claim: PersistentVolumeClaim, annotations: Mapping[str, str | None]
@@ -88,4 +90,6 @@ class VolumeWrites:
 
     async def remove_finalizer(self, volume: PersistentVolume, finalizer: str) -> None:
         left = [each for each in volume.metadata.finalizers if each != finalizer]
-        await self.patch_volume(volume, {"metadata": {"finalizers": left or None}})
+        await self.known(
+            await self.patch_volume(volume, {"metadata": {"finalizers": left or None}})
+        )

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.controller_revision import RESOURCE as REVISIONS
@@ -49,8 +49,7 @@ FIRST_PAUSE: Final = timedelta(seconds=1)
 LONGEST_PAUSE: Final = timedelta(minutes=15)
 
 
-@dataclass
-class _BackoffDelay:
+class _BackoffDelay(msgspec.Struct):
     since: datetime
     length: timedelta
 

@@ -1,8 +1,9 @@
 """The next steps of a DaemonSet: nodes that need a pod, and pods to delete."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.daemon_set import DaemonSet, DaemonSetStatus
@@ -15,19 +16,17 @@ Placed = Mapping[str, Sequence[Pod]]
 """The pods of a set, by the node that they are on or meant for."""
 
 
-@dataclass
-class DaemonSetSteps:
+class DaemonSetSteps(msgspec.Struct):
     """The nodes that need a pod, and the pods to delete."""
 
-    nodes: list[str] = field(default_factory=list)
+    nodes: list[str] = msgspec.field(default_factory=list)
     """Where a pod is to be made."""
-    unwanted: list[Pod] = field(default_factory=list)
-    ended: list[tuple[Pod, str]] = field(default_factory=list)
+    unwanted: list[Pod] = msgspec.field(default_factory=list)
+    ended: list[tuple[Pod, str]] = msgspec.field(default_factory=list)
     """Pods that have ended, to be deleted for others to follow, and their nodes."""
 
 
-@dataclass(frozen=True)
-class DaemonSetView:
+class DaemonSetView(msgspec.Struct, frozen=True):
     """A DaemonSet and the nodes of the cluster at one moment."""
 
     owner: DaemonSet
@@ -138,8 +137,7 @@ def unavailable(owner: DaemonSet, nodes: int) -> int:
     return rolling.count(pace.maxUnavailable, nodes, up=True)
 
 
-@dataclass(frozen=True)
-class _NodePods:
+class _NodePods(msgspec.Struct, frozen=True):
     """The pods of one node during an update, without terminating ones."""
 
     new: Sequence[Pod]

@@ -1,7 +1,6 @@
 """History: the former templates of a workload, kept as ControllerRevisions for rollbacks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -59,8 +58,7 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
     return sorted(revisions, key=age)
 
 
-@dataclass(frozen=True)
-class Revisions:
+class Revisions(msgspec.Struct, frozen=True):
     """The update revision of a workload, its current one, and the older ones."""
 
     present: ControllerRevision

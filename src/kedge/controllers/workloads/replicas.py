@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
@@ -52,8 +52,7 @@ WORKERS: Final = 5
 REPLICA_FAILURE: Final = "ReplicaFailure"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaDemand:
+class ReplicaDemand(msgspec.Struct, frozen=True):
     """The replicas, selector and template of an owner, independent of its kind."""
 
     count: int
@@ -62,16 +61,14 @@ class ReplicaDemand:
     min_ready_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaFailure:
+class ReplicaFailure(msgspec.Struct, frozen=True):
     """Why pods could not be created or deleted: the ReplicaFailure condition."""
 
     reason: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaCounts:
+class ReplicaCounts(msgspec.Struct, frozen=True):
     """The numbers of an owner's pods, as in its status."""
 
     replicas: int
@@ -81,8 +78,7 @@ class ReplicaCounts:
     terminating: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaOwnerKind(Generic[T]):
+class ReplicaOwnerKind(msgspec.Struct, Generic[T], frozen=True):
     """The differences between the kinds of owners."""
 
     resource: Resource[T]

@@ -1,8 +1,9 @@
 """Rollout: computes the next size of each ReplicaSet of a Deployment. Pure functions."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.deployment import Deployment, RollingUpdateDeployment
@@ -15,23 +16,20 @@ MOST: Final = "deployment.kubernetes.io/max-replicas"
 _INT32_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentReplicaSets:
+class DeploymentReplicaSets(msgspec.Struct, frozen=True):
     """The ReplicaSets of a Deployment: the new one and the old ones."""
 
     new: ReplicaSet | None = None
     """The one that has the Deployment's template."""
     old: Sequence[ReplicaSet] = ()
     """All others, oldest first."""
-    all: Sequence[ReplicaSet] = field(init=False)
 
-    def __post_init__(self) -> None:
-        every = [*self.old, self.new] if self.new is not None else list(self.old)
-        object.__setattr__(self, "all", every)
+    @property
+    def all(self) -> Sequence[ReplicaSet]:
+        return [*self.old, self.new] if self.new is not None else self.old
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSetResize:
+class ReplicaSetResize(msgspec.Struct, frozen=True):
     """A ReplicaSet and the size it should have."""
 
     set: ReplicaSet

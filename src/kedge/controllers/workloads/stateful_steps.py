@@ -1,9 +1,10 @@
 """The next steps of a StatefulSet: pods to create, delete or label, in the order of its policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+
+import msgspec
 
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.stateful_set import StatefulSet, StatefulSetStatus
@@ -18,21 +19,18 @@ from kedge.controllers.workloads.stateful_pods import (
 )
 
 
-@dataclass(frozen=True)
-class CreatePod:
+class CreatePod(msgspec.Struct, frozen=True):
     """Create the pod of an ordinal from the template of a revision."""
 
     ordinal: int
     revision: str
 
 
-@dataclass(frozen=True)
-class DeletePod:
+class DeletePod(msgspec.Struct, frozen=True):
     pod: Pod
 
 
-@dataclass(frozen=True)
-class LabelPod:
+class LabelPod(msgspec.Struct, frozen=True):
     """Set the identity labels of a pod."""
 
     pod: Pod
@@ -41,8 +39,7 @@ class LabelPod:
 Step = CreatePod | DeletePod | LabelPod
 
 
-@dataclass(frozen=True)
-class ReplicaSlot:
+class ReplicaSlot(msgspec.Struct, frozen=True):
     """One desired ordinal, and its pod if it exists."""
 
     ordinal: int

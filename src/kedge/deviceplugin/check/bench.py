@@ -6,9 +6,10 @@ import os
 import signal
 import stat
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
@@ -42,8 +43,7 @@ class DirectoryInUse(Exception):
     """Another process serves the directory."""
 
 
-@dataclass
-class PluginRegistration:
+class PluginRegistration(msgspec.Struct):
     """A plugin has registered."""
 
     request: m.RegisterRequest
@@ -55,8 +55,7 @@ class PluginRegistration:
     options: m.DevicePluginOptions | None = None
 
 
-@dataclass
-class PluginBench:
+class PluginBench(msgspec.Struct):
     """A directory with a registration socket, and the plugin that registered."""
 
     directory: Path
@@ -65,16 +64,16 @@ class PluginBench:
     """Seconds in which a plugin must have registered."""
     resource: str = ""
     """Which one is wanted, if several come; empty for the first."""
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that a container may have, if the plugin is particular about them."""
     command: Sequence[str] = ()
     """The command that starts the plugin; empty if it is started by hand."""
-    arrivals: list[PluginRegistration] = field(default_factory=list)
-    devices: list[m.Device] = field(default_factory=list)
+    arrivals: list[PluginRegistration] = msgspec.field(default_factory=list)
+    devices: list[m.Device] = msgspec.field(default_factory=list)
     restart_seconds: float = 0.0
     """How long the plugin took to register again."""
     _server: Any = None
-    _program: CheckedProgram = field(default_factory=CheckedProgram)
+    _program: CheckedProgram = msgspec.field(default_factory=CheckedProgram)
 
     # The kubelet.
 

@@ -1,8 +1,9 @@
 """Runs all scenarios and collects their results."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from kedge.deviceplugin.check import calls, listing, registration, restarts
 from kedge.deviceplugin.check.bench import PluginBench
@@ -23,8 +24,7 @@ SCENARIOS: Final[Sequence[Scenario[PluginBench]]] = (
 )
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """The result of one scenario."""
 
     group: str

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from kedge.api.core_v1 import node
 from kedge.api.core_v1.node_types import Node
@@ -35,23 +36,22 @@ _STEP: Final = 0.05
 _SERVER_SECONDS: Final = 60
 
 
-@dataclass
-class DriverBench:
+class DriverBench(msgspec.Struct):
     """A directory for sockets, a server for claims and slices, and the driver that registered."""
 
     directory: Path
     clock: Clock
     patience: float
     """Seconds in which a driver must have registered."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Opaque parameters of claims, if the driver needs any."""
     command: Sequence[str] = ()
     """The command that starts the driver; empty if it is started by hand."""
     ready: Callable[[], None] = lambda: None
     """Called once the server runs, so that the driver can be started."""
-    info: PluginInfo = field(default_factory=PluginInfo)
+    info: PluginInfo = msgspec.field(default_factory=PluginInfo)
     """The latest answer to GetInfo."""
-    _program: CheckedProgram = field(default_factory=CheckedProgram)
+    _program: CheckedProgram = msgspec.field(default_factory=CheckedProgram)
     _state: tempfile.TemporaryDirectory[str] | None = None
     _client: Client | None = None
     _claims: int = 0

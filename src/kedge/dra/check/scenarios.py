@@ -4,8 +4,9 @@ import asyncio
 import re
 import signal
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from kedge.api.resource_v1 import resource_slice
 from kedge.deviceplugin import library

@@ -179,7 +179,11 @@ class _Checker:
         if overloads is None:
             why = f"undeclared reference to '{node.function}' (in container '')"
             return self._error(node, why)
-        return self._resolved(node, overloads, arguments)
+        result = self._resolved(node, overloads, arguments)
+        if node.function == "_?_:_" and self._types.resolve(arguments[2]).kind == "dyn":
+            # A branch of any type makes the whole of any type, also if it is the second.
+            return result if result.kind == "error" else DYN
+        return result
 
     def _optional_field(self, node: CallNode) -> CelType:
         operand, field = node.arguments

@@ -14,7 +14,7 @@ from kedge.machinery.cel.errors import CelBudgetError, CelError
 from kedge.machinery.cel.folds import FoldParts, compile_fold
 from kedge.machinery.cel.functions import FunctionOverload, fits
 from kedge.machinery.cel.libraries.optionals import present_at
-from kedge.machinery.cel.operators import index_list, index_map, shown_key
+from kedge.machinery.cel.operators import EscapedKey, index_list, index_map, shown_key
 from kedge.machinery.cel.run import Run, no_overload
 from kedge.machinery.cel.syntax import (
     CallNode,
@@ -333,7 +333,8 @@ def _type_name(name: str) -> str:
 def _document_key(operand: CelType, field: str) -> str:
     while operand.kind == "optional":
         operand = operand.parameters[0]
-    return operand.keys.get(field, field) if operand.kind == "object" else field
+    key = operand.keys.get(field) if operand.kind == "object" else None
+    return field if key is None else EscapedKey(key, field)
 
 
 def _exact(type: CelType) -> bool:
@@ -620,6 +621,18 @@ _COMPARISONS: Final = {
 }
 
 
+_UNNAMED: Final = frozenset({"size", "matches", "type", "dyn"})
+"""Functions that cel-go dispatches by traits, as it does operators."""
+
+
+def _no_overload_for(function: str, values: tuple[Any, ...]) -> CelError:
+    """Return the error of a call whose values fit no overload."""
+    if not function.isidentifier() or function.startswith("_") or function in _UNNAMED:
+        return no_overload()
+    types = ", ".join(map(type_name, values))
+    return CelError(f"no such overload: {function}({types})")
+
+
 def _dispatched(overloads: tuple[FunctionOverload, ...], closures: list[Closure]) -> Closure:
     """Return a call that finds its overload by the types of the values."""
     by_types: dict[tuple[type, ...], FunctionOverload] = {}
@@ -636,7 +649,7 @@ def _dispatched(overloads: tuple[FunctionOverload, ...], closures: list[Closure]
                     by_types[types] = each
                 return each
         run.cost += 1
-        raise no_overload()
+        raise _no_overload_for(overloads[0].function, values)
 
     def called_with_two(run: Run) -> Any:
         one, other = first(run), second(run)

@@ -5,6 +5,7 @@ from typing import Any
 
 from kedge.machinery.cel.environment import Environment
 from kedge.machinery.cel.errors import CelError
+from kedge.machinery.cel.estimate import Sizes
 from kedge.machinery.cel.program import CelFoldError, CelProgram
 from kedge.machinery.cel.run import PER_CALL_LIMIT, CelPatienceError, no_overload
 
@@ -26,7 +27,14 @@ class CelCondition:
             raise CelError(f"compilation failed: {error}") from None
         kind = self._program.type.kind
         if kind != "bool" and not (allow_dyn and kind == "dyn"):
+            if allow_dyn:
+                found = f"must evaluate to bool or the unknown type, not {self._program.type}"
+                raise CelError(found)
             raise CelError(f"must evaluate to bool but got {self._program.type}")
+
+    def estimate(self, sizes: Sizes | None = None) -> int:
+        """Return the most that an evaluation may cost, by the sizes that values can have."""
+        return self._program.estimate(sizes)
 
     def holds(
         self, values: Mapping[str, Any], limit: int = PER_CALL_LIMIT, patience: int | None = None

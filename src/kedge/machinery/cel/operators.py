@@ -166,8 +166,21 @@ def index_map(values: dict[Any, Any], key: Any) -> Any:
     raise CelError(f"no such key: {shown_key(key)}")
 
 
+class EscapedKey(str):
+    """A key of documents that expressions name in another way: `a-b` as `a__dash__b`."""
+
+    name: str
+
+    def __new__(cls, key: str, name: str) -> "EscapedKey":
+        made = super().__new__(cls, key)
+        made.name = name
+        return made
+
+
 def shown_key(key: Any) -> str:
     """Return a key as errors show it."""
+    if isinstance(key, EscapedKey):
+        return str(key.name)
     if isinstance(key, bool):
         return "true" if key else "false"
     return str(key)

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 RETURN_SECONDS: Final = 60.0
 """Seconds that pods of a previous agent wait for plugins that have not registered again."""
+CSI_TYPE: Final = "CSIPlugin"
+"""The type of volume drivers at their registration sockets."""
 _PRE_START: Final = "device plugin PreStartContainer rpc failed with err"
 
 Reusable = dict[str, set[str]]
@@ -86,9 +88,15 @@ class NodeDevices:
         self._pods: Callable[[], Iterable[Pod]] = list
         self._exists: Callable[[str], bool] = lambda uid: True
         self._claims: NodeClaims | None = None
+        self._volume_drivers: PluginHandler | None = None
         self._freed = asyncio.Event()
         """Set, and replaced, whenever devices have become free."""
         self._begun = clock.monotonic()
+
+    @property
+    def kubelet_directory(self) -> Path:
+        """The directory that drivers know as the kubelet's."""
+        return self.places.drivers.parent
 
     def connect(
         self,
@@ -97,13 +105,15 @@ class NodeDevices:
         pods: Callable[[], Iterable[Pod]],
         exists: Callable[[str], bool],
         claims: NodeClaims | None = None,
+        volume_drivers: PluginHandler | None = None,
     ) -> None:
         """Set the callbacks for changes of the node's resources and of the health of a pod's
         devices, the source of active pods, the test whether the API has a pod of some uid, and the
-        node's resource claims, whose drivers register beside plugins."""
+        node's resource claims and volumes, whose drivers register beside plugins."""
         self._tell_node, self._tell_pod, self._pods = node_changed, pod_changed, pods
         self._exists = exists
         self._claims = claims
+        self._volume_drivers = volume_drivers
 
     def _dynamic_resources(self, pod: Pod, container: Container) -> Sequence[DynamicResource]:
         return self._claims.dynamic_resources(pod, container) if self._claims else ()
@@ -127,6 +137,8 @@ class NodeDevices:
         handlers: dict[str, PluginHandler] = {PLUGIN_TYPE: self._registry}
         if self._claims is not None:
             handlers[DRIVER_TYPE] = self._claims.drivers
+        if self._volume_drivers is not None:
+            handlers[CSI_TYPE] = self._volume_drivers
         watcher = PluginWatcher(self.places.watched, handlers, self._clock)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._registry, door, told, watcher, self._releases):

@@ -1,7 +1,6 @@
 """The device ledger: the devices of the node and their allocation to containers. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -61,12 +60,11 @@ class DeviceReleaseNotice(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
 
 
-@dataclass
-class DeviceResource:
+class DeviceResource(msgspec.Struct):
     """One resource and its devices."""
 
-    options: DevicePluginOptions = field(default_factory=DevicePluginOptions)
-    devices: dict[str, PluginDevice] = field(default_factory=dict)
+    options: DevicePluginOptions = msgspec.field(default_factory=DevicePluginOptions)
+    devices: dict[str, PluginDevice] = msgspec.field(default_factory=dict)
     seen: bool = False
     """Whether a plugin has registered the resource since the agent started."""
 

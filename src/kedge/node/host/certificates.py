@@ -5,10 +5,10 @@ import ipaddress
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kedge.api.builtin.resources import RESOURCES
 from kedge.api.model import Document, ObjectMeta
 from kedge.client.client import Client
 from kedge.client.transport import Unreachable
@@ -21,9 +21,10 @@ from kedge.node.host.api_access import CERTIFICATE, KEY, SERVING, ApiAccess
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    from kedge.api.resource import Resource
+
 log = logging.getLogger(__name__)
 
-REQUESTS: Final = next(each for each in RESOURCES if each.kind == "CertificateSigningRequest")
 _FIRST_POLL_SECONDS: Final = 0.02
 _LAST_POLL_SECONDS: Final = 5.0
 _LOG_AFTER_SECONDS: Final = 5.0
@@ -114,11 +115,11 @@ async def obtain(
         "usages": ["digital signature", purpose.use],
     }
     request = Document(metadata=ObjectMeta(generateName="csr-"), content={"spec": spec})
-    name = (await client.create(REQUESTS, request)).metadata.name
+    name = (await client.create(_signing_requests(), request)).metadata.name
     begun, pause, is_logged = clock.monotonic(), _FIRST_POLL_SECONDS, False
     while True:
         await clock.sleep(pause)
-        status = (await client.get(REQUESTS, name)).content.get("status") or {}
+        status = (await client.get(_signing_requests(), name)).content.get("status") or {}
         if certificate := status.get("certificate"):
             return base64.b64decode(certificate)
         for condition in status.get("conditions") or ():
@@ -207,3 +208,11 @@ class CertificateRenewal:
         atomic.write(pki / name, pem)
         self._access.reload()
         log.info("certificate renewed node=%s file=%s", self._node, name)
+
+
+@cache
+def _signing_requests() -> "Resource[Document]":
+    # Not above: a node needs the table of published kinds only when its certificate ends.
+    from kedge.api.builtin.resources import RESOURCES
+
+    return next(each for each in RESOURCES if each.kind == "CertificateSigningRequest")

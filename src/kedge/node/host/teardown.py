@@ -17,6 +17,7 @@ from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
+from kedge.node.storage.teardown import unmount_all
 from kedge.node.volumes.mounts import take_down
 from kedge.supervisor.kernel import cgroups
 from kedge.supervisor.sockets import sockets_of
@@ -51,7 +52,8 @@ def teardown(directory: Path) -> str:
         tree = PodCgroupTree(cgroups.here(), known.cgroup, 0, 0)
         if not tree.remove_all():
             left.append(f"processes in the control group {known.cgroup} do not end")
-    for place in (directory / "pods", directory / "memory"):
+    left.append(unmount_all(directory / "pods"))
+    for place in (directory / "staged", directory / "pods", directory / "memory"):
         try:
             take_down(place)
         except VolumeFailure as failure:

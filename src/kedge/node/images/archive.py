@@ -12,7 +12,6 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
@@ -52,8 +51,7 @@ _DEEPEST: Final = 4
 _ROOT_PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, slots=True)
-class LayerBlob:
+class LayerBlob(msgspec.Struct, frozen=True):
     """A packed layer."""
 
     diff_id: str
@@ -63,8 +61,7 @@ class LayerBlob:
     open: Callable[[], BinaryIO]
 
 
-@dataclass(frozen=True, slots=True)
-class PackedImage:
+class PackedImage(msgspec.Struct, frozen=True):
     """An image with packed layers."""
 
     id: str

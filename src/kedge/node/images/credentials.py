@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -18,8 +17,7 @@ _OLD: Final = ("kubernetes.io/dockercfg", ".dockercfg")
 _HUB_OF_OLD: Final = "index.docker.io"
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryCredential:
+class RegistryCredential(msgspec.Struct, frozen=True):
     """A user name and password for a registry."""
 
     username: str
@@ -42,8 +40,7 @@ class _DockerConfig(msgspec.Struct, frozen=True):
     auths: Mapping[str, _RegistryAuth] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryKeyring:
+class RegistryKeyring(msgspec.Struct, frozen=True):
     """Credentials by registry or repository prefix."""
 
     entries: tuple[tuple[str, RegistryCredential], ...] = ()

@@ -2,12 +2,12 @@
 
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class GarbageThresholds:
+
+class GarbageThresholds(msgspec.Struct, frozen=True):
     """When garbage collection starts and stops; the kubelet's defaults."""
 
     high_percent: int = 85
@@ -22,8 +22,7 @@ class GarbageThresholds:
             raise ValueError("thresholds must be percentages, and the low one below the high one")
 
 
-@dataclass(frozen=True, slots=True)
-class DiskSpace:
+class DiskSpace(msgspec.Struct, frozen=True):
     """The file system with the images."""
 
     capacity: int
@@ -40,8 +39,7 @@ class DiskSpace:
         return cls(usage.total, usage.free)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageCandidate:
+class ImageCandidate(msgspec.Struct, frozen=True):
     """The properties of an image that the decision depends on."""
 
     id: str
@@ -53,8 +51,7 @@ class ImageCandidate:
     """Whether it was loaded by hand; such an image cannot be pulled again and is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class GarbagePlan:
+class GarbagePlan(msgspec.Struct, frozen=True):
     """The images to delete."""
 
     images: tuple[str, ...]

@@ -1,8 +1,9 @@
 """An image on this machine."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from kedge.node.images.mapping import HOST
 from kedge.node.images.oci import ImageConfig
@@ -11,8 +12,7 @@ from kedge.node.images.reference import without_version
 _NO_CONFIG: Final = ImageConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class LocalImage:
+class LocalImage(msgspec.Struct, frozen=True):
     """An image on this machine: layers, or the machine's own files."""
 
     id: str

@@ -1,9 +1,10 @@
 """The image map: replaces image names by others, such as `host`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Self
+
+import msgspec
 
 from kedge.node.images.reference import ImageReference, InvalidImageName, without_version
 
@@ -16,8 +17,7 @@ class InvalidMappingRule(ValueError):
     """A rule of the image map is invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageMappingRule:
+class ImageMappingRule(msgspec.Struct, frozen=True):
     """Maps every image whose name matches the pattern to the target."""
 
     pattern: str
@@ -51,8 +51,7 @@ class ImageMappingRule:
         return any(fnmatchcase(form, self.pattern) for form in whole)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageMapping:
+class ImageMapping(msgspec.Struct, frozen=True):
     """Rules in order; the first match counts."""
 
     rules: tuple[ImageMappingRule, ...] = ()

@@ -1,9 +1,10 @@
 """Users of an image: resolves user and group names by the image's own files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from kedge.node.images import layers
 
@@ -15,8 +16,7 @@ class NoSuchUser(LookupError):
     """The image does not have the user or group; the text is that of the container runtimes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageUser:
+class ImageUser(msgspec.Struct, frozen=True):
     """The identity of a container's processes."""
 
     uid: int
@@ -57,8 +57,7 @@ def lookup(below: Sequence[Path], text: str) -> ImageUser:
     return ImageUser(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
 
 
-@dataclass(frozen=True, slots=True)
-class _PasswdEntry:
+class _PasswdEntry(msgspec.Struct, frozen=True):
     name: str
     uid: int
     gid: int = 0

@@ -1,8 +1,10 @@
 """Image references: parsed like docker's, and formatted in full or in short."""
 
 import re
-from dataclasses import dataclass, replace
 from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
 
 HUB: Final = "docker.io"
 DEFAULT_TAG: Final = "latest"
@@ -29,8 +31,7 @@ class InvalidImageName(ValueError):
     """The text is not an image reference."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageReference:
+class ImageReference(msgspec.Struct, frozen=True):
     """An image reference with a tag, a digest, or both."""
 
     domain: str

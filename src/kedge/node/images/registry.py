@@ -5,7 +5,6 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -56,8 +55,7 @@ def _silent(done: int, total: int) -> None:
     """Ignore the progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePull:
+class ImagePull(msgspec.Struct, frozen=True):
     """A pull: the image, and what the machine already has."""
 
     name: ImageReference
@@ -224,16 +222,14 @@ def _file(scratch: Path, digest: str) -> Path:
     return scratch / value
 
 
-@dataclass(frozen=True, slots=True)
-class _RegistryAddress:
+class _RegistryAddress(msgspec.Struct, frozen=True):
     """The address of a registry, and the authority that its certificate is verified with."""
 
     url: str
     ca_pem: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _FetchedManifest:
+class _FetchedManifest(msgspec.Struct, frozen=True):
     """A manifest or an index."""
 
     digest: str

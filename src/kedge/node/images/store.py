@@ -13,7 +13,6 @@ import secrets
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -99,8 +98,7 @@ class LayerRecord(StoreDocument):
     short: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImageListing:
+class ImageListing(msgspec.Struct, frozen=True):
     """An image in a list."""
 
     record: ImageRecord

@@ -10,9 +10,10 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from kedge.node.images import layers
 from kedge.node.images.layers import OPAQUE, LayerFile, Parts
@@ -32,8 +33,7 @@ _XATTR: Final = "SCHILY.xattr."
 _CAPABILITY: Final = "security.capability"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageLimits:
+class ImageLimits(msgspec.Struct, frozen=True):
     """Limits against images that are made to fill the disk."""
 
     layer_bytes: int = 16 << 30

@@ -1,7 +1,8 @@
 """The actions that a pod plan consists of."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kedge.node.pod.backoff import BackoffDelay
 
@@ -14,29 +15,25 @@ class ContainerKind(StrEnum):
     EPHEMERAL = "ephemeralContainers"
 
 
-@dataclass(frozen=True, slots=True)
-class RunSandbox:
+class RunSandbox(msgspec.Struct, frozen=True):
     """Create the pod's sandbox."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopSandbox:
+class StopSandbox(msgspec.Struct, frozen=True):
     """Stop a sandbox; the runtime continues to list its containers."""
 
     sandbox: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveSandbox:
+class RemoveSandbox(msgspec.Struct, frozen=True):
     """Remove a stopped sandbox with its containers."""
 
     sandbox: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartContainer:
+class StartContainer(msgspec.Struct, frozen=True):
     """Start a container, from its image to its postStart hook."""
 
     kind: ContainerKind
@@ -46,8 +43,7 @@ class StartContainer:
     """The crash loop delay if the container fails again; None for its first start."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopContainer:
+class StopContainer(msgspec.Struct, frozen=True):
     """Stop one container."""
 
     container: str
@@ -60,22 +56,19 @@ class StopContainer:
     """Whether the preStop hook runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopContainers:
+class StopContainers(msgspec.Struct, frozen=True):
     """Stop containers in parallel, in the order that their `after` fields prescribe."""
 
     stops: tuple[StopContainer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveContainer:
+class RemoveContainer(msgspec.Struct, frozen=True):
     """Remove a container that does not run."""
 
     container: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeContainers:
+class ResizeContainers(msgspec.Struct, frozen=True):
     """Apply the allocated resources to running containers."""
 
     names: tuple[str, ...]

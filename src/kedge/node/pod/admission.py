@@ -1,7 +1,8 @@
 """Admission of pods by the node: checks whether a pod that is bound to it can run here."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kedge.api.core_v1.node_selection import required_nodes
 from kedge.api.core_v1.node_types import Node
@@ -31,8 +32,7 @@ _NETWORK_SYSCTLS = {
 """Safe sysctls, by the namespace that isolates them: they affect no other pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRejection:
+class PodRejection(msgspec.Struct, frozen=True):
     """Why the node does not admit a pod."""
 
     reason: str

@@ -1,10 +1,9 @@
 """Back-off: the delay before something that keeps failing is tried again."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffDelay:
+class BackoffDelay(msgspec.Struct, frozen=True):
     """A delay, and when it was decided on."""
 
     seconds: float
@@ -12,8 +11,7 @@ class BackoffDelay:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffPolicy:
+class BackoffPolicy(msgspec.Struct, frozen=True):
     """Delays that double from `first` to `most`, and start over after a long time without a
     failure."""
 

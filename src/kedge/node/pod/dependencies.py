@@ -1,9 +1,10 @@
 """The dependencies of a pod's life on the other rooms of the node, as small protocols."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.container import Container
@@ -136,19 +137,22 @@ class VolumeMounter(Protocol):
         Raises VolumeFailure, or ConfigFailure for an invalid subPath."""
         ...
 
+    def devices_of(self, pod: Pod, container: Container) -> list[ContainerDevice]:
+        """Return the block volumes of a container. Called after `mount`. Raises ConfigFailure."""
+        ...
+
     async def unmount(self, uid: str) -> None:
         """Unmount and delete all volumes of a pod, given only its uid.
         Idempotent. Raises VolumeFailure if a volume is still in use."""
         ...
 
 
-@dataclass(frozen=True)
-class ContainerEnvironment:
+class ContainerEnvironment(msgspec.Struct, frozen=True):
     """The environment variables of one container, with references expanded."""
 
     own: Mapping[str, str]
     """The variables that the pod's spec defines."""
-    services: Mapping[str, str] = field(default_factory=dict)
+    services: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The variables with the addresses of services, except those that the pod's spec defines."""
 
 
@@ -162,14 +166,13 @@ class EnvironmentResolver(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class DeviceGrant:
+class DeviceGrant(msgspec.Struct, frozen=True):
     """Everything that the devices of a container add to it."""
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     mounts: Sequence[ContainerMount] = ()
     devices: Sequence[ContainerDevice] = ()
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     """For the runtime."""
     groups: Sequence[int] = ()
     """Supplemental groups."""
@@ -325,8 +328,7 @@ class ThisNode(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PodDependencies:
+class PodDependencies(msgspec.Struct, frozen=True):
     """The dependencies that all pods of a node share."""
 
     runtime: Runtime

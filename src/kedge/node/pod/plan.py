@@ -16,8 +16,9 @@ is immediate, and the delays grow again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container, ResourceRequirements
 from kedge.api.core_v1.pod.pod import Pod
@@ -56,42 +57,39 @@ class StopCause(StrEnum):
     LIVENESS = "liveness"
 
 
-@dataclass(frozen=True)
-class ProbeVerdicts:
+class ProbeVerdicts(msgspec.Struct, frozen=True):
     """Results of probes by container id; a container without a verdict is missing."""
 
-    startup: Mapping[str, bool] = field(default_factory=dict)
-    liveness: Mapping[str, bool] = field(default_factory=dict)
-    readiness: Mapping[str, bool] = field(default_factory=dict)
+    startup: Mapping[str, bool] = msgspec.field(default_factory=dict)
+    liveness: Mapping[str, bool] = msgspec.field(default_factory=dict)
+    readiness: Mapping[str, bool] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class PlanInput:
+class PlanInput(msgspec.Struct, frozen=True):
     """Everything that a plan depends on."""
 
     pod: Pod
     """The pod with its allocated resources, which may differ from those in its spec."""
     now: float
     """Seconds since the epoch."""
-    state: WorkerState = field(default_factory=WorkerState)
+    state: WorkerState = msgspec.field(default_factory=WorkerState)
     observed: PodRuntimeState = EMPTY
-    verdicts: ProbeVerdicts = field(default_factory=ProbeVerdicts)
-    crash_delays: Mapping[str, BackoffDelay] = field(default_factory=dict)
+    verdicts: ProbeVerdicts = msgspec.field(default_factory=ProbeVerdicts)
+    crash_delays: Mapping[str, BackoffDelay] = msgspec.field(default_factory=dict)
     """By container name: the delay after its latest failure."""
-    failures: Mapping[str, StepFailure] = field(default_factory=dict)
+    failures: Mapping[str, StepFailure] = msgspec.field(default_factory=dict)
     """By container name, POD_STEP or RESIZE_STEP."""
-    actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
+    actuated: Mapping[str, ResourceRequirements] = msgspec.field(default_factory=dict)
     """By container name: the resources of the latest resize, if it was resized since its start."""
-    restart_counts: Mapping[str, int] = field(default_factory=dict)
+    restart_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     """By container name: the next attempt of containers that the runtime does not know any more."""
 
 
-@dataclass(frozen=True)
-class PodPlan:
+class PodPlan(msgspec.Struct, frozen=True):
     """The next actions."""
 
     actions: tuple[Action, ...] = ()
-    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    waiting: Mapping[str, WaitingReason] = msgspec.field(default_factory=dict)
     """By name: the containers that have to wait before they are started."""
     wake: float | None = None
     """When to plan again even if nothing happens, in seconds since the epoch."""

@@ -1,7 +1,8 @@
 """Resize in place: applies the allocated resources to running containers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
@@ -17,8 +18,7 @@ from kedge.node.pod.waiting import RESIZE_STEP
 from kedge.node.runtime.runtime import RuntimeContainer, RuntimeFailure
 
 
-@dataclass(frozen=True)
-class ContainerResizer:
+class ContainerResizer(msgspec.Struct, frozen=True):
     """Resizes the containers of one pod."""
 
     dependencies: PodDependencies

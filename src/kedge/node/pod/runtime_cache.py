@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.machinery.clock import Clock
@@ -23,8 +23,7 @@ from kedge.node.runtime.runtime import (
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PodRuntimeState:
+class PodRuntimeState(msgspec.Struct, frozen=True, dict=True):
     """The sandboxes and containers of one pod, newest first."""
 
     sandboxes: tuple[PodSandbox, ...] = ()

@@ -1,7 +1,8 @@
 """The preparation of a pod and the creation of its sandbox."""
 
 import asyncio
-from dataclasses import dataclass
+
+import msgspec
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.network.dns import dns_of, uses_cluster_dns, within_limits
@@ -15,8 +16,7 @@ from kedge.node.pod.waiting import POD_STEP
 from kedge.node.runtime.runtime import DnsConfig, RuntimeFailure
 
 
-@dataclass(frozen=True)
-class SandboxStarter:
+class SandboxStarter(msgspec.Struct, frozen=True):
     """Prepares one pod and creates its sandboxes. A failure is recorded and retried later."""
 
     dependencies: PodDependencies

@@ -9,7 +9,9 @@ for want of a ConfigMap.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
@@ -44,8 +46,7 @@ class ContainerStartFailure(Exception):
         """Whether the pull of its image failed, which has a back-off of its own."""
 
 
-@dataclass(frozen=True)
-class ContainerStarter:
+class ContainerStarter(msgspec.Struct, frozen=True):
     """Starts the containers of one pod."""
 
     dependencies: PodDependencies
@@ -140,6 +141,7 @@ class ContainerStarter:
                 self.forced_stop, dependencies.volumes.mounts_of(pod, container, env)
             )
             mounts = _joined(grant.mounts, own)
+            blocks = dependencies.volumes.devices_of(pod, container)
             observed = self.cache.of(pod.metadata.uid)
             target = target_of(container, {record.name: record.id for record in observed.running})
             spec = container_spec(
@@ -157,7 +159,7 @@ class ContainerStarter:
                     profiles=dependencies.seccomp_profiles,
                     target=target,
                 ),
-                grant=grant,
+                grant=replace(grant, devices=[*grant.devices, *blocks]) if blocks else grant,
             )
             await unless_set(
                 self.forced_stop, dependencies.device_access.check(pod, container, found.own)

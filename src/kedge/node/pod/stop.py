@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.node.pod.actions import StopContainer
@@ -16,16 +17,15 @@ MINIMUM_STOP_SECONDS = 2.0
 """Seconds between SIGTERM and SIGKILL for every container, as in the kubelet."""
 
 
-@dataclass(frozen=True)
-class ContainerStopper:
+class ContainerStopper(msgspec.Struct, frozen=True):
     """Stops the containers of one pod."""
 
     dependencies: PodDependencies
     cache: RuntimeCache
     recorder: PodEventRecorder
-    _announced: set[str] = field(default_factory=set)
+    _announced: set[str] = msgspec.field(default_factory=set)
     """Containers with a Killing event."""
-    _hooked: set[str] = field(default_factory=set)
+    _hooked: set[str] = msgspec.field(default_factory=set)
     """Containers whose preStop hook has begun; a shortened grace period does not repeat it."""
 
     async def stop(

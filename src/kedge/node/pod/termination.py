@@ -1,6 +1,6 @@
 """Termination of a pod: whether it ends, why, and the grace period of its containers. Pure."""
 
-from dataclasses import dataclass
+import msgspec
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar
@@ -17,8 +17,7 @@ DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
-@dataclass(frozen=True, slots=True)
-class PodTermination:
+class PodTermination(msgspec.Struct, frozen=True):
     """The end of a pod."""
 
     grace: float

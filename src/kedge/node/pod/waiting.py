@@ -1,6 +1,6 @@
 """Why a container waits: failed steps, and the back-off that its status shows."""
 
-from dataclasses import dataclass
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
@@ -16,16 +16,14 @@ RESIZE_STEP = "/resize"
 """Key of a failed resize; no container can have this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingReason:
+class WaitingReason(msgspec.Struct, frozen=True):
     """The waiting state of a container that does not run."""
 
     reason: str
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StepFailure:
+class StepFailure(msgspec.Struct, frozen=True):
     """A step that failed and is retried after a delay."""
 
     reason: str

@@ -18,8 +18,10 @@ the API at any stage (`kubectl delete --force`), and an agent that ends a pod ma
 object disappear (finalizers).
 """
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
 
 from kedge.node.pod.admission import PodRejection
 
@@ -51,8 +53,7 @@ class ApiObjectState(StrEnum):
     """The watch has reported its removal."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(msgspec.Struct, frozen=True):
     """Everything that a worker remembers about the progress of its pod."""
 
     stage: PodStage = PodStage.NEW
@@ -78,54 +79,45 @@ class WorkerState:
 # Transitions.
 
 
-@dataclass(frozen=True, slots=True)
-class PodPrepared:
+class PodPrepared(msgspec.Struct, frozen=True):
     """Directories, cgroup and volumes have been created."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRejected:
+class PodRejected(msgspec.Struct, frozen=True):
     """The node cannot admit the pod."""
 
     rejection: PodRejection
 
 
-@dataclass(frozen=True, slots=True)
-class PodEvicted:
+class PodEvicted(msgspec.Struct, frozen=True):
     """The pod exceeds a limit of the node and must end; the event has been recorded."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndAnnounced:
+class EndAnnounced(msgspec.Struct, frozen=True):
     """An event about the end of the pod has been recorded."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodEnded:
+class PodEnded(msgspec.Struct, frozen=True):
     """The last container has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodReleased:
+class PodReleased(msgspec.Struct, frozen=True):
     """Volumes, cgroup and user ids have been released."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectDeleted:
+class ObjectDeleted(msgspec.Struct, frozen=True):
     """The agent has deleted the pod's object."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRemoved:
+class ObjectRemoved(msgspec.Struct, frozen=True):
     """The watch has reported that the pod's object is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodCleanedUp:
+class PodCleanedUp(msgspec.Struct, frozen=True):
     """Nothing of the pod is left on the node."""
 
 

@@ -9,9 +9,10 @@ import asyncio
 import re
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.probe import HTTPGetAction
@@ -43,16 +44,14 @@ class HttpError(Exception):
     """The request could not be sent, or the response is invalid."""
 
 
-@dataclass(frozen=True)
-class ProbeRequest:
+class ProbeRequest(msgspec.Struct, frozen=True):
     """A GET request."""
 
     url: str
     headers: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class ProbeResponse:
+class ProbeResponse(msgspec.Struct, frozen=True):
     """The response to a request."""
 
     status: int

@@ -1,7 +1,8 @@
 """The outcome of one execution of a probe."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 
@@ -15,8 +16,7 @@ class ProbeResult(StrEnum):
     FAILURE = "failure"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeOutcome:
+class ProbeOutcome(msgspec.Struct, frozen=True):
     """The result of a probe with its output."""
 
     result: ProbeResult

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
@@ -36,8 +37,7 @@ class ProbeKind(StrEnum):
     READINESS = "Readiness"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeTarget:
+class ProbeTarget(msgspec.Struct, frozen=True):
     """A running container with probes."""
 
     container: Container

@@ -1,8 +1,9 @@
 """The ledger of resource claims: which claims are prepared on the node, for which pods."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from kedge.dra.messages import ClaimReference, PreparedDevice
 
@@ -18,15 +19,14 @@ class ClaimKey(NamedTuple):
     name: str
 
 
-@dataclass
-class PreparedClaim:
+class PreparedClaim(msgspec.Struct):
     """A claim that is prepared, or that its drivers may have begun to prepare."""
 
     key: ClaimKey
     uid: str
-    pods: set[str] = field(default_factory=set)
+    pods: set[str] = msgspec.field(default_factory=set)
     """Uids of the pods on the node that use it."""
-    drivers: dict[str, tuple[PreparedDevice, ...]] = field(default_factory=dict)
+    drivers: dict[str, tuple[PreparedDevice, ...]] = msgspec.field(default_factory=dict)
     """The devices by driver. A driver that has prepared nothing yet has none."""
     is_prepared: bool = False
     """Whether all drivers have prepared it since the agent began. Not in the checkpoint: after a

@@ -10,10 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod

@@ -1,8 +1,9 @@
 """The health of devices, as drivers report it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.dra import messages as m
 
@@ -19,8 +20,7 @@ DeviceName = tuple[str, str]
 """Pool and device."""
 
 
-@dataclass(frozen=True)
-class ReportedHealth:
+class ReportedHealth(msgspec.Struct, frozen=True):
     """The health of one device."""
 
     health: str = UNKNOWN

@@ -1,16 +1,16 @@
 """Reads the logs of containers from files in CRI format, including rotated files."""
 
 import os
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.supervisor.container.logs import older_parts
 
 _CHUNK: Final = 256 << 10
 
 
-@dataclass(frozen=True)
-class LogOptions:
+class LogOptions(msgspec.Struct, frozen=True):
     """The options of a log request (PodLogOptions)."""
 
     follow: bool = False

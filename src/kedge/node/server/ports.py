@@ -5,8 +5,9 @@ import base64
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
@@ -32,8 +33,7 @@ _MOST_PORTS: Final = 120
 """Two channels for each port must fit into a byte, which also has reserved values."""
 
 
-@dataclass(frozen=True)
-class PortForwardTarget:
+class PortForwardTarget(msgspec.Struct, frozen=True):
     """The pod whose ports are forwarded."""
 
     name: str
@@ -87,8 +87,7 @@ def _tunnelled(request: HttpRequest, pod: PortForwardTarget) -> Response:
 # SPDY: a pair of streams for each connection.
 
 
-@dataclass
-class _PortStreams:
+class _PortStreams(msgspec.Struct):
     data: spdy.SpdyStream | None = None
     error: spdy.SpdyStream | None = None
 

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
@@ -59,8 +58,7 @@ class RemoteClient(Protocol):
 Serve = Callable[[RemoteClient], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class StreamOptions:
+class StreamOptions(msgspec.Struct, frozen=True):
     """The streams that a client requests."""
 
     stdin: bool

@@ -12,12 +12,20 @@ import msgspec
 
 from kedge.api.core_v1.pod.container import Container, VolumeMount
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, Volume
+from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, ImageVolumeSource, Volume
 from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
-from kedge.node.pod.dependencies import ConfigFailure, EventSink, ThisNode, VolumeFailure
+from kedge.node.images.images import ImageService
+from kedge.node.pod.dependencies import (
+    ConfigFailure,
+    EventSink,
+    ImageFailure,
+    PullSecretReader,
+    ThisNode,
+    VolumeFailure,
+)
 from kedge.node.pod.environment.downward import downward_context
 from kedge.node.pod.referenced_objects import (
     ConfigObjectKey,
@@ -25,8 +33,9 @@ from kedge.node.pod.referenced_objects import (
     ReferencedObjects,
     ServiceAccountToken,
 )
-from kedge.node.runtime.runtime import ContainerMount
-from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
+from kedge.node.storage.pod_storage import PodStorage
+from kedge.node.volumes import empty_dir, host_path, image_volume, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, gather_all
 from kedge.supervisor.kernel import libc
@@ -72,6 +81,8 @@ class _MountedVolumes:
         """By volume: the versions of the objects in its files."""
         self.layouts: dict[str, AtomicWriter] = {}
         """By volume: the latest files."""
+        self.images: dict[str, Path] = {}
+        """By volume: where the files of an image are."""
         self.sizes: dict[str, int] = {}
         """By volume: bytes of the files."""
         self.refreshed = 0.0
@@ -104,6 +115,9 @@ class PodVolumes:
         events: EventSink,
         clock: Clock,
         *,
+        storage: PodStorage,
+        images: ImageService,
+        pull_secrets: PullSecretReader,
         may_mount: bool,
     ) -> None:
         self._directory = directory
@@ -113,6 +127,9 @@ class PodVolumes:
         self._this = this
         self._events = events
         self._clock = clock
+        self._storage = storage
+        self._images = images
+        self._pull_secrets = pull_secrets
         self._may_mount = may_mount
         self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
@@ -154,14 +171,21 @@ class PodVolumes:
             await gather_all(self._make(held, volume, turns) for volume in volumes)
 
     async def _make(self, held: _MountedVolumes, volume: Volume, turns: asyncio.Semaphore) -> None:
+        if _is_stored(volume):
+            if volume.name not in held.made:
+                await self._storage.mount(held.pod, volume)
+                held.made.add(volume.name)
+            return
         try:
             if payload.of(volume):
                 async with turns:
                     await self._fill(held, volume)
+            elif volume.image is not None:
+                await self._show_image(held, volume.name, volume.image)
             elif volume.name not in held.made:
                 await self._do(held, self._make_once, held.pod, volume)
                 held.made.add(volume.name)
-        except (VolumeFailure, StatusError, OSError, ValueError) as error:
+        except (VolumeFailure, ImageFailure, StatusError, OSError, ValueError) as error:
             text = f'MountVolume.SetUp failed for volume "{volume.name}" : {_words(error)}'
             raise VolumeFailure("FailedMount", text) from error
 
@@ -183,6 +207,25 @@ class PodVolumes:
         if name not in held.layouts:
             held.layouts[name] = AtomicWriter(self.place(pod, name), _group(pod))
         await self._do(held, held.layouts[name].write, fresh.files, self._clock.now())
+
+    async def _show_image(
+        self, held: _MountedVolumes, name: str, source: ImageVolumeSource
+    ) -> None:
+        if name in held.images:
+            return
+        pod = held.pod
+        secrets = await self._pull_secrets.of(pod) if pod.spec.imagePullSecrets else ()
+        policy = image_volume.pull_policy(source)
+        image = await self._images.resolve(source.reference, policy, secrets, lambda: None)
+        if image.is_host:
+            raise VolumeFailure("FailedMount", 'the image "host" cannot be a volume')
+        place = self._directory / pod.metadata.uid / "volumes" / name
+
+        def show() -> Path:
+            self._images.hold(image.id, f"{pod.metadata.uid}-{name}")
+            return image_volume.mount(place, image.layers, may_mount=self._may_mount)
+
+        held.images[name] = await self._do(held, show)
 
     def _make_once(self, pod: Pod, volume: Volume) -> None:
         if volume.hostPath is not None:
@@ -210,12 +253,15 @@ class PodVolumes:
     async def unmount(self, uid: str) -> None:
         self._following.release(uid)
         held = self._held.pop(uid, None)
+        await self._storage.unmount(uid)
         if held is None:
             await _whole(_REMOVALS, self._take_down, uid)
             return
         held.gone = True
         async with held.disk:
             await _whole(_REMOVALS, self._take_down, uid)
+        for name in held.images:
+            self._images.release(f"{uid}-{name}")
 
     def _take_down(self, uid: str) -> None:
         for place in (
@@ -302,9 +348,42 @@ class PodVolumes:
             if volume.name == name:
                 if volume.hostPath is not None:
                     return Path(volume.hostPath.path)
+                if _is_stored(volume):
+                    return self._stored(pod, name)
+                if volume.image is not None:
+                    return self._image_place(pod, name)
                 base = self._memory if payload.of(volume) else self._directory
                 return base / pod.metadata.uid / "volumes" / name
         raise ConfigFailure(f'volume "{name}" not found')
+
+    def _image_place(self, pod: Pod, name: str) -> Path:
+        held = self._held.get(pod.metadata.uid)
+        if held is None or name not in held.images:
+            raise ConfigFailure(f'volume "{name}" is not mounted')
+        return held.images[name]
+
+    def _stored(self, pod: Pod, name: str) -> Path:
+        record = self._storage.find(pod.metadata.uid, name)
+        if record is None:
+            raise ConfigFailure(f'volume "{name}" is not mounted')
+        return Path(record.path)
+
+    def devices_of(self, pod: Pod, container: Container) -> list[ContainerDevice]:
+        """Return the block volumes of a container."""
+        found = []
+        for wanted in container.volumeDevices:
+            record = self._storage.find(pod.metadata.uid, wanted.name)
+            if record is None:
+                raise ConfigFailure(f'volume "{wanted.name}" is not mounted')
+            permissions = "rm" if record.is_read_only else "rwm"
+            found.append(
+                ContainerDevice(
+                    container_path=wanted.devicePath,
+                    host_path=record.path,
+                    permissions=permissions,
+                )
+            )
+        return found
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
@@ -322,8 +401,14 @@ class PodVolumes:
             place = self.place(pod, volume.name)
             if part or volume.hostPath is not None:
                 await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)
-            found.append(_shown(wanted, volume, place, part))
+            found.append(_shown(wanted, volume, place, part, self._is_read_only(pod, volume)))
         return found
+
+    def _is_read_only(self, pod: Pod, volume: Volume) -> bool:
+        if not _is_stored(volume):
+            return payload.of(volume) or volume.image is not None
+        record = self._storage.find(pod.metadata.uid, volume.name)
+        return record is not None and record.is_read_only
 
     def _prepare(self, pod: Pod, volume: Volume, part: str, container: str) -> None:
         """Create missing subPaths of a container."""
@@ -419,14 +504,25 @@ def _group(pod: Pod) -> int:
     return -1 if security is None or security.fsGroup is None else security.fsGroup
 
 
-def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> ContainerMount:
+def _is_stored(volume: Volume) -> bool:
+    """Return whether a volume has a driver or a PersistentVolume."""
+    return (
+        volume.persistentVolumeClaim is not None
+        or volume.ephemeral is not None
+        or volume.csi is not None
+    )
+
+
+def _shown(
+    wanted: VolumeMount, volume: Volume, place: Path, part: str, is_read_only: bool
+) -> ContainerMount:
     path = wanted.mountPath
     recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
     return ContainerMount(
         container_path=path if path.startswith("/") else f"/{path}",
         host_path=str(place),
         part=part,
-        read_only=wanted.readOnly or payload.of(volume),
+        read_only=wanted.readOnly or is_read_only,
         recursive_read_only=wanted.readOnly and recursive,
         propagation=wanted.mountPropagation or "None",
     )
@@ -437,6 +533,6 @@ def _unknown(volume: Volume) -> VolumeFailure:
     kind = next((each for each in given if each != "name"), "nothing")
     return VolumeFailure(
         "FailedMount",
-        f"kedge has no volumes of the kind {kind}; it has emptyDir, hostPath, configMap, secret,"
-        " projected and downwardAPI",
+        f"kedge has no volumes of the kind {kind}; it has persistentVolumeClaim, ephemeral, csi,"
+        " image, emptyDir, hostPath, configMap, secret, projected and downwardAPI",
     )

@@ -1,19 +1,19 @@
 """Devices that are allocated: whole ones, and parts of shared ones."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kedge.api.resource_v1.resource_claim_status import AllocationResult
 from kedge.machinery.quantity import Quantity
 from kedge.scheduler.devices.pools import DeviceID
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedDevices:
+class AllocatedDevices(msgspec.Struct, frozen=True):
     """The devices of all allocated claims; devices for admin access are free for others."""
 
-    whole: set[DeviceID] = field(default_factory=set)
-    shared: dict[DeviceID, dict[str, Quantity]] = field(default_factory=dict)
+    whole: set[DeviceID] = msgspec.field(default_factory=set)
+    shared: dict[DeviceID, dict[str, Quantity]] = msgspec.field(default_factory=dict)
     """By device: the amounts that all claims together consume."""
 
     def __contains__(self, id_: DeviceID) -> bool:

@@ -7,8 +7,9 @@ runs on the event loop. It keeps its own stack, because the depth is the number 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from kedge.api.resource_v1 import sizes
 from kedge.api.resource_v1.device_class import DeviceClass
@@ -83,8 +84,7 @@ class ClaimChoice(NamedTuple):
     """The index of the chosen alternative, for each request that has any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """A request or an alternative, prepared for one node."""
 
     request: DeviceRequest
@@ -137,8 +137,7 @@ class TooManyDevices(Exception):
     """A claim would get more devices than it can have: only another alternative helps."""
 
 
-@dataclass(slots=True)
-class SearchFrame:
+class SearchFrame(msgspec.Struct):
     """The choices at one position, and how to undo the one that is tried."""
 
     choices: Iterator[Choice]
@@ -470,12 +469,11 @@ class DeviceSearch:
         return True
 
 
-@dataclass(slots=True)
-class CounterAccount:
+class CounterAccount(msgspec.Struct):
     """The counters of pools: what devices consume, allocated before and chosen now."""
 
     allocated: AllocatedDevices
-    _left: dict[PoolID, dict[tuple[str, str], int]] = field(default_factory=dict)
+    _left: dict[PoolID, dict[tuple[str, str], int]] = msgspec.field(default_factory=dict)
     """The rest of each counter, in billionths of a unit."""
 
     def take(self, pool: DevicePool, device: Device) -> bool:

@@ -1,8 +1,9 @@
 """Device state: claims, classes and slices, and the allocations that are not yet written."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.resource_v1.device_class import DeviceClass
@@ -41,8 +42,7 @@ TOO_LONG: Final = "timed out trying to allocate devices"
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 
 
-@dataclass(slots=True)
-class PendingAllocation:
+class PendingAllocation(msgspec.Struct):
     """An allocation that was decided but is not in the cached claim yet."""
 
     uid: str
@@ -51,8 +51,7 @@ class PendingAllocation:
     """The version of the claim after the write; zero until it is written."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProposal:
+class DeviceProposal(msgspec.Struct, frozen=True):
     """The devices for a pod's claims on one node, or why there are none."""
 
     choices: Sequence[ClaimChoice] = ()

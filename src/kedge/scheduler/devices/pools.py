@@ -1,8 +1,9 @@
 """Pools of devices as one node sees them: slices of the newest generation, complete or not."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from kedge.api.core_v1.node_selection import compiled
 from kedge.api.core_v1.pod.affinity import NodeSelector
@@ -31,8 +32,7 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePool:
+class DevicePool(msgspec.Struct, frozen=True):
     """One pool; without slices if it cannot be used."""
 
     id: PoolID
@@ -40,7 +40,7 @@ class DevicePool:
     """The slices with devices that the node may reach."""
     elsewhere: Sequence[ResourceSlice] = ()
     """The slices of the same generation for other nodes: their devices consume counters too."""
-    counters: Mapping[str, CounterSet] = field(default_factory=dict)
+    counters: Mapping[str, CounterSet] = msgspec.field(default_factory=dict)
     is_incomplete: bool = False
     is_invalid: bool = False
 

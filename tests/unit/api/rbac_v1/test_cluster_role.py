@@ -23,5 +23,8 @@ def test_a_sum_of_roles_needs_selectors_that_work() -> None:
         "at least one clusterRoleSelector required if aggregationRule is non-nil"
     ]
     broken = AggregationRule(clusterRoleSelectors=[LabelSelector(matchLabels={"a": "b c"})])
-    (error,) = errors(ClusterRole(aggregationRule=broken))
+    error, whole = errors(ClusterRole(aggregationRule=broken))
     assert error.startswith("aggregationRule.clusterRoleSelectors[0].matchLabels: Invalid value")
+    assert whole == (
+        "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector."
+    )

@@ -1,5 +1,5 @@
 from kedge.apiserver.admission.plugins import PLUGINS
-from kedge.apiserver.config import UPSTREAM_ADMISSION
+from kedge.apiserver.config import ADMISSION_PLUGINS, UPSTREAM_ADMISSION
 from kedge.testing.local_server import LocalServer
 
 
@@ -28,3 +28,50 @@ def test_every_plugin_of_a_usual_cluster_exists() -> None:
 def test_quotas_are_counted_after_all_that_may_change_or_refuse() -> None:
     assert next(reversed(PLUGINS)) == "ResourceQuota"
     assert next(iter(PLUGINS)) == "NamespaceLifecycle"
+
+
+KUBERNETES = [
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "PodSecurity",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "PodGroupProtection",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "ClusterTrustBundleAttest",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "PodTopologyLabels",
+    "PodGroupWorkloadExists",
+    "NodeDeclaredFeatureValidator",
+    "JobValidation",
+    "PodResizeValidator",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+]
+"""The default plugins of kube-apiserver 1.36, in its order."""
+INACTIVE = {"PodGroupProtection", "ClusterTrustBundleAttest", "PodGroupWorkloadExists"} | {
+    "JobValidation"
+}
+"""Plugins of features that Kubernetes 1.36 has off by default, and kedge does not have."""
+MISSING = {
+    "TaintNodesByCondition",
+    "NodeDeclaredFeatureValidator",
+}
+
+
+def test_the_default_plugins_are_those_of_kubernetes_in_its_order() -> None:
+    wanted = [name for name in KUBERNETES if name not in INACTIVE | MISSING]
+    own = [name for name in UPSTREAM_ADMISSION if name != "NodeRestriction" and name not in MISSING]
+    assert own == wanted
+    assert [*PLUGINS] == [*ADMISSION_PLUGINS]

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver.metrics.percentiles import _paths
 from kedge.metrics.frame import Frame
+from kedge.metrics.usage_object import UsageObject
 from kedge.testing.agents import FakeAgent
 from kedge.testing.local_server import LocalServer
 from kedge.testing.reporting_nodes import ReportingNodes
@@ -47,6 +49,30 @@ async def test_a_pod_has_the_percentiles_that_its_node_computes(
     assert listed["items"][0]["containers"][0]["metrics"]["1m"] == WINDOW
     asked = [f"{each.path}?{each.query_string}" for each in agent.asked]
     assert asked == [f"{POD}?percentiles=50", f"{POD}?percentiles=50,99.9"]
+
+
+async def test_a_few_pods_of_a_node_are_asked_for_by_name(
+    server: LocalServer, nodes: ReportingNodes, agent: FakeAgent
+) -> None:
+    await nodes.pod("other", "n")
+    await nodes.pod("third", "n", app="web")
+    await server.clock.advance(10)
+    await nodes.report("n", "web", "other", "third")
+    agent.answer = answer_of(nodes)
+    found = await server.get(f"{ROOT}/pods?percentiles=50&labelSelector=app%3Dweb")
+    assert len(found["items"]) == 2
+    places = f"{ROOT}/namespaces/default/pods"
+    assert sorted(each.path for each in agent.asked) == [f"{places}/third", f"{places}/web"]
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "path"), [(["a"], f"{ROOT}/namespaces/a/pods"), (["a", "b"], f"{ROOT}/pods")]
+)
+def test_many_pods_are_asked_for_together(namespaces: list[str], path: str) -> None:
+    objects = [
+        UsageObject("n", namespaces[i % len(namespaces)], f"p{i}", f"u{i}", {}) for i in range(9)
+    ]
+    assert _paths("pods", objects) == [path]
 
 
 async def test_a_node_that_does_not_answer_is_named_in_a_warning(

@@ -54,8 +54,7 @@ async def test_a_patch_of_no_patch_type_is_415(server: LocalServer, sort: str) -
     await server.post(MAPS, config_map())
     answer = await patch(server, f"{MAPS}/a", {}, sort)
     assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")
-    for offered in (JSON_PATCH, MERGE, STRATEGIC, APPLY):
-        assert offered in answer.message
+    assert answer.message == "415: Unsupported Media Type"
 
 
 async def test_a_missing_object_cannot_be_patched(server: LocalServer) -> None:

@@ -11,6 +11,7 @@ from kedge.cli.config.settings import Settings
 from kedge.cli.config.up import up_config
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
+from kedge.settings.node_range import NodeRange
 
 PATH = Path("/some/where/kedge.toml")
 
@@ -34,7 +35,8 @@ def write(path: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("nodes = 3", {"nodes": 3}),
+        ("nodes = 3", {"nodes": NodeRange(3, 3)}),
+        ("nodes = '1..5'", {"nodes": NodeRange(1, 5)}),
         ("upstream-only = true", {"upstream-only": True}),
         ('metrics-resolution = "1m"', {"metrics-resolution": 60}),
         ('controllers = ["*", "-job"]', {"controllers": ("*", "-job")}),

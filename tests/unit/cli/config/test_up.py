@@ -29,6 +29,17 @@ def test_the_server_knows_the_nodes_that_start_with_it(environment: dict[str, st
     assert server.node_pki("node-2") == server.state / "nodes" / "node-2" / "pki"
 
 
+def test_a_range_starts_the_least_and_keeps_the_others_for_the_autoscaler(
+    environment: dict[str, str],
+) -> None:
+    asked = flags("up", "--nodes=1..3", "--scale-down-delay=5m")
+    config = up_config(Settings(asked, environment))
+    assert [each.name for each in config.nodes] == ["node-1"]
+    assert [each.name for each in config.spare] == ["node-2", "node-3"]
+    assert list(config.server.local_nodes) == ["node-1", "node-2", "node-3"]
+    assert config.scale_down_delay == 300
+
+
 def test_labels_of_nodes_that_pods_may_know_are_listed(
     environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,7 @@ def test_times_and_numbers_are_read_as_kubernetes_reads_them() -> None:
         ("kind: Pod", "file: apiVersion not set"),
         (f"{ONE}---\napiVersion: v1", "file: document 2: kind not set"),
         ("a: b: c", "error parsing file: error converting YAML to JSON"),
-        ("- a", "error parsing file: the body of the request must be a YAML mapping"),
+        ("- a", "error parsing file: error unmarshaling JSON: while decoding JSON"),
         (ONE + "kind: Pod\n", 'key "kind" already set in map'),
         ("apiVersion: v1\nkind: List\nitems: [1]", r"items\[0\] is no object"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x", "metadata is no mapping"),

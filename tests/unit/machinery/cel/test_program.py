@@ -196,3 +196,12 @@ def test_a_quoted_text_stands_for_the_text(text: str) -> None:
 def test_joining_what_was_split_gives_the_text(text: str, separator: str) -> None:
     program = CelProgram("a.split(b).join(b) == a", Environment({"a": STRING, "b": STRING}))
     assert program.run({"a": text, "b": separator})[0] is True
+
+
+def test_a_branch_of_any_type_makes_the_whole_of_any_type() -> None:
+    for expression in (
+        "true ? any : true",
+        "true ? true : any",
+        "true ? true : (true ? any : true)",
+    ):
+        assert str(CelProgram(expression, ENVIRONMENT).type) == "dyn"

@@ -11,4 +11,4 @@ def test_kinds_of_containers_are_the_lists_of_the_spec() -> None:
 def test_equal_actions_are_interchangeable() -> None:
     one = StopContainers((StopContainer("id", "ctr", 1, "why"),))
     assert {one, StopContainers((StopContainer("id", "ctr", 1, "why"),))} == {one}
-    assert all(each.__dataclass_params__.frozen for each in get_args(Action))
+    assert all(each.__struct_config__.frozen for each in get_args(Action))

@@ -1,8 +1,7 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod import labels
@@ -74,7 +73,7 @@ def record(
         if c.name == name
     )
     if image:
-        spec = changed(spec, image=image)
+        spec = replace(spec, image=image)
     return RuntimeContainer(
         id=f"{name}-{attempt}",
         sandbox=inside,
@@ -229,7 +228,7 @@ def test_a_container_that_was_made_but_never_ran_is_made_again_and_not_counted()
 
 def test_a_container_that_is_on_its_way_is_waited_for() -> None:
     of = pod()
-    found = plan_for(of, changed(record(of, "ctr", CREATED), pid=1000))
+    found = plan_for(of, replace(record(of, "ctr", CREATED), pid=1000))
     assert found.actions == ()
     assert found.termination is None
 
@@ -485,8 +484,8 @@ def test_an_ephemeral_container_starts_once() -> None:
 
 def deleted(of: Pod, *, grace: int = 30, at: str = "1970-01-12T13:47:10Z") -> Pod:
     """Deleted so that the time is up thirty seconds after NOW, unless told otherwise."""
-    meta = changed(of.metadata, deletionTimestamp=at, deletionGracePeriodSeconds=grace)
-    return changed(of, metadata=meta)
+    meta = replace(of.metadata, deletionTimestamp=at, deletionGracePeriodSeconds=grace)
+    return replace(of, metadata=meta)
 
 
 def test_a_deleted_pod_ends_with_its_sidecars_last() -> None:
@@ -524,8 +523,8 @@ def test_a_pod_whose_object_is_gone_ends() -> None:
 
 def test_a_pod_ends_at_its_deadline() -> None:
     of = pod(spec={"activeDeadlineSeconds": 60, **containers("ctr")})
-    begun = changed(of.status, startTime="1970-01-12T13:46:10Z")
-    of = changed(of, status=begun)
+    begun = replace(of.status, startTime="1970-01-12T13:46:10Z")
+    of = replace(of, status=begun)
     early = plan(PlanInput(pod=of, now=NOW, observed=seen(record(of, "ctr", RUNNING))))
     assert early.actions == ()
     assert early.wake == NOW + 30
@@ -537,7 +536,7 @@ def test_a_pod_ends_at_its_deadline() -> None:
 
 def test_what_the_api_calls_finished_is_finished() -> None:
     of = pod()
-    of = changed(of, status=changed(of.status, phase="Failed"))
+    of = replace(of, status=replace(of.status, phase="Failed"))
     (stop_all,) = plan_for(of, record(of, "ctr", RUNNING)).actions
     assert isinstance(stop_all, StopContainers)
 

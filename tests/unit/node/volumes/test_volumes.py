@@ -15,12 +15,19 @@ import pytest
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
+from kedge.node.config import NodeConfig
+from kedge.node.images.images import ImageService
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.registry import RegistryClient
+from kedge.node.images.store import ImageStore
 from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
 from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
+from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.node_storage import NodeStorage
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
-from kedge.testing.node import FakeNodeFacts, RecordedEvents
+from kedge.testing.node import FakeNodeFacts, NoSecrets, RecordedEvents
 from kedge.web.message import HttpRequest, Response
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -42,6 +49,8 @@ class Box:
         """Whether the server does not answer."""
         self.gate: Callable[[str], Awaitable[None]] | None = None
         self._may_mount = may_mount
+        self.store = ImageStore(directory / "image-store", server.clock)
+        self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(()))
         self.volumes: PodVolumes
         self.restart()
 
@@ -49,14 +58,32 @@ class Box:
         """An agent that knows nothing of those before it."""
         client, clock = Client(LocalTransport(self._handle)), self.server.clock
         following = ConfigObjectWatches(client, clock)
+        sources, facts = ReferencedObjects(client, clock), FakeNodeFacts()
+        config = NodeConfig(
+            cluster="c", name="here", state=self.directory, images=self.directory / "images"
+        )
+        self.storage = NodeStorage(
+            config,
+            self.directory / "kubelet",
+            client,
+            sources,
+            facts,
+            self.events,
+            clock,
+            registered=CsiRegistry(clock),
+            may_mount=self._may_mount,
+        )
         self.volumes = PodVolumes(
             self.directory / "pods",
             self.directory / "memory",
-            ReferencedObjects(client, clock),
+            sources,
             following,
-            FakeNodeFacts(),
+            facts,
             self.events,
             clock,
+            storage=self.storage.pods,
+            images=self.images,
+            pull_secrets=NoSecrets(),
             may_mount=self._may_mount,
         )
         self.volumes.open()
@@ -548,11 +575,7 @@ async def test_the_server_is_asked_for_everything_at_once(box: Box, server: Loca
 @pytest.mark.parametrize(
     ("kind", "source"),
     [
-        ("persistentVolumeClaim", {"claimName": "x"}),
-        ("csi", {"driver": "x"}),
         ("nfs", {"server": "x", "path": "/x"}),
-        ("image", {"reference": "x"}),
-        ("ephemeral", {"volumeClaimTemplate": {"spec": {}}}),
     ],
 )
 async def test_kinds_that_kedge_has_not_are_refused(
@@ -560,7 +583,8 @@ async def test_kinds_that_kedge_has_not_are_refused(
 ) -> None:
     with refused(
         f'MountVolume.SetUp failed for volume "v0" : kedge has no volumes of the kind {kind};'
-        " it has emptyDir, hostPath, configMap, secret, projected and downwardAPI"
+        " it has persistentVolumeClaim, ephemeral, csi, image, emptyDir, hostPath, configMap,"
+        " secret, projected and downwardAPI"
     ):
         await box.volumes.mount(volume_pod({kind: source}))
 

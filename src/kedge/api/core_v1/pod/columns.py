@@ -1,7 +1,6 @@
 """The columns of `kubectl get pods`: ready containers, status, restarts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kedge.api.core_v1.pod.resources import is_sidecar
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 NONE = "<none>"
 
 
-@dataclass(frozen=True)
-class RestartsCell(Age):
+class RestartsCell(Age, frozen=True):
     """How often containers were restarted and how long ago the last one ended: `3 (5m ago)`."""
 
     count: int

@@ -43,6 +43,9 @@ EXAMPLES: Final = """\
   # Three nodes, and another image in place of one that cannot be pulled
   kedge up --nodes 3 --image-map 'busybox:*=host'
 
+  # One node, and up to four more while pods do not fit
+  kedge up --nodes 1..5
+
   # In the foreground, until Ctrl-C
   kedge up --foreground"""
 
@@ -51,9 +54,16 @@ RestartPolicy = Literal["always", "never"]
 
 NODES: Final = Setting(
     "nodes",
-    values.COUNT._replace(metavar="K"),
-    "how many nodes to run, 0 for an API server alone",
+    values.NODE_RANGE,
+    "how many nodes to run, 0 for an API server alone; a range such as 1..5 adds nodes for"
+    " pods that do not fit, and removes nodes that are not needed",
     default="1",
+)
+SCALE_DOWN_DELAY: Final = Setting(
+    "scale-down-delay",
+    values.SECONDS,
+    "with a range of nodes: how long a node is not needed before it is removed",
+    default="2m",
 )
 RESTART: Final = Setting(
     "restart",
@@ -88,6 +98,10 @@ class UpConfig(NamedTuple):
     """Seconds until a server that is not ready is given up."""
     restart: "RestartPolicy" = "always"
     """Whether programs that die are restarted: always or never."""
+    spare: "tuple[NodeConfig, ...]" = ()
+    """The nodes that the autoscaler may add."""
+    scale_down_delay: float = 120.0
+    """Seconds for which a node is not needed before the autoscaler removes it."""
 
 
 class UpResult(NamedTuple):
@@ -115,6 +129,7 @@ def add_flags(parser: ArgumentParser) -> None:
         {"controllers": server.CONTROLLERS},
     )
     flags.add_setting(parser, NODES, NODES.default)
+    flags.add_setting(parser, SCALE_DOWN_DELAY, SCALE_DOWN_DELAY.default)
     flags.add_settings(
         parser, node.settings(), {"metrics-resolution": values.RESOLUTION.text(RESOLUTION_SECONDS)}
     )

@@ -6,11 +6,17 @@ import os
 from kedge.cli.cluster import process, restarts, server, state
 from kedge.cli.cluster.announcement import Announcement
 from kedge.cli.cluster.children import ProgramSpec, launching
-from kedge.cli.cluster.down import changing, end_nodes, withdraw_context
+from kedge.cli.cluster.down import changing, end_autoscaler, end_nodes, withdraw_context
 from kedge.cli.cluster.process import Process
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
 from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, settle_port
-from kedge.cli.cluster.up.programs import node_programs, prepare_nodes, program_specs, tell
+from kedge.cli.cluster.up.programs import (
+    local_programs,
+    prepare_nodes,
+    program_specs,
+    stop_spare,
+    tell,
+)
 from kedge.cli.failure import AlreadyRunning
 from kedge.restarter.restarter import SERVER
 
@@ -36,7 +42,8 @@ def _run_in_foreground(
     directory = config.server.state
     settings = settle_port(config, cluster, say)
     prepare_nodes(config.nodes)
-    programs = node_programs(config.nodes, directory)
+    stop_spare(config.spare)
+    programs = local_programs(config)
     # The server is this very process: its end is the end of the cluster.
     here = {SERVER: Process(os.getpid(), process.birth(os.getpid()))}
     adopted = False
@@ -69,6 +76,7 @@ def _end_foreground(config: UpConfig, *, adopted: bool) -> None:
     # Not in turn with other commands: a 'kedge down' that has stopped this process waits for it.
     directory = config.server.state
     restarts.stop(directory)
+    end_autoscaler(directory)
     end_nodes(directory)
     if adopted:
         withdraw_context(directory, config.root)

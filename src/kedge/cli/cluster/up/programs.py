@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from kedge.cli.cluster import node, process, restarts, server
+from kedge.cli.cluster import node, node_pool, process, restarts, server
 from kedge.cli.cluster.children import Child, ProgramSpec
 from kedge.cli.cluster.up.command import UpConfig
 from kedge.cli.cluster.up.preparation import recorded_cluster, settle_port
@@ -50,6 +50,35 @@ def node_programs(nodes: Sequence["NodeConfig"], directory: Path) -> dict[str, P
     return {one.name: node_program(one, directory) for one in nodes}
 
 
+def local_programs(config: UpConfig) -> dict[str, Program]:
+    """Return the programs besides the server; writes the record of nodes that may be added."""
+    directory = config.server.state
+    programs = node_programs(config.nodes, directory)
+    if not config.spare:
+        node_pool.forget(directory)
+        return programs
+    spare = node_programs(config.spare, directory)
+    record = node_pool.PoolRecord(
+        least=len(config.nodes),
+        calm_seconds=config.scale_down_delay,
+        nodes=tuple(
+            node_pool.PoolNode(name=name, arguments=tuple(each.arguments), log=each.log)
+            for name, each in spare.items()
+        ),
+    )
+    node_pool.write(directory, record)
+    return programs | {node_pool.PART: autoscaler_program(directory)}
+
+
+def autoscaler_program(directory: Path) -> Program:
+    return Program(
+        what="the node autoscaler",
+        arguments=[*kedge_command(), node_pool.PART, "--config=", f"--state={directory}"],
+        log=str(directory / f"{node_pool.PART}.log"),
+        told=_JOIN_FLAG,
+    )
+
+
 def recorded_programs(
     config: UpConfig, recorded: restarts.RestartRecord | None
 ) -> dict[str, Program]:
@@ -59,12 +88,14 @@ def recorded_programs(
     settings = settle_port(config, recorded_cluster(directory), _discard)
     here = [one for one in config.nodes if one.pki.exists()]
     programs = {SERVER: server_program(settings)} | node_programs(here, directory)
+    if node_pool.read(directory):
+        programs[node_pool.PART] = autoscaler_program(directory)
     for each in recorded.parts if recorded else ():
-        place, _ = pid_file_of(directory, each.name)
+        place, part = pid_file_of(directory, each.name)
         if each.flags and place.exists():
             what = programs[each.name].what if each.name in programs else f'node "{each.name}"'
             told = "" if each.name == SERVER else _JOIN_FLAG
-            log = str(place / ("server.log" if each.name == SERVER else "node.log"))
+            log = str(place / f"{part}.log")
             programs[each.name] = Program(what, [*kedge_command(), *each.flags], log, told)
     return programs
 
@@ -102,7 +133,9 @@ def _program_spec(
 
 def pid_file_of(directory: Path, name: str) -> tuple[Path, str]:
     """Return the directory of the process' pid file, and the name of that file."""
-    return (directory, SERVER) if name == SERVER else (directory / "nodes" / name, node.NAME)
+    if name in (SERVER, node_pool.PART):
+        return directory, name
+    return directory / "nodes" / name, node.NAME
 
 
 def prepare_nodes(nodes: Sequence["NodeConfig"]) -> None:
@@ -113,6 +146,13 @@ def prepare_nodes(nodes: Sequence["NodeConfig"]) -> None:
         one.state.mkdir(mode=0o700, exist_ok=True)
         # It may have the address of another server. Containers are not affected.
         restarts.stop_process(one.state, node.NAME, _GRACE)
+
+
+def stop_spare(nodes: Sequence["NodeConfig"]) -> None:
+    """End agents that outlived their server; the autoscaler starts those that are needed."""
+    for one in nodes:
+        if one.state.exists():
+            restarts.stop_process(one.state, node.NAME, _GRACE)
 
 
 def tell(nodes: Sequence[Child], url: str) -> None:

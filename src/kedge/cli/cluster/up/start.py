@@ -11,13 +11,14 @@ from kedge.cli.cluster.down import changing, end_nodes
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult
 from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, settle_port
 from kedge.cli.cluster.up.programs import (
-    node_programs,
+    local_programs,
     pid_file_of,
     prepare_nodes,
     program_specs,
     recorded_programs,
     runs,
     server_program,
+    stop_spare,
     tell,
     wait_for,
 )
@@ -77,8 +78,9 @@ def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpRe
     settings = settle_port(config, cluster, say)
     say(f'Starting cluster "{cluster.name}" in {directory} ...')
     prepare_nodes(config.nodes)
+    stop_spare(config.spare)
     # All start at once: an agent has much to do before it needs a server.
-    programs = {SERVER: server_program(settings)} | node_programs(config.nodes, directory)
+    programs = {SERVER: server_program(settings)} | local_programs(config)
     try:
         with launching(directory, programs) as launch:
             nodes = [each for name, each in launch.children.items() if name != SERVER]
@@ -97,7 +99,7 @@ def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpRe
         raise
     if nodes:
         took = SystemClock().monotonic() - started
-        say(f"{_nodes(len(nodes))} ready ({took:.2f} s).")
+        say(f"{_nodes(len(config.nodes))} ready ({took:.2f} s).")
     return done
 
 

@@ -122,7 +122,7 @@ def _starved(subject: SlowSubject, node: PodNode, remedy: Remedy) -> Iterator[Sl
     who = f"starved by {greedy[0].namespace}/{greedy[0].name}" if greedy else "starved"
     needed = Quantity.from_milli(max(10, round(used * 1250)))
     if asked < used:
-        advice = "Under contention it gets cpu in proportion to its request: request what it needs"
+        advice = "Request what it needs, since a busy node shares its cpu by requests"
         command = remedy.request(subject, "cpu", needed)
     else:
         advice = "Limit the neighbours, or move the pod to a less used node"
@@ -135,6 +135,8 @@ def _near_memory_limit(subject: SlowSubject, _: PodNode, remedy: Remedy) -> Iter
     limit, most = subject.limit("memory"), subject.most("1h", "memory")
     if not limit or most is None or most < NEAR * limit:
         return
+    if subject.kills or subject.was_oom_killed:
+        return  # that it was killed says more
     yield SlowFinding(
         "memory-limit",
         subject.name,

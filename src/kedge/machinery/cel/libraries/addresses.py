@@ -15,6 +15,7 @@ from kedge.machinery.cel.functions import (
     method,
 )
 from kedge.machinery.cel.types import BOOL, CIDR, INT, IP, STRING
+from kedge.machinery.errors import quoted
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -107,6 +108,8 @@ def _fault(text: str) -> str:
             if len(part) > 3 or int(part) > 255:
                 return "IPv4 field has value >255"
         return "IPv4 address too long" if len(parts) > 4 else "IPv4 address too short"
+    if text[0] not in "0123456789abcdefABCDEF:":
+        return f"each colon-separated field must have at least one digit (at {quoted(text)})"
     return "unexpected character" if "::" in text else "address string too short"
 
 

@@ -1,8 +1,9 @@
 """The phase of a pod."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.resources import is_sidecar
@@ -21,8 +22,7 @@ class _LiveStage(Enum):
     RUNNING = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class _ExitedStage:
+class _ExitedStage(msgspec.Struct, frozen=True):
     """A container that has ended."""
 
     well: bool

@@ -1,9 +1,9 @@
 """The status of a pod, computed from the runtime's state. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container, ResourceRequirements
@@ -44,20 +44,19 @@ LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"
 
 
-@dataclass(frozen=True)
-class StatusInput:
+class StatusInput(msgspec.Struct, frozen=True):
     """Everything that a pod's status depends on, besides the pod."""
 
     now: datetime
     observed: PodRuntimeState = EMPTY
-    previous: PodStatus = field(default_factory=PodStatus)
+    previous: PodStatus = msgspec.field(default_factory=PodStatus)
     """The latest status."""
-    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    waiting: Mapping[str, WaitingReason] = msgspec.field(default_factory=dict)
     """By container name: why it does not run."""
-    verdicts: ProbeVerdicts = field(default_factory=ProbeVerdicts)
-    messages: Mapping[str, str] = field(default_factory=dict)
+    verdicts: ProbeVerdicts = msgspec.field(default_factory=ProbeVerdicts)
+    messages: Mapping[str, str] = msgspec.field(default_factory=dict)
     """By container id: its termination message."""
-    actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
+    actuated: Mapping[str, ResourceRequirements] = msgspec.field(default_factory=dict)
     """By container name: the resources of the latest resize, if it was resized since its start."""
     resize: Sequence[PodCondition] = ()
     host_ips: Sequence[str] = ()
@@ -66,7 +65,7 @@ class StatusInput:
     terminal: bool = False
     """Whether no container runs and none will be started."""
     termination: PodTermination | None = None
-    devices: Mapping[str, Sequence[ResourceStatus]] = field(default_factory=dict)
+    devices: Mapping[str, Sequence[ResourceStatus]] = msgspec.field(default_factory=dict)
     """By container name: the health of its devices."""
 
 

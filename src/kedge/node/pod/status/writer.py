@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.status import PodStatus
@@ -22,15 +23,14 @@ RETRIES = Backoff(first=0.05, most=10.0)
 MANAGER = "kubelet"
 
 
-@dataclass
-class _PendingStatus:
+class _PendingStatus(msgspec.Struct):
     """The status of one pod that has yet to be written."""
 
     pod: Pod
     """The pod as the API has it, as far as known."""
     status: PodStatus | None = None
-    urgent: asyncio.Event = field(default_factory=asyncio.Event)
-    written: asyncio.Event = field(default_factory=asyncio.Event)
+    urgent: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    written: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set while there is nothing to write."""
     task: asyncio.Task[None] | None = None
     gone: bool = False

@@ -139,6 +139,12 @@ CASES = [
         ["memory-limit", "memory-pressure"],
     ),
     Case("killed today", subject({}, d1={"oom-kills": "12u"}), place(), ["oom-killed"]),
+    Case(
+        "killed at its memory limit",
+        subject({"memory": "100Mi"}, limits=LIMITED, killed=True),
+        place(),
+        ["oom-killed"],
+    ),
     Case("its last run was killed", subject({}, killed=True), place(), ["oom-killed"]),
     Case("waits for a disk", subject({"io-pressure-some": "400m"}), place(), ["disk"]),
 ]

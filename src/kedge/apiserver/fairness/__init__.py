@@ -1,0 +1,1 @@
+"""API priority and fairness: which requests wait when there are too many."""

@@ -1,0 +1,194 @@
+"""Classifies requests by FlowSchemas, and lets them wait for seats of their priority level."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from math import ceil
+from typing import Any, Final, NamedTuple, NoReturn
+
+from kedge.apiserver.fairness import flow_rules, seats
+from kedge.apiserver.fairness.fair_queues import FairQueues, WaitingRequest
+from kedge.apiserver.fairness.flow_rules import FlowSchemaRules, RequestDigest
+from kedge.apiserver.fairness.seats import LevelSettings, SeatBounds, SeatDemand
+from kedge.apiserver.inflight import too_many
+from kedge.apiserver.watchcache import Change, ResourceCache
+from kedge.machinery.clock import Clock
+from kedge.web.message import Response
+
+SCHEMA_HEADER: Final = "X-Kubernetes-PF-FlowSchema-UID"
+LEVEL_HEADER: Final = "X-Kubernetes-PF-PriorityLevel-UID"
+ADJUST_SECONDS: Final = 10
+LONGEST_WAIT_SECONDS: Final = 15.0
+REMEMBERED: Final = 4096
+"""Classifications that are kept."""
+LONGEST_TEXT: Final = 256
+"""Characters of a path, or of a namespace and resource, whose classification is kept."""
+LISTED_PER_SEAT: Final = 50
+"""Objects of a list for each of its seats."""
+MOST_LIST_SEATS: Final = 100
+LIST_SHARE: Final = 0.15
+"""The part of a level's seats that one list may take."""
+
+
+CATCH_ALL: Final = "catch-all"
+
+
+class PriorityLevelState:
+    """A priority level at work."""
+
+    def __init__(self, settings: LevelSettings, bounds: SeatBounds) -> None:
+        self.settings = settings
+        self.bounds = bounds
+        self.demand = SeatDemand()
+        self.queues = FairQueues(
+            bounds.nominal, settings.queues, settings.hand_size, settings.queue_length
+        )
+        self.refused = 0
+
+    def width(self, objects: int) -> int:
+        """Return the seats that a list of so many objects takes."""
+        most = max(1, min(MOST_LIST_SEATS, int(self.bounds.nominal * LIST_SHARE)))
+        return max(1, min(most, ceil(objects / LISTED_PER_SEAT)))
+
+
+class RequestClass(NamedTuple):
+    """Where a request belongs: its schema and level, and the flow within them."""
+
+    level: PriorityLevelState
+    flow: str
+    headers: tuple[tuple[str, str], ...]
+
+
+class FlowController:
+    """Follows FlowSchemas and PriorityLevelConfigurations, and applies them."""
+
+    def __init__(
+        self,
+        schemas: ResourceCache,
+        levels: ResourceCache,
+        clock: Clock,
+        *,
+        total: int,
+        defaults: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """`defaults` are the objects that hold until there are stored ones of their names."""
+        self._sources = schemas, levels
+        self._clock = clock
+        self._total = total
+        self._defaults = defaults
+        self.levels: dict[str, PriorityLevelState] = {}
+        self._schemas: list[FlowSchemaRules] = []
+        self._last = _rules_of(defaults, CATCH_ALL)
+        """The schema of requests that no other one matches."""
+        self.known: dict[tuple[object, ...], RequestClass] = {}
+        """Classifications of earlier requests, by their digests; empty after a change."""
+        self._is_stale = True
+        """Whether objects have changed since the levels were built."""
+        for cache in self._sources:
+            cache.listeners.add(self._changed)
+
+    def _changed(self, change: Change | None) -> None:
+        # Built again with the next request: at the start of a cluster many objects come at once.
+        self._is_stale = True
+        self.known.clear()
+
+    def classify(self, digest: RequestDigest) -> RequestClass:
+        """Return where a request belongs."""
+        if self._is_stale:
+            self._rebuild()
+        return self.known.get(digest) or self._remembered(digest)
+
+    def _remembered(self, digest: RequestDigest) -> RequestClass:
+        found = self._class_of(digest)
+        # Paths are texts of clients: long ones are classified again each time.
+        if len(digest.path) + len(digest.namespace) + len(digest.resource) < LONGEST_TEXT:
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[digest] = found
+        return found
+
+    def _class_of(self, digest: RequestDigest) -> RequestClass:
+        found = (each for each in self._schemas if each.matches(digest))
+        schema = next(found, self._last)
+        level = self.levels[schema.level]
+        uids = ((SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, level.settings.uid))
+        headers = tuple(each for each in uids if each[1])
+        return RequestClass(level, f"{schema.name}/{schema.flow_of(digest)}", headers)
+
+    def _rebuild(self) -> None:
+        """Take in the objects as they are now. A level whose settings stay keeps its queues."""
+        self._is_stale = False
+        self.known.clear()
+        schemas = [flow_rules.schema_of(each) for each in self._objects("FlowSchema", 0)]
+        settings = [seats.level_of(each) for each in self._objects("PriorityLevelConfiguration", 1)]
+        bounds = seats.bounds_of(settings, self._total)
+        levels = {each.name: self._level(each, bounds[each.name]) for each in settings}
+        self.levels = levels
+        # A schema without its level is dangling, and skipped.
+        self._schemas = flow_rules.in_order(each for each in schemas if each.level in levels)
+
+    def _level(self, settings: LevelSettings, bounds: SeatBounds) -> PriorityLevelState:
+        known = self.levels.get(settings.name)
+        if known is not None and known.settings == settings and known.bounds == bounds:
+            return known
+        return PriorityLevelState(settings, bounds)
+
+    def _objects(self, kind: str, index: int) -> Iterable[Mapping[str, Any]]:
+        """Return the stored objects of a kind, and the defaults that are not stored."""
+        found = {each["metadata"]["name"]: each for each in self._defaults if each["kind"] == kind}
+        stored = (item.document() for item in self._sources[index].values())
+        return (found | {each["metadata"]["name"]: each for each in stored}).values()
+
+    async def serve(
+        self, place: RequestClass, pending: Awaitable[Response] | Response, width: int = 1
+    ) -> Response:
+        """Return the answer when the request has its seats; 429 if it does not get any."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        request = WaitingRequest(width, lambda: None if waiter.done() else waiter.set_result(None))
+        queues, demand = place.level.queues, place.level.demand
+        try:
+            if not queues.offer(request, place.flow, self._clock.monotonic()):
+                place.level.refused += 1
+                raise too_many()
+            demand.note(queues.running + queues.waiting)
+            if not waiter.done():
+                async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+                    await waiter
+            return pending if isinstance(pending, Response) else await pending
+        except TimeoutError:
+            if request.began is not None:
+                raise
+            place.level.refused += 1
+            raise too_many() from None
+        finally:
+            queues.leave(request, self._clock.monotonic())
+            if isinstance(pending, Coroutine):
+                pending.close()  # it has not begun if the request was refused
+
+    def adjust(self) -> None:
+        """Lend seats of idle levels to those with more demand."""
+        if self._is_stale:
+            self._rebuild()
+        limited = {n: each for n, each in self.levels.items() if not each.settings.is_exempt}
+        demands = {
+            name: level.demand.settle(level.queues.running + level.queues.waiting)
+            for name, level in limited.items()
+        }
+        bounds = {name: level.bounds for name, level in limited.items()}
+        now = self._clock.monotonic()
+        for name, count in seats.allocation(bounds, demands, self._total).items():
+            if count != limited[name].queues.seats:
+                limited[name].queues.resize(count, now)
+
+    async def run(self) -> NoReturn:
+        """Adjust seats until cancelled."""
+        while True:
+            await self._clock.sleep(ADJUST_SECONDS)
+            self.adjust()
+
+
+def _rules_of(objects: Iterable[Mapping[str, Any]], name: str) -> FlowSchemaRules:
+    return next(
+        flow_rules.schema_of(each)
+        for each in objects
+        if each["kind"] == "FlowSchema" and each["metadata"]["name"] == name
+    )

@@ -1,0 +1,81 @@
+"""The parameters of a policy: the objects to which a binding refers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kedge.api.catalog import Catalog
+from kedge.api.resource import Resource
+from kedge.apiserver.request import stored
+from kedge.apiserver.watchcache import Item, Selection, WatchCache
+from kedge.machinery.selectors import labels_from_object, parse_fields
+
+Param = dict[str, Any] | None
+
+
+class ConfigurationError(Exception):
+    """A policy or binding that cannot be used as it is."""
+
+
+def param_resource(kind: Mapping[str, Any], catalog: Catalog) -> Resource[Any]:
+    """Return the resource of a paramKind."""
+    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    found = catalog.of_kind(version, name)
+    if found is None:
+        group, _, short = version.rpartition("/")
+        what = "failed to find resource referenced by paramKind"
+        raise ConfigurationError(f"{what}: '{group}/{short}, Kind={name}'")
+    return found
+
+
+def params_of(
+    resource: Resource[Any] | None,
+    reference: Mapping[str, Any] | None,
+    namespace: str,
+    cache: WatchCache,
+) -> list[Param]:
+    """Return the parameters to evaluate a policy with, one after the other.
+
+    A policy without paramKind, and a binding without paramRef, are evaluated once, without any.
+    """
+    if resource is None or reference is None:
+        return [None]
+    found = list(_found(resource, reference, _namespace(resource, reference, namespace), cache))
+    if not found and reference.get("parameterNotFoundAction") == "Deny":
+        why = "no params found for policy binding with `Deny` parameterNotFoundAction"
+        raise ConfigurationError(why)
+    return found
+
+
+def _namespace(resource: Resource[Any], reference: Mapping[str, Any], namespace: str) -> str:
+    wanted = reference.get("namespace") or ""
+    if not resource.namespaced:
+        if wanted:
+            why = "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+            raise ConfigurationError(why)
+        return ""
+    if not wanted and not namespace:
+        why = (
+            "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        )
+        raise ConfigurationError(why)
+    return wanted or namespace
+
+
+def _found(
+    resource: Resource[Any], reference: Mapping[str, Any], namespace: str, cache: WatchCache
+) -> list[Param]:
+    home = stored(resource)
+    items = cache.of(home)
+    if name := reference.get("name"):
+        item = items.get(home.key(namespace, name))
+        return [] if item is None else [_document(resource, item)]
+    labels = labels_from_object(reference.get("selector") or {})
+    chosen = Selection(home, namespace, labels, parse_fields(""))
+    return [_document(resource, item) for item in items.select(chosen)]
+
+
+def _document(resource: Resource[Any], item: Item) -> dict[str, Any]:
+    document = item.document()
+    if resource.store_as is not None:
+        document = resource.store_as.from_stored(document)
+    return document | {"kind": resource.kind, "apiVersion": resource.api_version}

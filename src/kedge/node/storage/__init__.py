@@ -1,0 +1,1 @@
+"""Persistent volumes on the node: drivers, mounts of claims, and their records."""

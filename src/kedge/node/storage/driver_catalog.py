@@ -1,0 +1,37 @@
+"""The volume drivers of a node: kedge's own, and those that have registered."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kedge.node.storage.volume_driver import DriverError, VolumeDriver
+
+
+class RegisteredDrivers(Protocol):
+    """Drivers that registered over the plugin socket."""
+
+    def find(self, name: str) -> VolumeDriver | None: ...
+
+
+class NodeDrivers:
+    """Fulfils pod_storage.DriverCatalog. The own driver is made when a volume first needs it."""
+
+    def __init__(
+        self, own: str, make: Callable[[], VolumeDriver], registered: RegisteredDrivers | None
+    ) -> None:
+        self._own = own
+        self._make = make
+        self._made: VolumeDriver | None = None
+        self._registered = registered
+
+    def find(self, name: str) -> VolumeDriver:
+        if name == self._own:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+        found = self._registered.find(name) if self._registered is not None else None
+        if found is None:
+            raise DriverError(
+                "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient:"
+                f" driver name {name} not found in the list of registered CSI drivers"
+            )
+        return found

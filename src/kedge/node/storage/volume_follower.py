@@ -1,0 +1,233 @@
+"""Follows PersistentVolumes: deletes the data of local volumes, and grows mounted volumes."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+from kedge.api.core_v1 import persistent_volume_claim
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
+from kedge.api.core_v1.references import ObjectReference
+from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER, LOCAL_FINALIZER
+from kedge.client.client import Client
+from kedge.client.informer import Cache, Informer, Key
+from kedge.client.workqueue import Backoff, WorkQueue
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
+from kedge.machinery.quantity import Format, Quantity
+from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
+from kedge.node.storage.mount_records import MountRecord
+from kedge.node.storage.pod_storage import DriverCatalog, PodStorage
+from kedge.node.storage.volume_driver import (
+    DriverError,
+    DriverFeature,
+    DriverVolume,
+    MountContext,
+    VolumeDriver,
+)
+from kedge.node.storage.volume_objects import VOLUME_VIEW, VOLUMES, CsiPart, MountableVolume
+
+log = logging.getLogger(__name__)
+
+_RETRIES: Final = Backoff(first=0.5, most=60.0)
+_RESIZE_CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "NodeResizeError")
+_IN_PROGRESS: Final = {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}
+
+
+class VolumeFollower:
+    """The owner must `run` it."""
+
+    def __init__(
+        self,
+        client: Client,
+        storage: PodStorage,
+        drivers: DriverCatalog,
+        this: ThisNode,
+        events: EventSink,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._storage = storage
+        self._drivers = drivers
+        self._this = this
+        self._events = events
+        self._known: Cache[MountableVolume] = Cache()
+        self._known.listen(self._changed)
+        self._informer = Informer(client, VOLUME_VIEW, self._known, clock)
+        self._queue: WorkQueue[str] = WorkQueue(clock, _RETRIES)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._informer.run())
+            tasks.create_task(self._work())
+
+    def look_at(self, volume: str) -> None:
+        """Look at a volume again: a pod has mounted or unmounted it."""
+        self._queue.add(volume)
+
+    def _changed(self, key: Key) -> None:
+        if self._known.get(key.name) is not None:
+            self._queue.add(key.name)
+
+    async def _work(self) -> None:
+        while True:
+            name = await self._queue.get()
+            try:
+                volume = self._known.get(name)
+                if volume is not None:
+                    await self._follow(volume)
+            except (DriverError, StatusError, VolumeFailure, OSError) as error:
+                if self._queue.retry(name) == 1:
+                    log.warning("volume not followed volume=%s error=%r", name, str(error))
+            else:
+                self._queue.forget(name)
+            finally:
+                self._queue.done(name)
+
+    async def _follow(self, volume: MountableVolume) -> None:
+        if volume.metadata.deletion_timestamp:
+            await self._reclaim(volume)
+            return
+        mounted = [each for each in self._storage.records if each.name == volume.metadata.name]
+        if volume.spec.csi is not None and any(each.path for each in mounted):
+            await self._expand(volume, [each for each in mounted if each.path])
+
+    # The end of a local volume.
+
+    async def _reclaim(self, volume: MountableVolume) -> None:
+        """Delete the data, then let the object go. The data of a volume with the policy Retain
+        stay even if a person deletes the object."""
+        if not self._is_ours(volume):
+            return
+        source = volume.spec.csi
+        assert source is not None
+        async with self._storage.lock(source.driver, source.volume_handle):
+            if self._storage.records.users(source.driver, source.volume_handle):
+                return
+            if volume.spec.persistent_volume_reclaim_policy != "Retain":
+                await self._drivers.find(source.driver).delete(source.volume_handle)
+            rest = [each for each in volume.metadata.finalizers if each != LOCAL_FINALIZER]
+            version = volume.metadata.resource_version
+            patch = {"metadata": {"finalizers": rest, "resourceVersion": version}}
+            try:
+                await self._client.patch(VOLUMES, volume.metadata.name, patch)
+            except StatusError as error:
+                # A newer version of the object is on its way.
+                if error.code not in (404, 409):
+                    raise
+
+    def _is_ours(self, volume: MountableVolume) -> bool:
+        source = volume.spec.csi
+        if source is None or source.driver != LOCAL_DRIVER:
+            return False
+        if LOCAL_FINALIZER not in volume.metadata.finalizers:
+            return False
+        # Other finalizers first: protection waits until no claim is bound to the volume.
+        if any(each == "kubernetes.io/pv-protection" for each in volume.metadata.finalizers):
+            return False
+        affinity = volume.spec.node_affinity
+        terms = affinity.required.nodeSelectorTerms if affinity and affinity.required else ()
+        own = self._this.node.metadata.labels.get("kubernetes.io/hostname", "")
+        return any(
+            each.key == "kubernetes.io/hostname" and own in each.values
+            for term in terms
+            for each in term.matchExpressions
+        )
+
+    # Growth.
+
+    async def _expand(self, volume: MountableVolume, mounted: list[MountRecord]) -> None:
+        owner = volume.spec.claim_ref
+        if owner is None:
+            return
+        claim = await self._client.get(
+            persistent_volume_claim.RESOURCE, owner.name, owner.namespace
+        )
+        size = Quantity.from_value(volume.spec.size, Format.BINARY_SI)
+        known = claim.status.capacity.get("storage")
+        if claim.metadata.uid != owner.uid or known is None or known.value() >= size.value():
+            return
+        record = mounted[0]
+        driver = self._drivers.find(record.driver)
+        if DriverFeature.EXPANDS in await driver.features():
+            await self._grow(volume, claim, record, driver)
+        await self._patch(claim, _finished(claim, volume))
+        text = (
+            f'MountVolume.NodeExpandVolume succeeded for volume "{volume.metadata.name}"'
+            f" {self._this.node.metadata.name}"
+        )
+        self._events.record(claim, "Normal", "FileSystemResizeSuccessful", text)
+        for each in mounted:
+            pod = _pod_reference(each)
+            self._events.record(pod, "Normal", "FileSystemResizeSuccessful", text)
+
+    async def _grow(
+        self,
+        volume: MountableVolume,
+        claim: PersistentVolumeClaim,
+        record: MountRecord,
+        driver: VolumeDriver,
+    ) -> None:
+        await self._patch(claim, _IN_PROGRESS)
+        try:
+            async with self._storage.lock(record.driver, record.handle):
+                wanted = _wanted(volume)
+                path, staging = Path(record.path), Path(record.staging)
+                await driver.expand(wanted, path, staging, MountContext())
+        except DriverError as error:
+            pending = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+            await self._patch(claim, pending)
+            name = volume.metadata.name
+            text = f'NodeExpandVolume.NodeExpandVolume failed for volume "{name}" : {error}'
+            self._events.record(claim, "Warning", "VolumeResizeFailed", text)
+            raise
+
+    async def _patch(self, claim: PersistentVolumeClaim, status: dict[str, Any]) -> None:
+        await self._client.patch(
+            persistent_volume_claim.RESOURCE,
+            claim.metadata.name,
+            {"status": status},
+            claim.metadata.namespace,
+            subresource="status",
+        )
+
+
+def _wanted(volume: MountableVolume) -> DriverVolume:
+    source = volume.spec.csi
+    assert isinstance(source, CsiPart)
+    return DriverVolume(
+        source.driver,
+        source.volume_handle,
+        volume.metadata.name,
+        attributes=source.volume_attributes,
+        fs_type=source.fs_type,
+        mount_options=volume.spec.mount_options,
+        access_modes=volume.spec.access_modes,
+        size=volume.spec.size,
+        is_block=volume.spec.volume_mode == "Block",
+    )
+
+
+def _finished(claim: PersistentVolumeClaim, volume: MountableVolume) -> dict[str, Any]:
+    kept = [
+        {
+            name: value
+            for name in ("type", "status", "reason", "message", "lastTransitionTime")
+            if (value := getattr(each, name))
+        }
+        for each in claim.status.conditions
+        if each.type not in _RESIZE_CONDITIONS
+    ]
+    return {
+        "capacity": {"storage": str(volume.spec.capacity.get("storage"))},
+        "allocatedResources": None,
+        "allocatedResourceStatuses": None,
+        "conditions": kept or None,
+    }
+
+
+def _pod_reference(record: MountRecord) -> ObjectReference:
+    return ObjectReference(
+        apiVersion="v1", kind="Pod", namespace=record.namespace, name=record.pod, uid=record.uid
+    )

@@ -1,0 +1,185 @@
+"""Compare CEL of two API servers: `python -m tests.differential.compare_expressions --help`."""
+
+import argparse
+import asyncio
+import json
+import re
+import ssl
+import urllib.error
+import urllib.request
+from collections import Counter
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.differential import expressions
+
+from kedge.machinery.clock import SystemClock
+
+BATCH = 20
+CHECKS = 6
+OBJECTS = 3
+GROUP = "differential.example.com"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+
+_PANIC = re.compile(
+    r": (internal error: interface conversion: .*?|no such key: \w+) (?=evaluating)"
+)
+
+
+class HttpAnswer(NamedTuple):
+    """The parts of an answer that are compared."""
+
+    status: int
+    causes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Server:
+    """An API server: a URL and a token; its certificate is not verified."""
+
+    def __init__(self, text: str) -> None:
+        self._url, _, self._token = text.partition(",")
+        self._context = ssl._create_unverified_context()
+
+    async def post(self, path: str, body: Any) -> HttpAnswer:
+        return await asyncio.to_thread(self._send, "POST", path, body)
+
+    async def delete(self, path: str) -> HttpAnswer:
+        return await asyncio.to_thread(self._send, "DELETE", path, None)
+
+    def _send(self, method: str, path: str, body: Any) -> HttpAnswer:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        sent = urllib.request.Request(self._url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(sent, context=self._context) as answer:
+                return _answer(answer.status, {}, answer.headers.get_all("Warning") or [])
+        except urllib.error.HTTPError as error:
+            warnings = error.headers.get_all("Warning") or []
+            try:
+                document = json.loads(error.read())
+            except ValueError:
+                document = {}
+            return _answer(error.code, document, warnings)
+
+
+def _answer(status: int, document: dict[str, Any], warnings: list[str]) -> HttpAnswer:
+    causes = (document.get("details") or {}).get("causes") or []
+    told = sorted(f"{each.get('field')}: {each.get('message')}" for each in causes)
+    # A panic of upstream that it reports as an error of the expression.
+    told = [_PANIC.sub(": no such key: * ", each) for each in told]
+    return HttpAnswer(status, tuple(told or [document.get("message", "")]), tuple(sorted(warnings)))
+
+
+class Comparison:
+    """Both servers, and the outcomes so far."""
+
+    def __init__(self, reference: Server, candidate: Server) -> None:
+        self.servers = reference, candidate
+        self.figures: Counter[str] = Counter()
+
+    async def post(self, path: str, body: Any) -> list[HttpAnswer]:
+        return list(await asyncio.gather(*(each.post(path, body) for each in self.servers)))
+
+    async def delete(self, path: str) -> None:
+        await asyncio.gather(*(each.delete(path) for each in self.servers))
+
+    def judge(self, what: str, answers: list[HttpAnswer], about: Any) -> bool:
+        same = answers[0] == answers[1]
+        self.figures[f"{what}: {'same' if same else 'different'}"] += 1
+        if not same:
+            one, two = (set(each.causes) | set(each.warnings) for each in answers)
+            print(json.dumps({
+                "what": what, "status": [each.status for each in answers],
+                "reference": sorted(one - two), "candidate": sorted(two - one), "about": about,
+            }, ensure_ascii=False)[:3000])  # fmt: skip
+        return same
+
+    async def rules(self, number: int, random: Random) -> None:
+        rules = [expressions.expression(random, "self") for _ in range(BATCH)]
+        good = []
+        for i, rule in enumerate(rules):
+            body = expressions.definition(number * 1000 + i, [rule])
+            answers = await self.post(f"{CRDS}?dryRun=All", body)
+            self.judge("rule", answers, rule)
+            if all(each.status == 201 for each in answers):
+                good.append(rule)
+        if good:
+            await self._objects(number, good, random)
+
+    async def _objects(self, number: int, rules: list[str], random: Random) -> None:
+        body = expressions.definition(number, rules)
+        answers = await self.post(CRDS, body)
+        if not all(each.status == 201 for each in answers):
+            return
+        url = f"/apis/{GROUP}/v1/namespaces/default/cels{number}"
+        await SystemClock().sleep(3)
+        for i in range(OBJECTS):
+            spec = {f"r{k}": expressions.value(random) for k in range(len(rules))}
+            made = {
+                "apiVersion": f"{GROUP}/v1", "kind": f"Cel{number}",
+                "metadata": {"name": f"o{i}"}, "spec": spec,
+            }  # fmt: skip
+            answers = await self.post(f"{url}?dryRun=All", made)
+            self.judge("object", answers, [rules, spec])
+            self.figures["evaluations of rules"] += len(rules)
+        await self.delete(f"{CRDS}/cels{number}.{GROUP}")
+
+    async def policies(self, count: int, random: Random) -> None:
+        subject = expressions.definition(0, ["true"])
+        subject["metadata"]["name"] = f"policysubjects.{GROUP}"
+        subject["spec"]["names"] = {"plural": "policysubjects", "kind": "PolicySubject"}
+        versions = subject["spec"]["versions"]
+        nodes = {"type": "object", "properties": {"spec": expressions.SCHEMA}}
+        versions[0]["schema"]["openAPIV3Schema"] = nodes
+        await self.post(CRDS, subject)
+        bound = []
+        for number in range(count):
+            checks = [expressions.expression(random, "object.spec") for _ in range(CHECKS)]
+            parts = list(expressions.policy(number, checks))
+            answers = await self.post(f"{ADMISSION}/validatingadmissionpolicies", parts[0])
+            self.judge("policy", answers, checks)
+            if all(each.status == 201 for each in answers):
+                await self.post(f"{ADMISSION}/validatingadmissionpolicybindings", parts[1])
+                bound.append((number, checks))
+        await SystemClock().sleep(5)
+        url = f"/apis/{GROUP}/v1/namespaces/default/policysubjects?dryRun=All"
+        for number, checks in bound:
+            for _ in range(OBJECTS):
+                spec = expressions.value(random)
+                made = {
+                    "apiVersion": f"{GROUP}/v1", "kind": "PolicySubject",
+                    "metadata": {"name": "o", "labels": {"p": str(number)}}, "spec": spec,
+                }  # fmt: skip
+                self.judge("request", await self.post(url, made), [checks, spec])
+                self.figures["evaluations of policies"] += len(checks)
+        for number in range(count):
+            for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+                await self.delete(f"{ADMISSION}/{kind}/d{number}")
+        await self.delete(f"{CRDS}/policysubjects.{GROUP}")
+
+
+async def _run(options: argparse.Namespace) -> None:
+    compared = Comparison(Server(options.reference), Server(options.candidate))
+    random = Random(options.seed)
+    for number in range(options.rules // BATCH):
+        await compared.rules(number, random)
+    await compared.policies(options.policies, random)
+    for name, count in sorted(compared.figures.items()):
+        print(f"{name}: {count}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare the CEL of two API servers.")
+    parser.add_argument("reference", help="URL and token of the server that is right")
+    parser.add_argument("candidate", help="URL and token of the other")
+    parser.add_argument("--rules", type=int, default=1000, help="rules (%(default)s)")
+    parser.add_argument("--policies", type=int, default=100, help="policies (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the expressions (%(default)s)")
+    asyncio.run(_run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""MutatingAdmissionPolicies, one case per line of mutating_policies.yaml."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kedge.testing.local_server import LocalServer
+
+CASES = yaml.safe_load(Path(__file__).with_name("mutating_policies.yaml").read_text())
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = f"{GROUP}/mutatingadmissionpolicies"
+BINDINGS = f"{GROUP}/mutatingadmissionpolicybindings"
+MAPS = "/api/v1/namespaces/default/configmaps"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+RULES = {
+    "resourceRules": [
+        {
+            "apiGroups": ["", "apps"],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["configmaps", "deployments"],
+        }
+    ]
+}
+MAP = {"metadata": {"name": "c"}, "data": {"k": "v"}}
+DEPLOYMENT = {
+    "metadata": {"name": "c"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "a", "image": "host"}]},
+        },
+    },
+}
+SPEC_FIELDS = ("variables", "mutations", "matchConditions", "paramKind", "failurePolicy")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LocalServer]:
+    plugins = ("NamespaceLifecycle", "MutatingAdmissionPolicy")
+    async with LocalServer.running(admission=plugins) as running:
+        yield running
+
+
+async def bind(server: LocalServer, name: str, spec: dict[str, Any], **binding: Any) -> None:
+    whole = {"matchConstraints": RULES, "reinvocationPolicy": "Never", **spec}
+    await server.post(POLICIES, {"metadata": {"name": name}, "spec": whole})
+    bound = {"policyName": name, **binding}
+    await server.post(BINDINGS, {"metadata": {"name": name.replace("m", "b")}, "spec": bound})
+    await server.settle()
+
+
+def is_part(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, dict):
+        return all(is_part(value, found.get(name)) for name, value in wanted.items())
+    return bool(wanted == found)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+async def test_mutations(case: dict[str, Any], server: LocalServer) -> None:
+    spec = {name: case[name] for name in SPEC_FIELDS if name in case}
+    await bind(server, "m1", spec, **case.get("binding", {}))
+    is_deployment = case.get("create") == "deployment"
+    url, body = (DEPLOYMENTS, DEPLOYMENT) if is_deployment else (MAPS, MAP)
+    answer = await server.call("POST", url, body)
+    if "message" in case:
+        said = f"policy 'm1' with binding 'b1' denied request: {case['message']}"
+        assert answer.message == said
+        assert (answer.status, answer.reason) == (403, case.get("reason", "Invalid"))
+        assert answer.document["details"]["causes"] == [{"message": said}]
+        return
+    assert answer.status == 201, answer.text
+    assert is_part(case.get("gives", {}), answer.document), answer.text
+    if "containers" in case:
+        containers = answer.document["spec"]["template"]["spec"]["containers"]
+        assert [each["name"] for each in containers] == case["containers"]
+        assert containers[1]["imagePullPolicy"], "new containers get defaults"
+
+
+async def test_a_result_of_the_wrong_type(server: LocalServer) -> None:
+    patch = "[JSONPatch{op: 'replace', path: '/data', value: 'text'}]"
+    await bind(
+        server,
+        "m1",
+        {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]},
+    )
+    answer = await server.call("POST", MAPS, MAP)
+    assert answer.status == 500
+    assert answer.message.startswith("Internal error occurred: ")
+
+
+def labelling(label: str, condition: str = "true") -> dict[str, Any]:
+    change = f"Object{{metadata: Object.metadata{{labels: {{'{label}': 'x'}}}}}}"
+    expression = f"{condition} ? {change} : Object{{}}"
+    return {
+        "mutations": [
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+        ]
+    }
+
+
+async def test_a_policy_runs_again_after_a_later_one(server: LocalServer) -> None:
+    seen = "has(object.metadata.labels) && 'second' in object.metadata.labels"
+    first = labelling("first", seen) | {"reinvocationPolicy": "IfNeeded"}
+    await bind(server, "m1", first)
+    await bind(server, "m2", labelling("second"))
+    made = await server.post(MAPS, MAP)
+    assert made["metadata"]["labels"] == {"first": "x", "second": "x"}
+
+
+async def test_a_policy_runs_once_by_default(server: LocalServer) -> None:
+    seen = "has(object.metadata.labels) && 'second' in object.metadata.labels"
+    await bind(server, "m1", labelling("first", seen))
+    await bind(server, "m2", labelling("second"))
+    made = await server.post(MAPS, MAP)
+    assert made["metadata"]["labels"] == {"second": "x"}
+
+
+async def test_values_of_policies_have_no_owner(server: LocalServer) -> None:
+    await bind(server, "m1", labelling("first"))
+    made = await server.post(MAPS, MAP)
+    (entry,) = made["metadata"]["managedFields"]
+    assert "f:metadata" not in entry["fieldsV1"]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "why"),
+    [
+        (
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "{'a': 1}"}},
+            "spec.mutations[0].applyConfiguration.expression: Invalid value: \"{'a': 1}\": "
+            "must evaluate to Object but got map(string, int)",
+        ),
+        (
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": "JSONPatch{op: 'add'}"}},
+            "spec.mutations[0].jsonPatch.expression: Invalid value: \"JSONPatch{op: 'add'}\": "
+            "must evaluate to list(JSONPatch) but got JSONPatch",
+        ),
+    ],
+)
+async def test_mutations_are_compiled_on_write(
+    server: LocalServer, mutation: dict[str, Any], why: str
+) -> None:
+    spec = {"matchConstraints": RULES, "reinvocationPolicy": "Never", "mutations": [mutation]}
+    answer = await server.call("POST", POLICIES, {"metadata": {"name": "m"}, "spec": spec})
+    assert answer.status == 422
+    said = 'MutatingAdmissionPolicy.admissionregistration.k8s.io "m" is invalid: '
+    assert answer.message == f"{said}{why}"

@@ -1,0 +1,156 @@
+"""ValidatingAdmissionPolicies, one case per line of validating_policies.yaml."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kedge.api.core_v1 import config_map
+from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.request import Request
+from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest
+
+CASES = yaml.safe_load(Path(__file__).with_name("validating_policies.yaml").read_text())
+PLUGIN = "ValidatingAdmissionPolicy"
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = f"{GROUP}/validatingadmissionpolicies"
+BINDINGS = f"{GROUP}/validatingadmissionpolicybindings"
+MAPS = "/api/v1/namespaces/default/configmaps"
+RULES = {
+    "resourceRules": [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["configmaps"],
+        }
+    ]
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LocalServer]:
+    plugins = ("NamespaceLifecycle", "ValidatingAdmissionPolicy")
+    async with LocalServer.running(admission=plugins) as running:
+        for name, labels in (("wanted", {"set": "one"}), ("other", {})):
+            param = {"metadata": {"name": name, "labels": labels}, "data": {"name": "x"}}
+            await running.post(MAPS, param)
+        yield running
+
+
+async def bind(
+    server: LocalServer, policy: dict[str, Any], binding: dict[str, Any] | None = None
+) -> None:
+    spec = {"matchConstraints": RULES, **policy}
+    await server.post(POLICIES, {"metadata": {"name": "p1"}, "spec": spec})
+    bound = {"policyName": "p1", "validationActions": ["Deny"], **(binding or {})}
+    await server.post(BINDINGS, {"metadata": {"name": "b1"}, "spec": bound})
+    await server.settle()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+async def test_decisions(case: dict[str, Any], server: LocalServer) -> None:
+    await bind(server, case["policy"], case.get("binding"))
+    answer = await server.call("POST", MAPS, {"metadata": {"name": "c"}})
+    assert answer.status == case.get("code", 201), answer.text
+    by = "ValidatingAdmissionPolicy 'p1' with binding 'b1' denied request: "
+    if "message" in case:
+        assert answer.message == f'configmaps "c" is forbidden: {by}{case["message"]}'
+        assert answer.document["details"] == {
+            "name": "c",
+            "kind": "configmaps",
+            "causes": [{"message": f"{by}{case['message']}"}],
+        }
+    if "whole" in case:
+        assert answer.message == case["whole"]
+    warnings = [f'299 - "{each}"' for each in case.get("warnings", ())]
+    assert answer.warnings == warnings
+
+
+async def test_a_deletion_shows_the_old_object(server: LocalServer) -> None:
+    say = "'keep ' + oldObject.metadata.name"
+    check = {"expression": "object != null || oldObject.metadata.name != 'wanted'"}
+    await bind(server, {"validations": [{**check, "messageExpression": say}]})
+    answer = await server.call("DELETE", f"{MAPS}/wanted")
+    assert answer.status == 422
+    assert answer.message.endswith("denied request: keep wanted")
+    assert (await server.call("DELETE", f"{MAPS}/other")).status == 200
+
+
+async def test_policies_are_not_about_policies(server: LocalServer) -> None:
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+    everything = {"matchConstraints": {"resourceRules": [rule]}}
+    await bind(server, {**everything, "validations": [{"expression": "false"}]})
+    assert (await server.call("POST", MAPS, {"metadata": {"name": "c"}})).status == 422
+    assert (await server.call("DELETE", f"{BINDINGS}/b1")).status == 200
+    await server.settle()
+    assert (await server.call("POST", MAPS, {"metadata": {"name": "c"}})).status == 201
+
+
+async def test_an_update_of_a_policy_takes_effect(server: LocalServer) -> None:
+    await bind(server, {"validations": [{"expression": "false"}]})
+    await server.merge(f"{POLICIES}/p1", {"spec": {"validations": [{"expression": "true"}]}})
+    await server.settle()
+    assert (await server.call("POST", MAPS, {"metadata": {"name": "c"}})).status == 201
+
+
+async def test_a_long_validation_runs_beside_other_requests(server: LocalServer) -> None:
+    loop = "object.data.all(a, object.data.all(b, object.data.all(c, a != 'x')))"
+    await bind(server, {"validations": [{"expression": loop}]})
+    data = {f"key{i}": "v" for i in range(50)}
+    answer = await server.call("POST", MAPS, {"metadata": {"name": "c"}, "data": data})
+    assert answer.status == 201
+
+
+async def test_audit_annotations(server: LocalServer) -> None:
+    spec = {
+        "matchConstraints": RULES,
+        "validations": [{"expression": "object.metadata.name != 'c'", "message": "m"}],
+        "auditAnnotations": [
+            {"key": "k1", "valueExpression": "'name is ' + object.metadata.name"},
+            {"key": "k2", "valueExpression": "null"},
+        ],
+    }
+    await bind(server, spec, {"validationActions": ["Warn", "Audit"]})
+    noted = await annotations(server)
+    assert noted["p1/k1"] == "name is c"
+    assert "p1/k2" not in noted
+    assert json.loads(noted["validation.policy.admission.k8s.io/validation_failure"]) == [
+        {
+            "message": "m",
+            "policy": "p1",
+            "binding": "b1",
+            "expressionIndex": 0,
+            "validationActions": ["Warn", "Audit"],
+        }
+    ]
+
+
+async def annotations(server: LocalServer) -> dict[str, str]:
+    """Return what the plugin notes about the creation of a ConfigMap."""
+    api = server.app.api
+    (plugin,) = [each for each in api.admission.plugins if each.name == PLUGIN]
+    http = HttpRequest("POST", MAPS)
+    request = Request(http, ADMIN, config_map.RESOURCE, "create", "default", "c")
+    obj = config_map.RESOURCE.from_document({"metadata": {"name": "c", "namespace": "default"}})
+    await plugin.validate(Attempt(request, "CREATE", obj))
+    return request.annotations
+
+
+WRONG = yaml.safe_load(Path(__file__).with_name("policy_expressions.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: str(case["written"]))
+async def test_expressions_are_compiled_on_write(server: LocalServer, case: dict[str, Any]) -> None:
+    field = case["field"]
+    checks = [{"expression": "true"}]
+    spec = {"matchConstraints": RULES, "validations": checks, field: [case["written"]]}
+    answer = await server.call("POST", POLICIES, {"metadata": {"name": "p"}, "spec": spec})
+    assert answer.status == 422
+    said = 'ValidatingAdmissionPolicy.admissionregistration.k8s.io "p" is invalid: '
+    assert answer.message == f"{said}spec.{field}[0].{case['part']}: {case['why']}"

@@ -1,0 +1,235 @@
+"""Claims of pods, mounted with records that outlive the agent."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.client.client import Client
+from kedge.client.transport import Call, LocalTransport
+from kedge.node.config import NodeConfig
+from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.pod.referenced_objects import ReferencedObjects
+from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.node_storage import NodeStorage
+from kedge.testing.local_server import TOKEN, LocalServer
+from kedge.testing.node import FakeNodeFacts, RecordedEvents
+from kedge.web.message import HttpRequest, Response
+
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+LOCAL = {"csi": {"driver": "local.kedge.dev", "volumeHandle": "v"}}
+
+
+class StorageBox:
+    """The storage of a node without the right to mount, on a server in the same process."""
+
+    def __init__(self, server: LocalServer, directory: Path) -> None:
+        self.server = server
+        self.directory = directory
+        self.events = RecordedEvents()
+        self.restart()
+
+    def restart(self) -> None:
+        """An agent that knows nothing of the one before it."""
+        client, clock = Client(LocalTransport(self._handle)), self.server.clock
+        config = NodeConfig(
+            cluster="c", name="here", state=self.directory, images=self.directory / "images"
+        )
+        self.node = NodeStorage(
+            config,
+            self.directory / "kubelet",
+            client,
+            ReferencedObjects(client, clock),
+            FakeNodeFacts(),
+            self.events,
+            clock,
+            registered=CsiRegistry(clock),
+            may_mount=False,
+        )
+        self.pods = self.node.pods
+
+    async def _handle(self, call: Call) -> Response:
+        headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
+        request = HttpRequest(call.method, call.path, call.query, headers, call.body)
+        answer = self.server.app.handle(request)
+        return answer if isinstance(answer, Response) else await answer
+
+    async def mount(self, pod: Pod) -> None:
+        await self.pods.mount(pod, pod.spec.volumes[0])
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():
+                await self.server.settle()
+                await asyncio.to_thread(lambda: None)
+
+    def place(self, uid: str) -> Path:
+        found = self.pods.find(uid, "v")
+        assert found is not None
+        return Path(found.path)
+
+    async def refusal(self, pod: Pod) -> str:
+        with pytest.raises(VolumeFailure) as failure:
+            await self.mount(pod)
+        assert failure.value.reason == "FailedMount"
+        return failure.value.message
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[StorageBox]:
+    async with LocalServer.running() as server:
+        yield StorageBox(server, tmp_path)
+
+
+def claim_pod(uid: str = "u1", claim: str = "c", **source: Any) -> Pod:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": claim, **source}}
+    container = {"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    return RESOURCE.from_document(
+        {
+            "metadata": {"name": "p", "namespace": "default", "uid": uid},
+            "spec": {"containers": [container], "volumes": [volume]},
+        }
+    )
+
+
+async def bind(
+    box: StorageBox, source: dict[str, Any], *, modes: str = "ReadWriteOnce", **spec: Any
+) -> None:
+    """Create a claim and its volume, bound to each other."""
+    amount, server = {"storage": "1Mi"}, box.server
+    claim = {
+        "metadata": {"name": "c"},
+        "spec": {
+            "accessModes": [modes],
+            "resources": {"requests": amount},
+            "storageClassName": "",
+            "volumeName": "pv",
+        },
+    }
+    uid = (await server.post(CLAIMS, claim))["metadata"]["uid"]
+    owner = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid}
+    volume = {
+        "metadata": {"name": "pv"},
+        "spec": {"capacity": amount, "accessModes": [modes], "claimRef": owner, **source, **spec},
+    }
+    await server.post(VOLUMES, volume)
+    status = {"status": {"phase": "Bound", "capacity": amount, "accessModes": [modes]}}
+    await server.merge(f"{CLAIMS}/c/status", status)
+
+
+async def test_a_local_volume_keeps_its_content_from_pod_to_pod(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    await box.mount(claim_pod())
+    box.place("u1").joinpath("file").write_text("kept")
+    await box.pods.unmount("u1")
+    assert box.pods.find("u1", "v") is None
+    await box.mount(claim_pod("u2"))
+    assert box.place("u2").joinpath("file").read_text() == "kept"
+
+
+async def test_the_next_agent_knows_what_is_mounted(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    await box.mount(claim_pod())
+    before = box.pods.find("u1", "v")
+    box.restart()
+    assert box.pods.find("u1", "v") == before
+    await box.pods.unmount("u1")
+    box.restart()
+    assert list(box.pods.records) == []
+
+
+async def test_the_data_are_for_the_agent_alone(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    await box.mount(claim_pod())
+    assert (box.directory / "volumes").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_host_path_is_checked(box: StorageBox) -> None:
+    await bind(box, {"hostPath": {"path": f"{box.directory}/none", "type": "Directory"}})
+    assert await box.refusal(claim_pod()) == (
+        'MountVolume.SetUp failed for volume "pv" : hostPath type check failed:'
+        f" {box.directory}/none is not a directory"
+    )
+
+
+async def test_a_local_path_must_exist(box: StorageBox) -> None:
+    term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "DoesNotExist"}]}
+    affinity = {"required": {"nodeSelectorTerms": [term]}}
+    await bind(box, {"local": {"path": "/does/not/exist"}, "nodeAffinity": affinity})
+    assert await box.refusal(claim_pod()) == (
+        'MountVolume.NewMounter initialization failed for volume "pv" : path "/does/not/exist" does'
+        " not exist"
+    )
+
+
+async def test_a_volume_of_another_node_is_refused(box: StorageBox) -> None:
+    term = {"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}
+    affinity = {"required": {"nodeSelectorTerms": [term]}}
+    await bind(box, LOCAL, nodeAffinity=affinity)
+    assert await box.refusal(claim_pod()) == (
+        'MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms'
+    )
+
+
+async def test_a_missing_claim_is_named(box: StorageBox) -> None:
+    assert await box.refusal(claim_pod()) == (
+        "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to"
+        " process volumes=[v]: error processing PVC default/c: failed to fetch PVC from API server:"
+        ' persistentvolumeclaims "c" not found'
+    )
+
+
+async def test_an_unbound_claim_waits(box: StorageBox) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    await box.server.post(CLAIMS, {"metadata": {"name": "c"}, "spec": spec})
+    assert (await box.refusal(claim_pod())).endswith(
+        "error processing PVC default/c: PVC is not bound"
+    )
+
+
+async def test_an_absent_driver_is_named_and_nothing_is_forgotten(box: StorageBox) -> None:
+    await bind(box, {"csi": {"driver": "x.example.com", "volumeHandle": "h"}})
+    await box.server.post(
+        "/apis/storage.k8s.io/v1/csidrivers",
+        {"metadata": {"name": "x.example.com"}, "spec": {"attachRequired": False}},
+    )
+    assert await box.refusal(claim_pod()) == (
+        'MountVolume.MountDevice failed for volume "pv" : kubernetes.io/csi: attacher.MountDevice'
+        " failed to create newCsiDriverClient: driver name x.example.com not found in the list of"
+        " registered CSI drivers"
+    )
+    assert [each.handle for each in box.pods.records] == ["h"]
+
+
+async def test_a_claim_for_one_pod_has_no_second(box: StorageBox) -> None:
+    await bind(box, LOCAL, modes="ReadWriteOncePod")
+    await box.mount(claim_pod())
+    await box.mount(claim_pod())
+    assert "already in use by another pod" in await box.refusal(claim_pod("u2"))
+
+
+async def test_a_block_volume_is_not_mounted(box: StorageBox) -> None:
+    await bind(box, LOCAL, volumeMode="Block")
+    assert (await box.refusal(claim_pod())).endswith(
+        "volume v has volumeMode Block, but is specified in volumeMounts"
+    )
+
+
+async def test_read_only_claims_are_recorded_as_such(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    await box.mount(claim_pod(readOnly=True))
+    found = box.pods.find("u1", "v")
+    assert found is not None
+    assert found.is_read_only
+
+
+async def test_a_size_that_is_not_enforced_is_an_event(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    await box.mount(claim_pod())
+    await box.server.settle()
+    [told] = box.events.messages("NotEnforced")
+    assert "the agent has no right to mount" in told
