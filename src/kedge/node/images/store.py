@@ -349,9 +349,9 @@ class ImageStore:
 
     def release_all(self, prefix: str) -> None:
         """Release the images of all holders whose name begins so."""
-        for name in os.listdir(self.directory / "holds"):
-            if name.startswith(prefix):
-                self.release(name.removesuffix(".json"))
+        for path in (self.directory / "holds").glob("[!.]*.json"):
+            if path.name.startswith(prefix):
+                self.release(path.stem)
 
     # Remove.
 
