@@ -222,6 +222,18 @@ async def test_a_node_without_space_is_taken_back() -> None:
         assert ("ProvisioningFailed", f"{message} not enough free storage") in await place.events()
 
 
+async def test_a_claim_that_does_not_wait_is_tried_again_when_a_node_appears() -> None:
+    async with workshop(PersistentVolumeBinder) as place:
+        document = {"metadata": {"name": "standard"}, "provisioner": "kedge.dev/local"}
+        await place.create(CLASSES, document)
+        await claim(place, storageClassName="standard")
+        message = 'Failed to provision volume with StorageClass "standard": no node has'
+        assert ("ProvisioningFailed", f"{message} enough free storage") in await place.events()
+        await place.create("/api/v1/nodes", NODE)
+        await place.pass_time(15)
+        assert (await the_claim(place))["status"]["phase"] == "Bound"
+
+
 async def test_another_program_is_asked_for_a_volume_of_its_class() -> None:
     async with workshop(PersistentVolumeBinder) as place:
         await place.create(CLASSES, {"metadata": {"name": "far"}, "provisioner": "csi.example"})
