@@ -218,6 +218,10 @@ class PersistentVolumeBinder:
             claim = await self._point_to_volume(claim, volume)
             claim = await self._complete(claim, volume)
             await self._writes.known(volume, claim)
+        except BaseException:
+            # A claim that went in the meantime leaves the volume to be released.
+            self._add_volume(name)
+            raise
         finally:
             del promised[name]
 
@@ -385,8 +389,11 @@ class PersistentVolumeBinder:
     async def _reclaim(self, volume: PersistentVolume) -> None:
         decision = reclaim(volume)
         if decision.reclaim is Reclaim.DELETE_OBJECT and not volume.metadata.deletionTimestamp:
-            only = DeletionOptions(preconditions=DeletionPreconditions(uid=volume.metadata.uid))
-            await self._client.delete(VOLUMES, volume.metadata.name, options=only)
+            # The version too: the policy may have changed to Retain a moment ago.
+            meta = volume.metadata
+            known = DeletionPreconditions(uid=meta.uid, resource_version=meta.resourceVersion)
+            only = DeletionOptions(preconditions=known)
+            await self._client.delete(VOLUMES, meta.name, options=only)
         elif decision.reclaim is Reclaim.FAIL:
             if volume.status.phase != FAILED:
                 self._recorder.record(volume, WARNING, decision.reason, decision.message)
