@@ -186,22 +186,21 @@ class PodStorage:
             raise VolumeFailure(reason, text) from error
 
     async def _give(self, pod: Pod, wanted: DriverVolume, path: Path) -> None:
-        """Apply the pod's fsGroup. Raises OSError."""
+        """Apply the pod's fsGroup; not to read-only volumes, which a driver may have mounted so.
+        Raises OSError."""
         security = pod.spec.securityContext
         group = security.fsGroup if security is not None else None
-        if group is None or not await self._contexts.is_group_applied(wanted):
+        if group is None or wanted.is_read_only:
+            return
+        if not await self._contexts.is_group_applied(wanted):
             return
         policy = security.fsGroupChangePolicy if security is not None else None
-        uid, read_only = pod.metadata.uid, wanted.is_read_only
+        uid = pod.metadata.uid
 
         def work() -> None:
-            if policy == "OnRootMismatch" and group_ownership.is_owned(
-                path, group, read_only=read_only
-            ):
+            if policy == "OnRootMismatch" and group_ownership.is_owned(path, group):
                 return
-            group_ownership.give(
-                path, group, read_only=read_only, is_stopped=lambda: uid in self._gone
-            )
+            group_ownership.give(path, group, is_stopped=lambda: uid in self._gone)
 
         try:
             await asyncio.get_running_loop().run_in_executor(_OWNERSHIP, work)
