@@ -242,6 +242,23 @@ async def test_the_group_of_a_pod_gets_no_volume_that_it_cannot_write(
     assert bool(box.place("u1").stat().st_mode & stat.S_ISGID) is not read_only
 
 
+@pytest.mark.parametrize("kind", ["local", "hostPath"])
+async def test_a_local_path_gets_the_group_and_a_host_path_does_not(
+    box: StorageBox, kind: str
+) -> None:
+    disk = box.directory / "disk"
+    disk.mkdir()
+    source: dict[str, Any] = {kind: {"path": str(disk)}}
+    if kind == "local":
+        term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "DoesNotExist"}]}
+        source["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    await bind(box, source)
+    pod = claim_pod()
+    security = PodSecurityContext(fsGroup=os.getgid())
+    await box.mount(replace(pod, spec=replace(pod.spec, securityContext=security)))
+    assert bool(disk.stat().st_mode & stat.S_ISGID) is (kind == "local")
+
+
 async def test_a_size_that_is_not_enforced_is_an_event(box: StorageBox) -> None:
     await bind(box, LOCAL)
     await box.mount(claim_pod())
