@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from tests.unit.scheduler.test_scheduler import Cluster, scheduled
+
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE, PersistentVolumeClaim
 from kedge.client.client import Client
@@ -13,7 +15,6 @@ from kedge.scheduler.storage import Storage, VolumePlan
 from kedge.scheduler.volume_writes import ClaimBinding
 from kedge.testing.clock import FakeClock
 from kedge.web.message import Response
-from tests.unit.scheduler.test_scheduler import Cluster, scheduled
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -104,14 +105,14 @@ async def refused(call: Call) -> Response:
 
 
 async def test_a_provisioner_that_gives_up_before_its_wish_is_known_is_noticed() -> None:
-    storage = Storage()
-    binding = ClaimBinding(Client(LocalTransport(refused)), storage, FakeClock())
+    storage, clock = Storage(), FakeClock()
+    binding = ClaimBinding(Client(LocalTransport(refused)), storage, clock)
     storage.claims.put(unbound(1))
     plan = VolumePlan(provisions=(unbound(1),))
     asked = {Key("default", "data"): 2}
-    async with asyncio.timeout(10):
-        waiting = asyncio.create_task(binding.bound(plan, NodeState(Node()), asked))
-        await asyncio.sleep(0)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(binding.bound(plan, NodeState(Node()), asked))
+        await clock.advance(0)
         assert not waiting.done()
         # Both changes arrive before the binding looks again.
         storage.claims.put(unbound(2, **{SELECTED: "a"}))

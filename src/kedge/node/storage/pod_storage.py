@@ -196,7 +196,7 @@ class PodStorage:
         if found.is_block:
             return
         try:
-            await self._give(pod, Path(path).resolve(), read_only=found.is_read_only)
+            await self._give(pod, _resolved(path), read_only=found.is_read_only)
         except OSError as error:
             _failed(found, str(error))
 
@@ -376,6 +376,11 @@ def _check_mode(pod: Pod, volume: Volume, found: FoundVolume) -> None:
 def _failed(found: FoundVolume, reason: str) -> NoReturn:
     text = f'MountVolume.SetUp failed for volume "{found.name}" : {reason}'
     raise VolumeFailure("FailedMount", text)
+
+
+def _resolved(path: str) -> Path:
+    """Return a path without links: people may link to a disk, and the walk follows no link."""
+    return Path(path).resolve()
 
 
 def _make(directory: Path) -> None:

@@ -1,6 +1,5 @@
 """Claims and volumes that find each other, and volumes that are made and reclaimed."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -161,8 +160,7 @@ async def test_a_volume_whose_claim_goes_while_they_are_bound_is_released(
         async def late(self: VolumeWrites, claim: Any, patch: Json, subresource: str = "") -> Any:
             if "spec" in patch:
                 await place.server.delete(f"{CLAIMS}/data")
-                for _ in range(100):
-                    await asyncio.sleep(0)
+                await place.server.settle()
             return await patch_claim(self, claim, patch, subresource)
 
         monkeypatch.setattr(VolumeWrites, "patch_claim", late)
