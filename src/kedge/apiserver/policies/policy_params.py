@@ -65,7 +65,13 @@ def _found(
     resource: Resource[Any], reference: Mapping[str, Any], namespace: str, cache: WatchCache
 ) -> list[Param]:
     home = stored(resource)
-    items = cache.of(home)
+    try:
+        items = cache.of(home)
+    except KeyError:
+        # Nothing of this kind is stored, or its definition was deleted just now.
+        kind = f"&ParamKind{{APIVersion:{resource.api_version},Kind:{resource.kind},}}"
+        why = f"paramKind kind `{kind}` not yet synced to use for admission"
+        raise ConfigurationError(why) from None
     if name := reference.get("name"):
         item = items.get(home.key(namespace, name))
         return [] if item is None else [_document(resource, item)]
