@@ -151,14 +151,8 @@ class FlowController:
                 raise too_many()
             demand.note(queues.running + queues.waiting)
             if not waiter.done():
-                async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-                    await waiter
+                await _granted(waiter, place.level)
             return pending if isinstance(pending, Response) else await pending
-        except TimeoutError:
-            if request.began is not None:
-                raise
-            place.level.refused += 1
-            raise too_many() from None
         finally:
             queues.leave(request, self._clock.monotonic())
             if isinstance(pending, Coroutine):
@@ -184,6 +178,16 @@ class FlowController:
         while True:
             await self._clock.sleep(ADJUST_SECONDS)
             self.adjust()
+
+
+async def _granted(waiter: asyncio.Future[None], level: PriorityLevelState) -> None:
+    """Wait for seats; 429 after the longest time, also if seats come at the same moment."""
+    try:
+        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+            await waiter
+    except TimeoutError:
+        level.refused += 1
+        raise too_many() from None
 
 
 def _rules_of(objects: Iterable[Mapping[str, Any]], name: str) -> FlowSchemaRules:
