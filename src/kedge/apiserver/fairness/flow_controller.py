@@ -21,7 +21,10 @@ LONGEST_WAIT_SECONDS: Final = 15.0
 REMEMBERED: Final = 4096
 """Classifications that are kept."""
 LONGEST_TEXT: Final = 256
-"""Characters of a path, or of a namespace and resource, whose classification is kept."""
+"""Characters of a verb and a path, or of a verb and a resource with its group and namespace, whose
+classification is kept."""
+_VERB: Final = RequestDigest._fields.index("verb")
+"""The first of the fields that are texts of clients."""
 LISTED_PER_SEAT: Final = 50
 """Objects of a list for each of its seats."""
 MOST_LIST_SEATS: Final = 100
@@ -99,8 +102,8 @@ class FlowController:
 
     def _remembered(self, digest: RequestDigest) -> RequestClass:
         found = self._class_of(digest)
-        # Paths are texts of clients: long ones are classified again each time.
-        if len(digest.path) + len(digest.namespace) + len(digest.resource) < LONGEST_TEXT:
+        # Methods and paths are texts of clients: long ones are classified again each time.
+        if sum(map(len, digest[_VERB:])) < LONGEST_TEXT:
             if len(self.known) >= REMEMBERED:
                 self.known.clear()
             self.known[digest] = found

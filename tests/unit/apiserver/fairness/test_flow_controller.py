@@ -157,3 +157,14 @@ async def test_seats_that_come_with_the_end_of_the_wait_are_given_back(
         await waiting
     assert refused.value.code == 429
     assert (place.level.queues.running, place.level.queues.waiting) == (0, 0)
+
+
+@pytest.mark.parametrize("field", ["verb", "group", "resource", "namespace", "path"])
+async def test_requests_with_long_texts_are_not_remembered(server: LocalServer, field: str) -> None:
+    flows = server.app.flows
+    usual = RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", "")
+    long = usual._replace(**{field: "x" * 256})
+    flows.classify(usual)
+    flows.classify(long)
+    assert usual in flows.known
+    assert long not in flows.known
