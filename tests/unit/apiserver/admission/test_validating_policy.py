@@ -12,6 +12,8 @@ from kedge.api.core_v1 import config_map
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.request import Request
+from kedge.apiserver.watchcache import Item
+from kedge.apiserver.webhooks import review
 from kedge.testing.local_server import LocalServer
 from kedge.web.message import HttpRequest
 
@@ -154,3 +156,38 @@ async def test_expressions_are_compiled_on_write(server: LocalServer, case: dict
     assert answer.status == 422
     said = 'ValidatingAdmissionPolicy.admissionregistration.k8s.io "p" is invalid: '
     assert answer.message == f"{said}spec.{field}[0].{case['part']}: {case['why']}"
+
+
+async def test_many_parameters_are_read_one_by_one_and_the_object_once(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(20):
+        await server.post(MAPS, {"metadata": {"name": f"p{i}", "labels": {"set": "many"}}})
+    policy = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{"expression": "params.metadata.name != object.metadata.name"}],
+    }
+    reference = {"selector": {"matchLabels": {"set": "many"}}, "parameterNotFoundAction": "Deny"}
+    await bind(server, policy, {"paramRef": reference})
+    seen: list[str] = []
+    turn, decode, shown = server.app.api.clock.give_way, Item.document, review.document_of
+
+    async def give_way() -> None:
+        seen.append("turn")
+        await turn()
+
+    def document(item: Item) -> dict[str, Any]:
+        if item.labels.get("set") == "many":
+            seen.append("param")
+        return decode(item)
+
+    def document_of(resource: Any, obj: Any) -> dict[str, Any] | None:
+        if obj is not None:
+            seen.append("object")
+        return shown(resource, obj)
+
+    monkeypatch.setattr(server.app.api.clock, "give_way", give_way)
+    monkeypatch.setattr(Item, "document", document)
+    monkeypatch.setattr(review, "document_of", document_of)
+    await annotations(server)
+    assert seen == ["param", "turn", "object", *["param", "turn"] * 19]
