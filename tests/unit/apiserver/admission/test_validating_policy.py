@@ -191,3 +191,13 @@ async def test_many_parameters_are_read_one_by_one_and_the_object_once(
     monkeypatch.setattr(review, "document_of", document_of)
     await annotations(server)
     assert seen == ["param", "turn", "object", *["param", "turn"] * 19]
+
+
+async def test_a_deletion_of_many_tells_the_warnings_of_each(server: LocalServer) -> None:
+    say = "'keep ' + oldObject.metadata.name"
+    check = {"expression": "oldObject == null", "messageExpression": say}
+    await bind(server, {"validations": [check]}, {"validationActions": ["Warn"]})
+    answer = await server.call("DELETE", MAPS)
+    assert answer.status == 200
+    by = "Validation failed for ValidatingAdmissionPolicy 'p1' with binding 'b1'"
+    assert answer.warnings == [f'299 - "{by}: keep {name}"' for name in ("other", "wanted")]
