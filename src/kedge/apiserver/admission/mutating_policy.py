@@ -51,8 +51,10 @@ class MutatingAdmissionPolicy:
         self._earlier = tuple(earlier)
 
     async def mutate(self, attempt: Attempt) -> Object | None:
+        if attempt.object is None or is_exempt(attempt):
+            return attempt.object  # before the policies are read: a broken one must be repairable
         policies = self._policies.bound()
-        if not policies or attempt.object is None or is_exempt(attempt):
+        if not policies:
             return attempt.object
         if attempt.is_repeated:
             policies = tuple(policy for policy in policies if policy.is_reinvoked)

@@ -46,8 +46,9 @@ class ValidatingAdmissionPolicy:
         return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
-        policies = self._policies.bound()
-        if policies and not is_exempt(attempt):
+        if is_exempt(attempt):
+            return  # before the policies are read: one that cannot be read must be repairable
+        if policies := self._policies.bound():
             await _PolicyReview(attempt, self._around).run(policies)
 
 

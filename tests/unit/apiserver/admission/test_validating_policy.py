@@ -11,6 +11,7 @@ import yaml
 from kedge.api.core_v1 import config_map
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.apiserver.webhooks import review
@@ -201,3 +202,18 @@ async def test_a_deletion_of_many_tells_the_warnings_of_each(server: LocalServer
     assert answer.status == 200
     by = "Validation failed for ValidatingAdmissionPolicy 'p1' with binding 'b1'"
     assert answer.warnings == [f'299 - "{by}: keep {name}"' for name in ("other", "wanted")]
+
+
+async def test_a_policy_that_cannot_be_read_can_be_deleted(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bind(server, {"validations": [{"expression": "true"}]})
+
+    def bound(policies: Any) -> Any:
+        raise ValueError("not a policy")
+
+    monkeypatch.setattr(PolicySet, "bound", bound)
+    assert (await server.call("POST", MAPS, {"metadata": {"name": "c"}})).status == 500
+    assert (await server.call("DELETE", f"{POLICIES}/p1")).status == 200
+    body = {"metadata": {"name": "new"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
+    assert (await server.call("POST", BINDINGS, body)).status == 201
