@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 async def unless_refused(writing: Awaitable[None]) -> None:
     """Await a write of the server's start, and log a refusal.
 
-    An admission policy or webhook may refuse it. The server starts all the same: nobody could
-    repair the policy otherwise.
+    An admission policy or webhook may refuse it. The server starts all the same, because a policy
+    can be repaired only while the server runs.
     """
     try:
         await writing
