@@ -163,7 +163,7 @@ async def test_seats_that_come_with_the_end_of_the_wait_are_given_back(
 async def test_requests_with_long_texts_are_not_remembered(server: LocalServer, field: str) -> None:
     flows = server.app.flows
     usual = RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", "")
-    long = usual._replace(**{field: "x" * 256})
+    long = RequestDigest(**usual._asdict() | {field: "x" * 256})
     flows.classify(usual)
     flows.classify(long)
     assert usual in flows.known
