@@ -3,10 +3,13 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kedge.cli.cluster import registry
 from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from kedge.node.storage.local_store import LocalVolumeRecord, LocalVolumeStore
 
 
 class VolumeData(NamedTuple):
@@ -16,10 +19,8 @@ class VolumeData(NamedTuple):
     volume: str
     bytes: int
     """On disk."""
-    size: int
-    """That the claim asked for."""
-    is_image: bool
-    """Whether the size is enforced."""
+    record: "LocalVolumeRecord | None"
+    """None if it is damaged."""
 
 
 def stored(directories: Iterable[Path]) -> list[VolumeData]:
@@ -31,16 +32,25 @@ def stored(directories: Iterable[Path]) -> list[VolumeData]:
 
 def _of_node(node: Path) -> Iterator[VolumeData]:
     from kedge.node.storage.local_store import LocalVolumeStore
-    from kedge.node.storage.volume_driver import DriverError
     from kedge.node.volumes.usage import disk_usage
 
-    place = node / "volumes"
+    store = LocalVolumeStore(node / "volumes")
     try:
-        for volume in LocalVolumeStore(place):
-            record, used = volume.record, disk_usage([volume.directory])
-            yield VolumeData(node.name, volume.handle, used, record.size, record.is_image)
-    except (DriverError, OSError) as error:
-        raise Failure(f"the volumes in {place} cannot be read: {error}") from error
+        for handle in store.handles():
+            used = disk_usage([store.directory / handle])
+            yield VolumeData(node.name, handle, used, _record(store, handle))
+    except OSError as error:
+        raise Failure(f"the volumes in {store.directory} cannot be read: {error}") from error
+
+
+def _record(store: "LocalVolumeStore", handle: str) -> "LocalVolumeRecord | None":
+    from kedge.node.storage.volume_driver import DriverError
+
+    try:
+        found = store.find(handle)
+    except DriverError:
+        return None
+    return found.record if found is not None else None
 
 
 def confirm_deletion(found: Sequence[VolumeData]) -> None:

@@ -53,20 +53,23 @@ def _sum(found: list[VolumeData]) -> int:
 
 def facts(volume: VolumeData) -> dict[str, object]:
     """Return a volume as JSON and YAML output show it."""
+    record = volume.record
     return {
         "node": volume.node,
         "volume": volume.volume,
         "bytes": volume.bytes,
-        "size": volume.size,
+        "size": record.size if record is not None else None,
         "kind": kind(volume),
     }
 
 
 def kind(volume: VolumeData) -> str:
-    return "image" if volume.is_image else "directory"
+    if volume.record is None:
+        return "damaged"
+    return "image" if volume.record.is_image else "directory"
 
 
 def cells(volume: VolumeData) -> tuple[str, ...]:
     """Return the cells of a volume in the table."""
-    used, size = amount(volume.bytes), amount(volume.size)
-    return volume.node, volume.volume, used, size, kind(volume)
+    size = amount(volume.record.size) if volume.record is not None else "<unknown>"
+    return volume.node, volume.volume, amount(volume.bytes), size, kind(volume)
