@@ -200,7 +200,9 @@ async def test_only_one_source_of_a_variable_may_be_set(server: LocalServer, oth
     answer = await server.call("POST", PODS, pod([both]))
     assert answer.status == 422
     assert "may not have more than one field specified at a time" in answer.message
-    assert (await server.call("POST", PODS, pod([variable(**{other: SOURCES[other]})]))).status == 201
+    assert (
+        await server.call("POST", PODS, pod([variable(**{other: SOURCES[other]})]))
+    ).status == 201
 
 
 class BareNode:

@@ -60,9 +60,7 @@ async def test_limit_range_list_holds_the_items_in_its_field_items(limited: Loca
     assert [item["metadata"]["name"] for item in listed["items"]] == ["limits"]
 
 
-async def test_a_limit_range_without_limits_or_with_an_unknown_type_is_refused(
-    limited: LocalServer,
-) -> None:
+async def test_a_limit_range_with_an_unknown_type_is_refused(limited: LocalServer) -> None:
     answer = await limited.call("POST", LIMIT_RANGES, limit_range("a", {"type": "Plate"}))
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert "spec.limits[0].type" in answer.message
@@ -164,6 +162,14 @@ async def test_a_server_without_the_plugin_serves_limit_ranges_and_enforces_none
 
 
 # Future enhancements: limits for a particular pod or container.
+
+
+async def test_an_item_without_a_selector_matches_purely_on_its_type(limited: LocalServer) -> None:
+    await limited.post(LIMIT_RANGES, limit_range("limits", {"type": "Container", **BOUNDS}))
+    too_much = pod(FITTING, {"cpu": "4", "memory": "64Mi"})
+    for name in ("one", "other"):
+        document = {**too_much, "metadata": {"name": name, "labels": {"app": name}}}
+        assert (await limited.call("POST", PODS, document)).status == 403
 
 
 SELECTORS = [
