@@ -67,6 +67,21 @@ async def test_a_limit_range_with_an_unknown_type_is_refused(limited: LocalServe
     assert (await limited.get(LIMIT_RANGES))["items"] == []
 
 
+TYPES: dict[str, set[str]] = {
+    "LimitRangeItem": {"type", "max", "min"},
+    "LimitRangeSpec": {"limits"},
+    "LimitRange": {"kind", "apiVersion", "metadata", "spec"},
+    "LimitRangeList": {"kind", "apiVersion", "metadata", "items"},
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+async def test_the_types_of_the_document_are_published(limited: LocalServer, name: str) -> None:
+    page = await limited.get("/openapi/v3/api/v1")
+    published = page["components"]["schemas"][f"io.k8s.api.core.v1.{name}"]
+    assert TYPES[name] <= published["properties"].keys()
+
+
 # The tables of limits: one row a type and resource, once below and once above the bounds.
 
 ROWS = [

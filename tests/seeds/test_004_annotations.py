@@ -69,6 +69,15 @@ async def test_example_shows_the_annotation(server: LocalServer, path: str, key:
     assert told(made) == ["7", "7"]
 
 
+async def test_the_key_is_inside_brackets_and_single_quotation_marks(server: LocalServer) -> None:
+    key = {"annotationKey": "7"}
+    made = await server.post(PODS, pod("metadata.annotations['annotationKey']", key))
+    assert told(made) == ["7", "7"]
+    for wrong in ("['annotationKey'", "[annotationKey]", '["annotationKey"]', "('annotationKey')"):
+        answer = await server.call("POST", PODS, pod(f"metadata.annotations{wrong}", key))
+        assert answer.status == 422, wrong
+
+
 @pytest.mark.parametrize(("path", "key"), EXAMPLES, ids=IDS)
 async def test_annotation_that_is_not_there_is_empty(
     server: LocalServer, path: str, key: str
