@@ -87,8 +87,7 @@ async def test_name_namespace_annotations_labels_and_ip_are_exposed(server: Loca
 
 # The tables of the volume plugin, with the selectors that are printed there.
 
-NAMES = ("cpu_limit", "memory_limit", "storage_limit")
-NAMES += ("cpu_request", "memory_request", "storage_request")
+NAMES = [f"{what}_{bound}" for bound in ("limit", "request") for what in RESOURCES["limits"]]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -72,20 +72,23 @@ async def test_controllers_namespaces_and_services_are_aggregated(
 ) -> None:
     labels = {"app": "web"}
     core = "/api/v1/namespaces/default"
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "host"}]},
-    }
+    containers = {"containers": [{"name": "main", "image": "host"}]}
+    template = {"metadata": {"labels": labels}, "spec": containers}
     body = {"metadata": {"name": "web"}, "spec": {"selector": labels, "template": template}}
     made = await server.post(f"{core}/replicationcontrollers", body)
     ports = {"ports": [{"port": 80}], "selector": labels}
     await server.post(f"{core}/services", {"metadata": {"name": "web"}, "spec": ports})
-    owner = {"apiVersion": "v1", "kind": "ReplicationController", "name": "web"}
-    owner |= {"uid": made["metadata"]["uid"], "controller": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "name": "web",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
     await nodes.node("n1")
     for name in ("web-1", "web-2"):
         meta = {"name": name, "labels": labels, "ownerReferences": [owner]}
-        spec = {**template["spec"], "nodeName": "n1"}
+        spec = {**containers, "nodeName": "n1"}
         pod = await server.post(PODS, {"metadata": meta, "spec": spec})
         nodes.uids[f"default/{name}"] = pod["metadata"]["uid"]
     await nodes.report("n1", "web-1", "web-2")
