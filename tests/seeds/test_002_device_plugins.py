@@ -1,7 +1,9 @@
 """Resource configuration in device plugins upon container start: the sentences that need no
 container. The others are end-to-end tests; docs/seeds.md names them."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -10,7 +12,7 @@ import yaml
 
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
-from kedge.deviceplugin import Owner, library, methods, pod_resources
+from kedge.deviceplugin import Owner, Refused, library, methods, pod_resources
 from kedge.deviceplugin.messages import (
     DevicePluginOptions,
     Empty,
@@ -22,6 +24,7 @@ from kedge.testing.device_plugin import DeviceStage, ScriptedPlugin, device_stag
 from kedge.testing.local_server import LocalServer
 from kedge.testing.webhook_server import configured, webhook, webhook_server, webhooks_on
 
+FPGA = Path(__file__).resolve().parents[2] / "examples" / "fpga"
 PODS = "/api/v1/namespaces/default/pods"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 REGION = "ce48969398f05f33946d560708be108a"
@@ -143,6 +146,32 @@ async def test_just_before_the_start_the_plugin_gets_the_content_of_env(
     await started(server, stage, plugin)
     assert plugin.environments == [ENV]
     assert plugin.calls == [("allocate", ("d-0",)), ("pre_start", ("d-0",))]
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """The simulated board of the example."""
+    monkeypatch.syspath_prepend(str(FPGA))
+    yield import_module("board").Board(tmp_path)
+    for name in ("board", "plugin"):
+        sys.modules.pop(name, None)
+
+
+async def test_the_plugin_checks_the_region_programs_the_device_and_overrides_driver_settings(
+    board: Any,
+) -> None:
+    plugin = import_module("plugin").Region(board, REGION)
+    for wrong in ("9926ab6d6c925a68aabca7d84c545738", ""):
+        with pytest.raises(Refused, match=f"with the interface ID {REGION} were allocated"):
+            await plugin.pre_start(["port-0"], {**ENV, "FPGA_REGION_1": wrong}, None)
+    assert board.history() == []
+    await plugin.pre_start(["port-0"], ENV, None)
+    (programmed,) = board.history()
+    assert programmed == {
+        "port": "port-0",
+        "programmed": ENV["FPGA_BITSTREAM_ID_1"],
+        "driver": "clock=1000,debug=1,dma=on",
+    }
 
 
 async def test_during_the_call_the_endpoint_names_the_pod_of_the_device(
