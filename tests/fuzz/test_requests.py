@@ -100,7 +100,10 @@ class FuzzedServer:
         return found
 
     def megabytes(self) -> int:
-        lines = Path(f"/proc/{self.process()}/status").read_text().splitlines()
+        # Not from `kedge status`, which fails while a server under attack is late.
+        (path,) = self._home.rglob("server.pid")
+        process = path.read_text().split()[0]
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
         return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS"))
 
     def culprits(self) -> str:

@@ -2,7 +2,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 import msgspec
@@ -227,7 +227,7 @@ async def test_a_large_object_is_decoded_beside_the_event_loop() -> None:
         [listing(1, "a")], [events(("ADDED", large), ("ADDED", obj("b", 3)), stay=True)]
     )
     cache: Cache[Outline] = Cache()
-    view = replace(outlines(config_map.RESOURCE), decode=decode)
+    view = msgspec.structs.replace(outlines(config_map.RESOURCE), decode=decode)
     informer = Informer(Client(LocalTransport(script)), view, cache, SystemClock())
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(informer.run())

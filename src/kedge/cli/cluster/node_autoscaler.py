@@ -14,8 +14,8 @@ Add a local node for pods that do not fit, and remove the least used node when n
 'kedge up --nodes MIN..MAX' starts this command; it needs the files of such a cluster. It runs in
 the foreground, until SIGTERM or SIGINT."""
 EXAMPLES: Final = """\
-  # Started by
-  kedge up --nodes 1..5"""
+  # Started by 'kedge up --nodes 1..5'; by hand, for a cluster of that kind
+  kedge node-autoscaler --name dev"""
 
 
 def add_flags(parser: ArgumentParser) -> None:
