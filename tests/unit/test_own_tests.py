@@ -27,7 +27,6 @@ WITHOUT = {
         "layers",
         "local_driver",
         "logs",
-        "loop_device",
         "measure",
         "meters",
         "netlink",

@@ -16,6 +16,7 @@ from kedge.api.builtin.service_networks import (
 )
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
@@ -36,11 +37,11 @@ async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
     """Create the missing objects; existing ones stay as they are. `dns` says whether nodes answer
     DNS queries."""
     for document in _objects():
-        await ensure_object(api, document)
+        await unless_refused(ensure_object(api, document))
     if dns:
-        await _ensure_dns_service(api)
+        await unless_refused(_ensure_dns_service(api))
     if is_reachable(host):
-        await publish(api, [host], port)
+        await unless_refused(publish(api, [host], port))
 
 
 def _objects() -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ import msgspec
 
 from kedge.apiserver import bootstrap
 from kedge.apiserver.api import Api
+from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
 
@@ -39,8 +40,8 @@ async def ensure(api: Api, server: str, ca_pem: bytes) -> None:
     """Make whatever is missing, and say anew where the server is."""
     async with asyncio.TaskGroup() as tasks:
         for document in _objects():
-            tasks.create_task(bootstrap.ensure_object(api, document))
-        tasks.create_task(_publish(api, {KEY: kubeconfig(server, ca_pem)}))
+            tasks.create_task(unless_refused(bootstrap.ensure_object(api, document)))
+        tasks.create_task(unless_refused(_publish(api, {KEY: kubeconfig(server, ca_pem)})))
 
 
 def kubeconfig(server: str, ca_pem: bytes) -> str:

@@ -3,7 +3,7 @@
 import json
 import logging
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,7 @@ from kedge.api.resource_v1.claim_conditions import (
 from kedge.api.resource_v1.pod_claims import NOT_CREATED, ClaimMissing, is_reserved
 from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.client.informer import Cache
+from kedge.client.informer import Cache, Key
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.scheduler.claim_writes import ClaimReservation, ClaimWriteFailed, ClaimWrites
@@ -205,11 +205,11 @@ class SchedulingLoop:
             await self._bind_devices(entry, node, reservations)
             return
         try:
-            await self._volumes.write(plan, node)
+            asked = await self._volumes.write(plan, node)
         except (StatusError, OSError, VolumeBindingFailed) as error:
             self._give_volumes_back(entry, plan, error)
             return
-        self._writes.wait(self._bind_when_bound(entry, node, reservations, plan))
+        self._writes.wait(self._bind_when_bound(entry, node, reservations, plan, asked))
 
     async def _bind_when_bound(
         self,
@@ -217,11 +217,12 @@ class SchedulingLoop:
         node: str,
         reservations: Sequence[ClaimReservation],
         plan: VolumePlan,
+        asked: Mapping[Key, int],
     ) -> None:
         state = self._snapshot.nodes.get(node)
         failure = f'binding volumes: node "{node}" not found'
         if state is not None:
-            failure = await self._volumes.bound(plan, state)
+            failure = await self._volumes.bound(plan, state, asked)
         if failure:
             self._give_volumes_back(entry, plan, VolumeBindingFailed(failure))
             return

@@ -1,6 +1,7 @@
 """ClaimBinding: the scheduler's writes to volumes and claims, before a pod is bound."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
@@ -41,12 +42,14 @@ class ClaimBinding:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def write(self, plan: VolumePlan, node: str) -> None:
-        """Bind existing volumes to claims, and ask for the others."""
+    async def write(self, plan: VolumePlan, node: str) -> Mapping[Key, int]:
+        """Bind existing volumes to claims, and ask for the others.
+
+        Returns the version of each claim that asks for a volume on the node.
+        """
         for key, volume in plan.volumes.items():
             await self._point(volume, key)
-        for claim in plan.provisions:
-            await self._select(claim, node)
+        return {_key(claim): await self._select(claim, node) for claim in plan.provisions}
 
     async def _point(self, volume: PersistentVolume, key: Key) -> None:
         claim = self._storage.claims.get(key.name, key.namespace)
@@ -62,10 +65,10 @@ class ClaimBinding:
         patch = {"metadata": known, "spec": {"claimRef": reference_to(claim)}}
         await self._client.patch(VOLUMES, meta.name, patch)
 
-    async def _select(self, claim: PersistentVolumeClaim, node: str) -> None:
+    async def _select(self, claim: PersistentVolumeClaim, node: str) -> int:
         meta = claim.metadata
         if meta.annotations.get(SELECTED_NODE) == node:
-            return
+            return _version(claim)
         patch = {
             "metadata": {
                 "uid": meta.uid,
@@ -73,14 +76,16 @@ class ClaimBinding:
                 "annotations": {SELECTED_NODE: node},
             }
         }
-        await self._client.patch(CLAIMS, meta.name, patch, meta.namespace)
+        return _version(await self._client.patch(CLAIMS, meta.name, patch, meta.namespace))
 
-    async def bound(self, plan: VolumePlan, node: NodeState) -> str:
-        """Return when all claims of a plan are bound, or why they will not be."""
+    async def bound(self, plan: VolumePlan, node: NodeState, asked: Mapping[Key, int]) -> str:
+        """Return when all claims of a plan are bound, or why they will not be. `asked` is the
+        result of `write`."""
         async with asyncio.TaskGroup() as tasks:
             deadline = self._clock.monotonic() + BIND_SECONDS
             timer = tasks.create_task(self._wake_later(BIND_SECONDS))
-            found = await self._follow(plan, node, deadline)
+            keys = [*plan.volumes, *(_key(each) for each in plan.provisions)]
+            found = await self._follow(keys, node, deadline, asked)
             timer.cancel()
         return found
 
@@ -88,12 +93,12 @@ class ClaimBinding:
         await self._clock.sleep(seconds)
         self._wake(Key("", ""))
 
-    async def _follow(self, plan: VolumePlan, node: NodeState, deadline: float) -> str:
-        keys = [*plan.volumes, *(_key(each) for each in plan.provisions)]
-        asked: set[Key] = set()
+    async def _follow(
+        self, keys: Sequence[Key], node: NodeState, deadline: float, asked: Mapping[Key, int]
+    ) -> str:
         while True:
             changed = self._changed
-            states = [self._state(key, node, plan, asked) for key in keys]
+            states = [self._state(key, node, asked.get(key)) for key in keys]
             if failure := next((each for each in states if each), ""):
                 return failure
             if None not in states:
@@ -102,20 +107,19 @@ class ClaimBinding:
                 return "binding volumes: context deadline exceeded"
             await changed.wait()
 
-    def _state(self, key: Key, node: NodeState, plan: VolumePlan, asked: set[Key]) -> str | None:
+    def _state(self, key: Key, node: NodeState, asked: int | None) -> str | None:
         """Return why a claim will not be bound, empty if it is, None as long as it is not.
 
-        `asked` collects the claims whose wish for the node is known: a provisioner that fails takes
-        it back.
+        A provisioner that fails removes the wish for the node. The removal may arrive together
+        with the wish, so the version of the wish decides, not whether it was ever seen.
         """
         claim = self._storage.claims.get(key.name, key.namespace)
         if claim is None:
             return f'persistentvolumeclaim "{key.name}" not found'
         if is_fully_bound(claim):
             return self._wrong_node(claim, node)
-        if SELECTED_NODE in claim.metadata.annotations:
-            asked.add(key)
-        elif key not in plan.volumes and key in asked:
+        is_withdrawn = SELECTED_NODE not in claim.metadata.annotations
+        if asked is not None and is_withdrawn and _version(claim) >= asked:
             return f'binding volumes: provisioning failed for PVC "{key.name}"'
         return None
 
@@ -129,3 +133,7 @@ class ClaimBinding:
 
 def _key(claim: PersistentVolumeClaim) -> Key:
     return Key(claim.metadata.namespace, claim.metadata.name)
+
+
+def _version(claim: PersistentVolumeClaim) -> int:
+    return int(claim.metadata.resourceVersion)

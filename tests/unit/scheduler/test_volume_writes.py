@@ -1,8 +1,20 @@
 """Pods whose claims are bound on the node that the scheduler picks."""
 
+import asyncio
 from typing import Any
 
 from tests.unit.scheduler.test_scheduler import Cluster, scheduled
+
+from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.persistent_volume_claim import RESOURCE, PersistentVolumeClaim
+from kedge.client.client import Client
+from kedge.client.informer import Key
+from kedge.client.transport import Call, LocalTransport
+from kedge.scheduler.node_state import NodeState
+from kedge.scheduler.storage import Storage, VolumePlan
+from kedge.scheduler.volume_writes import ClaimBinding
+from kedge.testing.clock import FakeClock
+from kedge.web.message import Response
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -81,3 +93,28 @@ async def test_an_existing_volume_gets_the_claim() -> None:
         assert volume["spec"]["claimRef"]["name"] == "data"
         await bind(cluster, "pv")
         assert await cluster.home("p") == "a"
+
+
+def unbound(version: int, **annotations: str) -> PersistentVolumeClaim:
+    meta = {"name": "data", "namespace": "default", "resourceVersion": str(version)}
+    return RESOURCE.from_document({"metadata": {**meta, "annotations": annotations}})
+
+
+async def refused(call: Call) -> Response:
+    raise AssertionError(call.path)
+
+
+async def test_a_provisioner_that_gives_up_before_its_wish_is_known_is_noticed() -> None:
+    storage, clock = Storage(), FakeClock()
+    binding = ClaimBinding(Client(LocalTransport(refused)), storage, clock)
+    storage.claims.put(unbound(1))
+    plan = VolumePlan(provisions=(unbound(1),))
+    asked = {Key("default", "data"): 2}
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(binding.bound(plan, NodeState(Node()), asked))
+        await clock.advance(0)
+        assert not waiting.done()
+        # Both changes arrive before the binding looks again.
+        storage.claims.put(unbound(2, **{SELECTED: "a"}))
+        storage.claims.put(unbound(3))
+        assert await waiting == 'binding volumes: provisioning failed for PVC "data"'

@@ -114,8 +114,10 @@ def best_volume_for_node(
         each
         for each in volumes
         if each.metadata.name not in taken
+        # Most volumes of a class belong to other claims, and are not compared with the node.
+        and (each.spec.claimRef is None or is_for(each, claim))
         and modes <= set(each.spec.accessModes)
-        and (reachable(each))
+        and reachable(each)
     )
     return _best(claim, able, waits=False)
 

@@ -17,9 +17,9 @@ from kedge.apiserver.policies.policy_request import (
     Invocation,
     Misconfigured,
     PolicySurroundings,
+    RequestValues,
     invocations,
     is_exempt,
-    values_of,
 )
 from kedge.apiserver.policies.policy_set import BoundPolicy, PolicyBinding, PolicySet
 from kedge.apiserver.verbs import decode
@@ -51,8 +51,10 @@ class MutatingAdmissionPolicy:
         self._earlier = tuple(earlier)
 
     async def mutate(self, attempt: Attempt) -> Object | None:
+        if attempt.object is None or is_exempt(attempt):
+            return attempt.object  # before the policies are read: a broken one must be repairable
         policies = self._policies.bound()
-        if not policies or attempt.object is None or is_exempt(attempt):
+        if not policies:
             return attempt.object
         if attempt.is_repeated:
             policies = tuple(policy for policy in policies if policy.is_reinvoked)
@@ -84,7 +86,9 @@ class _PolicyRun:
         about = review.subject(self._attempt)
         if not about.own_kind:
             return
-        for each in list(invocations(policies, self._attempt, about, self._around)):
+        # All are chosen for the object as it was before the first of them.
+        for each in invocations(policies, self._attempt, about, self._around):
+            await self._around.clock.give_way()
             if isinstance(each, Misconfigured):
                 if not each.policy.ignores_failure:
                     self._fail(each.policy, each.binding, each.why, "Forbidden")
@@ -124,7 +128,7 @@ class _PolicyRun:
     ) -> None:
         policy = invocation.policy
         if policy.conditions is not None:
-            values = values_of(self._attempt, about, invocation, self._around)
+            values = self._values(about, invocation)
             known = {**values, "namespaceObject": {}, "variables": None}
             try:
                 if not await policy.conditions.hold(known):
@@ -138,6 +142,12 @@ class _PolicyRun:
             except MutationError as error:
                 self._report(invocation, str(error))
 
+    def _values(
+        self, about: review.ReviewSubject, invocation: Invocation[MutatingParts]
+    ) -> dict[str, Any]:
+        # Made anew each time: a mutation may have changed the object.
+        return RequestValues(self._attempt, about, self._around).of(invocation)
+
     async def _mutate(
         self,
         mutation: PolicyMutation,
@@ -145,13 +155,13 @@ class _PolicyRun:
         about: review.ReviewSubject,
     ) -> None:
         view, resource = invocation.view, self._attempt.request.resource
-        values = values_of(self._attempt, about, invocation, self._around)
+        values = self._values(about, invocation)
         was = values["object"]
         try:
             with on_event_loop():
                 document = patched(mutation, values, view.schema)
         except PatienceError:
-            values = values_of(self._attempt, about, invocation, self._around)
+            values = self._values(about, invocation)
             document = await asyncio.to_thread(patched, mutation, values, view.schema)
         shaped = _shaped(view, document)
         if shaped == was:

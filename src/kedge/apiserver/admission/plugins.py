@@ -79,7 +79,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     @property
     def policy_surroundings(self) -> PolicySurroundings:
-        return PolicySurroundings(self.cache, self.catalog, self.authorizer)
+        return PolicySurroundings(self.cache, self.catalog, self.authorizer, self.clock)
 
 
 def _annotate(request: Request, key: str, value: str) -> None:

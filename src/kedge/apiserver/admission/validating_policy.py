@@ -12,9 +12,9 @@ from kedge.apiserver.policies.policy_request import (
     Invocation,
     Misconfigured,
     PolicySurroundings,
+    RequestValues,
     invocations,
     is_exempt,
-    values_of,
 )
 from kedge.apiserver.policies.policy_set import BoundPolicy, PolicyBinding, PolicySet
 from kedge.apiserver.policies.validation import (
@@ -46,8 +46,9 @@ class ValidatingAdmissionPolicy:
         return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
-        policies = self._policies.bound()
-        if policies and not is_exempt(attempt):
+        if is_exempt(attempt):
+            return  # before the policies are read: one that cannot be read must be repairable
+        if policies := self._policies.bound():
             await _PolicyReview(attempt, self._around).run(policies)
 
 
@@ -58,12 +59,14 @@ class _PolicyReview:
         self._attempt = attempt
         self._around = around
         self._about = review.subject(attempt)
+        self._values = RequestValues(attempt, self._about, around)
         self._denied: list[tuple[str, Denial]] = []
         """The message that names policy and binding, and the denial."""
         self._annotations: dict[str, list[str]] = {}
 
     async def run(self, policies: tuple[BoundPolicy[ValidatingParts], ...]) -> None:
         for each in invocations(policies, self._attempt, self._about, self._around):
+            await self._around.clock.give_way()
             if isinstance(each, Misconfigured):
                 if not each.policy.ignores_failure:
                     self._deny(each.policy, each.binding, Denial(each.why))
@@ -77,7 +80,7 @@ class _PolicyReview:
 
     async def _judged(self, invocation: Invocation[ValidatingParts]) -> Judgement:
         policy = invocation.policy
-        values = values_of(self._attempt, self._about, invocation, self._around)
+        values = self._values.of(invocation)
         if policy.conditions is not None:
             # Upstream's match conditions see an empty namespace object and no variables.
             known = {**values, "namespaceObject": {}, "variables": None}
@@ -90,7 +93,7 @@ class _PolicyReview:
             with on_event_loop():
                 return judge(policy, values)
         except PatienceError:
-            values = values_of(self._attempt, self._about, invocation, self._around)
+            values = self._values.of(invocation)
         return await asyncio.to_thread(judge, policy, values)
 
     def _record(self, invocation: Invocation[ValidatingParts], judgement: Judgement) -> None:

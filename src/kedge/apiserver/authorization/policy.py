@@ -22,6 +22,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authorization import defaults
 from kedge.apiserver.authorization.defaults import AUTOUPDATE, AnyBinding, AnyRole
 from kedge.apiserver.authorization.rights import Rights, uncovered
+from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
@@ -95,7 +96,7 @@ async def ensure(api: Api) -> None:
     """Make and mend all of it; to be called once at start, when the namespaces are there."""
     async with asyncio.TaskGroup() as tasks:
         for wanted in (*defaults.roles(), *defaults.bindings()):
-            tasks.create_task(_ensure(api, wanted))
+            tasks.create_task(unless_refused(_ensure(api, wanted)))
 
 
 async def _ensure(api: Api, wanted: AnyRole | AnyBinding) -> None:

@@ -21,7 +21,10 @@ LONGEST_WAIT_SECONDS: Final = 15.0
 REMEMBERED: Final = 4096
 """Classifications that are kept."""
 LONGEST_TEXT: Final = 256
-"""Characters of a path, or of a namespace and resource, whose classification is kept."""
+"""Characters of a verb and a path, or of a verb and a resource with its group and namespace, whose
+classification is kept."""
+_VERB: Final = RequestDigest._fields.index("verb")
+"""The first of the fields that are texts of clients."""
 LISTED_PER_SEAT: Final = 50
 """Objects of a list for each of its seats."""
 MOST_LIST_SEATS: Final = 100
@@ -99,8 +102,8 @@ class FlowController:
 
     def _remembered(self, digest: RequestDigest) -> RequestClass:
         found = self._class_of(digest)
-        # Paths are texts of clients: long ones are classified again each time.
-        if len(digest.path) + len(digest.namespace) + len(digest.resource) < LONGEST_TEXT:
+        # Methods and paths are texts of clients: long ones are classified again each time.
+        if sum(map(len, digest[_VERB:])) < LONGEST_TEXT:
             if len(self.known) >= REMEMBERED:
                 self.known.clear()
             self.known[digest] = found
@@ -151,14 +154,8 @@ class FlowController:
                 raise too_many()
             demand.note(queues.running + queues.waiting)
             if not waiter.done():
-                async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-                    await waiter
+                await _granted(waiter, place.level)
             return pending if isinstance(pending, Response) else await pending
-        except TimeoutError:
-            if request.began is not None:
-                raise
-            place.level.refused += 1
-            raise too_many() from None
         finally:
             queues.leave(request, self._clock.monotonic())
             if isinstance(pending, Coroutine):
@@ -184,6 +181,16 @@ class FlowController:
         while True:
             await self._clock.sleep(ADJUST_SECONDS)
             self.adjust()
+
+
+async def _granted(waiter: asyncio.Future[None], level: PriorityLevelState) -> None:
+    """Wait for seats; 429 after the longest time, also if seats come at the same moment."""
+    try:
+        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+            await waiter
+    except TimeoutError:
+        level.refused += 1
+        raise too_many() from None
 
 
 def _rules_of(objects: Iterable[Mapping[str, Any]], name: str) -> FlowSchemaRules:

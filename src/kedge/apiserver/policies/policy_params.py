@@ -1,6 +1,6 @@
 """The parameters of a policy: the objects to which a binding refers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kedge.api.catalog import Catalog
@@ -32,18 +32,19 @@ def params_of(
     reference: Mapping[str, Any] | None,
     namespace: str,
     cache: WatchCache,
-) -> list[Param]:
+) -> Iterable[Param]:
     """Return the parameters to evaluate a policy with, one after the other.
 
     A policy without paramKind, and a binding without paramRef, are evaluated once, without any.
+    Each is decoded when it is its turn: a selector may choose thousands of large objects.
     """
     if resource is None or reference is None:
         return [None]
-    found = list(_found(resource, reference, _namespace(resource, reference, namespace), cache))
+    found = _found(resource, reference, _namespace(resource, reference, namespace), cache)
     if not found and reference.get("parameterNotFoundAction") == "Deny":
         why = "no params found for policy binding with `Deny` parameterNotFoundAction"
         raise ConfigurationError(why)
-    return found
+    return (_document(resource, item) for item in found)
 
 
 def _namespace(resource: Resource[Any], reference: Mapping[str, Any], namespace: str) -> str:
@@ -63,15 +64,20 @@ def _namespace(resource: Resource[Any], reference: Mapping[str, Any], namespace:
 
 def _found(
     resource: Resource[Any], reference: Mapping[str, Any], namespace: str, cache: WatchCache
-) -> list[Param]:
+) -> Sequence[Item]:
     home = stored(resource)
-    items = cache.of(home)
+    try:
+        items = cache.of(home)
+    except KeyError:
+        # Nothing of this kind is stored, or its definition was deleted just now.
+        kind = f"&ParamKind{{APIVersion:{resource.api_version},Kind:{resource.kind},}}"
+        why = f"paramKind kind `{kind}` not yet synced to use for admission"
+        raise ConfigurationError(why) from None
     if name := reference.get("name"):
         item = items.get(home.key(namespace, name))
-        return [] if item is None else [_document(resource, item)]
+        return [] if item is None else [item]
     labels = labels_from_object(reference.get("selector") or {})
-    chosen = Selection(home, namespace, labels, parse_fields(""))
-    return [_document(resource, item) for item in items.select(chosen)]
+    return items.select(Selection(home, namespace, labels, parse_fields("")))
 
 
 def _document(resource: Resource[Any], item: Item) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.configuration import GROUP
 from kedge.apiserver.webhooks.dispatch import requested
 from kedge.machinery.cel import uses
+from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, not_found
 
 _EXEMPT: Final = frozenset(
@@ -80,6 +81,7 @@ class PolicySurroundings:
     cache: WatchCache
     catalog: Catalog
     authorizer: Authorizer
+    clock: Clock
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         item = self.cache.of(namespace.RESOURCE).get(namespace.RESOURCE.key("", name))
@@ -132,28 +134,45 @@ def invocations(
                 yield Misconfigured(policy, binding, f"failed to configure binding: {error}")
 
 
-def values_of(
-    attempt: Attempt,
-    about: review.ReviewSubject,
-    invocation: Invocation[Any],
-    around: PolicySurroundings,
-) -> dict[str, Any]:
-    """Return the values that the expressions of a policy know."""
-    view, policy = invocation.view, invocation.policy
+class RequestValues:
+    """The values that the expressions of policies know about an attempt.
 
-    def in_view(obj: Any) -> dict[str, Any] | None:
-        document = review.document_of(about.resource, obj)
-        if document is None or not about.own_kind:
-            return document
-        return review.seen_as(document, about.resource, view)
+    Most of them are the same for all policies that want the object in the same version, and are
+    made once: the number of policies and parameters is not the server's choice.
+    """
 
-    values: dict[str, Any] = {
-        "object": in_view(attempt.object),
-        "oldObject": in_view(attempt.old),
-        "request": uses.request_value(review.description(about, view)),
-        "params": invocation.param,
-        "namespaceObject": around.namespace_object(about),
-        **requested(around.authorizer, attempt.request, about),
-    }
-    values["variables"] = PolicyVariables(policy.variables, values)
-    return values
+    def __init__(
+        self, attempt: Attempt, about: review.ReviewSubject, around: PolicySurroundings
+    ) -> None:
+        self._attempt = attempt
+        self._about = about
+        self._around = around
+        self._known: dict[str, dict[str, Any]] = {}
+        """By apiVersion."""
+
+    def of(self, invocation: Invocation[Any]) -> dict[str, Any]:
+        """Return the values for a policy, with variables that have not been evaluated."""
+        view = invocation.view
+        known = self._known.get(view.api_version)
+        if known is None:
+            known = self._known[view.api_version] = self._seen_in(view)
+        values = {**known, "params": invocation.param}
+        values["variables"] = PolicyVariables(invocation.policy.variables, values)
+        return values
+
+    def _seen_in(self, view: Resource[Any]) -> dict[str, Any]:
+        attempt, about, around = self._attempt, self._about, self._around
+
+        def in_view(obj: Any) -> dict[str, Any] | None:
+            document = review.document_of(about.resource, obj)
+            if document is None or not about.own_kind:
+                return document
+            return review.seen_as(document, about.resource, view)
+
+        return {
+            "object": in_view(attempt.object),
+            "oldObject": in_view(attempt.old),
+            "request": uses.request_value(review.description(about, view)),
+            "namespaceObject": around.namespace_object(about),
+            **requested(around.authorizer, attempt.request, about),
+        }

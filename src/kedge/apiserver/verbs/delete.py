@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api.model import Object
 from kedge.api.options import DeleteOptions, Preconditions
@@ -72,13 +73,16 @@ async def delete_collection(api: Api, request: Request) -> Response:
         except StatusError as error:
             if error.code != 404:
                 raise
-    return shown_objects(api, request, page.items, page.meta)
+    response = shown_objects(api, request, page.items, page.meta)
+    response.headers += warning_headers(request.warnings)
+    return response
 
 
 def _request_for(request: Request, item: Item) -> Request:
     name = item.key.rpartition("/")[2]
     namespace = item.key.split("/")[-2] if request.resource.namespaced else ""
-    return Request(request.http, request.user, request.resource, "delete", namespace, name)
+    # Warnings and annotations stay the same lists: they belong to the response and its audit event.
+    return replace(request, verb="delete", namespace=namespace, name=name)
 
 
 async def delete_object(api: Api, request: Request, options: DeleteOptions) -> tuple[Item, bool]:

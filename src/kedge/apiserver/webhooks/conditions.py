@@ -50,6 +50,8 @@ class Conditions:
                     raise condition
                 truth, cost = condition.costed(values, min(left, cel.PER_CALL_LIMIT), patience)
                 left -= cost
+                if patience is not None:  # for all conditions together
+                    patience = max(0, patience - cost)
                 if not truth:
                     return False
             except cel.CelPatienceError:

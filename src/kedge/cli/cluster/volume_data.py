@@ -23,10 +23,10 @@ def stored(directories: Iterable[Path]) -> list[VolumeData]:
     from kedge.node.volumes.usage import disk_usage
 
     return [
-        VolumeData(node.parent.name, volume.handle, disk_usage([volume.directory]))
+        VolumeData(node.parent.name, handle, disk_usage([node / handle]))
         for directory in directories
         for node in sorted(directory.glob("nodes/*/volumes"))
-        for volume in LocalVolumeStore(node)
+        for handle in LocalVolumeStore(node).handles()
     ]
 
 

@@ -18,6 +18,7 @@ from kedge.api.storage_v1.csi import ATTACHMENTS, VolumeAttachment
 from kedge.api.storage_v1.persistent_volume import VOLUMES, PersistentVolume
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
+from kedge.client.informer import Key
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
@@ -27,6 +28,8 @@ COMPONENT: Final = "attachdetach-controller"
 MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_SECONDS: Final = 360.0
 """How long a detach waits for the node to unmount the volume."""
+SHARED_MODES: Final = frozenset(("ReadOnlyMany", "ReadWriteMany"))
+"""Access modes of volumes that several nodes may have attached at the same time."""
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
@@ -64,7 +67,10 @@ class AttachDetachController:
         self._attachments = shared.viewed(ATTACHMENTS, csi.decode_attachment)
         self._placed = self._pods.by(_node_with_claims)
         self._attached_to = self._attachments.by(lambda each: each.spec.nodeName)
+        self._holding = self._attachments.by(lambda each: each.spec.source.persistentVolumeName)
         self._unwanted_since: dict[str, float] = {}
+        self._waiting: dict[str, set[str]] = {}
+        """The nodes that wait until another node gives a volume back."""
         self._recorder = Recorder(client, clock, COMPONENT)
         self._loop: ControllerLoop[str] = ControllerLoop("attachdetach", self._reconcile, clock)
         self._pods.follow(self._pod_changed)
@@ -104,6 +110,9 @@ class AttachDetachController:
                 self._loop.add(each.spec.nodeName)
         if now is not None and before is not None:
             self._report(before, now)
+        elif before is not None:
+            for name in self._waiting.pop(before.spec.source.persistentVolumeName, ()):
+                self._loop.add(name)
 
     def _report(self, before: VolumeAttachment, now: VolumeAttachment) -> None:
         """Tell the pods of a volume about its attachment."""
@@ -127,7 +136,7 @@ class AttachDetachController:
 
     async def _reconcile(self, name: str) -> None:
         found = self._nodes.get(name)
-        if found is None or found.metadata.annotations.get(MANAGED) != "true":
+        if found is not None and found.metadata.annotations.get(MANAGED) != "true":
             return
         wanted = {
             each.name: each
@@ -136,11 +145,12 @@ class AttachDetachController:
             for each in self._wanted_by(pod)
         }
         known = {each.metadata.name: each for each in self._attached_to.get(name)}
-        for each in wanted.values():
-            self._unwanted_since.pop(each.name, None)
-            if each.name not in known:
-                await self._attach(each)
-        await self._write_attached(found, known.values())
+        if found is not None:
+            for each in wanted.values():
+                self._unwanted_since.pop(each.name, None)
+                if each.name not in known and not self._is_held_elsewhere(each):
+                    await self._attach(each)
+            await self._write_attached(found, known.values())
         for attachment in known.values():
             if attachment.metadata.name not in wanted:
                 await self._detach(found, attachment)
@@ -162,6 +172,17 @@ class AttachDetachController:
         driver = self._drivers.get(volume.driver)
         return driver is None or driver.spec.attachRequired
 
+    def _is_held_elsewhere(self, wanted: WantedAttachment) -> bool:
+        """Whether another node has a volume that only one may have; its end is waited for."""
+        volume = self._volumes.get(wanted.volume)
+        modes = volume.spec.accessModes if volume is not None else ()
+        if not modes or not SHARED_MODES.isdisjoint(modes):
+            return False
+        if all(each.spec.nodeName == wanted.node for each in self._holding.get(wanted.volume)):
+            return False
+        self._waiting.setdefault(wanted.volume, set()).add(wanted.node)
+        return True
+
     async def _attach(self, wanted: WantedAttachment) -> None:
         spec = {
             "attacher": wanted.driver,
@@ -174,6 +195,8 @@ class AttachDetachController:
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
+        # Another node that wants the volume must see this attachment.
+        await self._attachments.until(Key("", wanted.name), lambda now: now is not None)
 
     async def _write_attached(self, found: Node, known: Iterable[VolumeAttachment]) -> None:
         """Tell a node which volumes are attached to it."""
@@ -192,19 +215,18 @@ class AttachDetachController:
                 source = volume.spec.csi
                 yield f"kubernetes.io/csi/{source.driver}^{source.volumeHandle}"
 
-    async def _detach(self, found: Node, attachment: VolumeAttachment) -> None:
-        """Delete an attachment that this controller made, once its node has unmounted it."""
+    async def _detach(self, found: Node | None, attachment: VolumeAttachment) -> None:
+        """Delete an attachment that this controller made, once its node has unmounted it or is
+        gone."""
         name = attachment.metadata.name
         if attachment.metadata.deletionTimestamp or not self._is_ours(attachment):
             return
         now = self._clock.monotonic()
         since = self._unwanted_since.setdefault(name, now)
         volume = self._volumes.get(attachment.spec.source.persistentVolumeName)
-        in_use = set(found.status.volumesInUse)
-        is_mounted = volume is not None and _unique(volume) in in_use
-        is_forced = any(taint.key == OUT_OF_SERVICE for taint in found.spec.taints)
-        if is_mounted and not is_forced and now < since + FORCE_SECONDS:
-            self._loop.add_later(found.metadata.name, since + FORCE_SECONDS - now)
+        is_mounted = found is not None and volume is not None and _is_mounted(found, volume)
+        if is_mounted and now < since + FORCE_SECONDS:
+            self._loop.add_later(attachment.spec.nodeName, since + FORCE_SECONDS - now)
             return
         self._unwanted_since.pop(name, None)
         await self._client.delete(ATTACHMENTS, name)
@@ -223,6 +245,12 @@ class AttachDetachController:
 def _unique(volume: PersistentVolume) -> str:
     source = volume.spec.csi
     return f"kubernetes.io/csi/{source.driver}^{source.volumeHandle}" if source else ""
+
+
+def _is_mounted(found: Node, volume: PersistentVolume) -> bool:
+    """Whether a node that is in service has a volume mounted."""
+    is_gone = any(taint.key == OUT_OF_SERVICE for taint in found.spec.taints)
+    return not is_gone and _unique(volume) in found.status.volumesInUse
 
 
 def _node_with_claims(pod: Pod) -> str | None:

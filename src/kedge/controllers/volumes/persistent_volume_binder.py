@@ -66,6 +66,8 @@ from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "persistentvolume-controller"
 WORKERS: Final = 16
+PROVISION_SECONDS: Final = 15.0
+"""Time between two attempts to make a volume, as long as Kubernetes' controller waits."""
 PROVISIONERS: Final = (
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
@@ -216,6 +218,10 @@ class PersistentVolumeBinder:
             claim = await self._point_to_volume(claim, volume)
             claim = await self._complete(claim, volume)
             await self._writes.known(volume, claim)
+        except BaseException:
+            # A claim that went in the meantime leaves the volume to be released.
+            self._add_volume(name)
+            raise
         finally:
             del promised[name]
 
@@ -282,6 +288,10 @@ class PersistentVolumeBinder:
                 # The scheduler looks for another node.
                 written = await self._writes.annotate_claim(claim, {SELECTED_NODE: None})
                 await self._writes.known(claim=written)
+            else:
+                # No event tells of space or nodes that appear later.
+                task = StorageTask(CLAIMS.plural, key_of(claim))
+                self._loop.add_later(task, PROVISION_SECONDS)
             return
         try:
             volume = await self._writes.create(provisioned_volume(claim, storage_class, node))
@@ -303,8 +313,10 @@ class PersistentVolumeBinder:
             return f'node "{selected}" not found'
         nodes = [known] if known is not None else [*self._nodes]
         found = chosen_node(storage_class, nodes, self._capacities, size_of(claim).value())
-        where = f'node "{selected}" has' if selected else "no node has"
-        return found if found is not None else f"{where} not enough free storage"
+        if found is not None:
+            return found
+        where = f'node "{selected}" has not' if selected else "no node has"
+        return f"{where} enough free storage"
 
     # Volumes.
 
@@ -377,8 +389,11 @@ class PersistentVolumeBinder:
     async def _reclaim(self, volume: PersistentVolume) -> None:
         decision = reclaim(volume)
         if decision.reclaim is Reclaim.DELETE_OBJECT and not volume.metadata.deletionTimestamp:
-            only = DeletionOptions(preconditions=DeletionPreconditions(uid=volume.metadata.uid))
-            await self._client.delete(VOLUMES, volume.metadata.name, options=only)
+            # The version too: the policy may have changed to Retain a moment ago.
+            meta = volume.metadata
+            known = DeletionPreconditions(uid=meta.uid, resource_version=meta.resourceVersion)
+            only = DeletionOptions(preconditions=known)
+            await self._client.delete(VOLUMES, meta.name, options=only)
         elif decision.reclaim is Reclaim.FAIL:
             if volume.status.phase != FAILED:
                 self._recorder.record(volume, WARNING, decision.reason, decision.message)

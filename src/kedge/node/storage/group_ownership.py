@@ -12,25 +12,24 @@ from typing import Final
 
 _OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = 0o660
-_FILE_READ_ONLY: Final = 0o440
 _DIRECTORY: Final = 0o2110
 """Added for directories: entries can be reached, and new ones get the group."""
 _DEEPEST: Final = 256
 """Levels of directories; deeper ones keep their group."""
 
 
-def is_owned(place: Path, group: int, *, read_only: bool) -> bool:
+def is_owned(place: Path, group: int) -> bool:
     """Return whether the top of a volume belongs to the group, for OnRootMismatch."""
     status = os.stat(place)
-    wanted = (_FILE_READ_ONLY if read_only else _FILE) | _DIRECTORY
+    wanted = _FILE | _DIRECTORY
     return status.st_gid == group and status.st_mode & wanted == wanted
 
 
-def give(place: Path, group: int, *, read_only: bool, is_stopped: Callable[[], bool]) -> int:
+def give(place: Path, group: int, *, is_stopped: Callable[[], bool]) -> int:
     """Change the group and the mode of everything in a volume; return the number of entries."""
     top = os.open(place, _OPENED)
     try:
-        walk = _Walk(group, _FILE_READ_ONLY if read_only else _FILE, is_stopped, os.fstat(top))
+        walk = _Walk(group, is_stopped, os.fstat(top))
         walk.directory(top, 0)
         return walk.count
     finally:
@@ -38,12 +37,9 @@ def give(place: Path, group: int, *, read_only: bool, is_stopped: Callable[[], b
 
 
 class _Walk:
-    def __init__(
-        self, group: int, mode: int, is_stopped: Callable[[], bool], top: os.stat_result
-    ) -> None:
+    def __init__(self, group: int, is_stopped: Callable[[], bool], top: os.stat_result) -> None:
         self.count = 0
         self._group = group
-        self._mode = mode
         self._is_stopped = is_stopped
         self._device = top.st_dev
 
@@ -55,7 +51,7 @@ class _Walk:
                     return
                 self._entry(entry, at, depth)
         if not self._is_stopped():
-            self._change(at, os.fstat(at), self._mode | _DIRECTORY)
+            self._change(at, os.fstat(at), _FILE | _DIRECTORY)
 
     def _entry(self, entry: "os.DirEntry[str]", at: int, depth: int) -> None:
         try:
@@ -68,7 +64,7 @@ class _Walk:
         except FileNotFoundError:
             return
         try:
-            self._change(opened, os.fstat(opened), self._mode)
+            self._change(opened, os.fstat(opened), _FILE)
         finally:
             os.close(opened)
 

@@ -98,7 +98,7 @@ class LocalDriver:
             os.close(opened)
         else:
             volume_image.mount(found.image, staging, volume.mount_options)
-            _open_once(staging)
+            volume_image.open_new(staging)
 
     def _make(self, volume: DriverVolume) -> LocalVolume:
         why = self._why_not(volume)
@@ -223,13 +223,6 @@ def of_file_system(path: Path) -> VolumeUsage:
         inodes_used=found.f_files - found.f_ffree,
         inodes_free=found.f_ffree,
     )
-
-
-def _open_once(place: Path) -> None:
-    """Let any user write to the top of a volume that is as mkfs made it."""
-    status = os.stat(place)
-    if status.st_uid == 0 and status.st_mode & 0o7777 == 0o755:
-        os.chmod(place, 0o777)
 
 
 def _take_off(target: Path) -> None:

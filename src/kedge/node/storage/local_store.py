@@ -4,6 +4,7 @@ A volume is made under a temporary name and renamed when it is complete, so a ki
 half-made volume. The directory of volumes belongs to the agent; only `data` belongs to containers.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from kedge.machinery import atomic
 from kedge.node.storage import volume_image
 from kedge.node.storage.volume_driver import DriverError
 from kedge.supervisor.files import removal
+
+log = logging.getLogger(__name__)
 
 _HANDLE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _RECORD: Final = "volume.json"
@@ -55,7 +58,11 @@ class LocalVolume(NamedTuple):
         """Bytes of the disk that the volume may still take."""
         if not self.record.is_image:
             return 0
-        status = os.stat(self.image)
+        try:
+            status = os.stat(self.image)
+        except FileNotFoundError:
+            # The volume is being deleted.
+            return 0
         return max(status.st_size - status.st_blocks * 512, 0)
 
 
@@ -75,13 +82,23 @@ class LocalVolumeStore:
         return LocalVolume(handle, place, _decode(content))
 
     def __iter__(self) -> Iterator[LocalVolume]:
-        try:
-            names = sorted(os.listdir(self.directory))
-        except FileNotFoundError:
-            return
-        for name in names:
-            if _HANDLE.fullmatch(name) and (found := self.find(name)) is not None:
+        """Yield the volumes, except those with a damaged record."""
+        for handle in self.handles():
+            try:
+                found = self.find(handle)
+            except DriverError as error:
+                log.error("volume skipped handle=%s error=%r", handle, str(error))
+                continue
+            if found is not None:
                 yield found
+
+    def handles(self) -> list[str]:
+        """Return the handles of all volumes, also of those with a damaged record."""
+        try:
+            names = os.listdir(self.directory)
+        except FileNotFoundError:
+            return []
+        return sorted(each for each in names if _HANDLE.fullmatch(each))
 
     def make(
         self,

@@ -36,8 +36,8 @@ def attached(file: Path) -> str:
 def attach(file: Path, *, is_kept: bool) -> tuple[str, int]:
     """Attach a file; return the device and a descriptor of it, which the caller closes. Unless it
     is kept, the device goes with its last user."""
-    if found := attached(file):
-        return found, os.open(found, os.O_RDWR | os.O_CLOEXEC)
+    if found := _opened(file):
+        return found
     backing = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         for _ in range(_ATTEMPTS):
@@ -58,8 +58,8 @@ def attach(file: Path, *, is_kept: bool) -> tuple[str, int]:
 
 def detach(file: Path) -> None:
     """Detach the device of a file, if it has one."""
-    if device := attached(file):
-        opened = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    if found := _opened(file):
+        _, opened = found
         try:
             with contextlib.suppress(FileNotFoundError):
                 fcntl.ioctl(opened, _CLEAR)
@@ -68,6 +68,18 @@ def detach(file: Path) -> None:
                 raise
         finally:
             os.close(opened)
+
+
+def _opened(file: Path) -> tuple[str, int] | None:
+    """Return the device of a file and a descriptor of it; None if the file has no device."""
+    if not (device := attached(file)):
+        return None
+    opened = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    # The kernel gives an open device to no other file; it may have done so just before.
+    if attached(file) == device:
+        return device, opened
+    os.close(opened)
+    return None
 
 
 def grow(device: str) -> None:

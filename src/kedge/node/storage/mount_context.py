@@ -103,12 +103,16 @@ class DriverContexts:
             return {}
         name = attachment_name(volume.driver, volume.handle, self._node)
         try:
-            found = (await self._client.get_as(ATTACHMENT_VIEW, name)).status
+            attachment = await self._client.get_as(ATTACHMENT_VIEW, name)
         except StatusError as error:
             raise DriverError(
                 f"volume {volume.handle} has GET error for volume attachment {name}:"
                 f" {error.message}"
             ) from error
+        found = attachment.status
+        if attachment.metadata.deletion_timestamp:
+            # Its driver detaches the volume.
+            raise DriverError(f"volume attachment {name} is being deleted")
         if not found.attached:
             why = found.attach_error.message if found.attach_error is not None else ""
             raise DriverError(why or f"volume attachment {name} is not attached yet")

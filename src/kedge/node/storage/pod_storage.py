@@ -105,8 +105,11 @@ class PodStorage:
         _check_mode(pod, volume, found)
         self._gone.discard(pod.metadata.uid)
         match found.source:
-            case HostPathPart() | LocalPart():
+            case HostPathPart():
                 self._mount_path(pod, volume, found)
+            case LocalPart(path):
+                self._mount_path(pod, volume, found)
+                await self._give_local(pod, found, path)
             case NfsPart():
                 _failed(found, "NFS is not available: the kernel of this machine has no NFS client")
             case _:
@@ -178,30 +181,39 @@ class PodStorage:
             target = Path(record.target)
             _make(target.parent)
             path = await driver.publish(wanted, Path(record.staging), target, context)
-            if not wanted.is_block and context.group < 0:
-                await self._give(pod, wanted, path)
+            if (
+                not wanted.is_block
+                and context.group < 0
+                and await self._contexts.is_group_applied(wanted)
+            ):
+                await self._give(pod, path, read_only=wanted.is_read_only)
             return path
         except (DriverError, OSError) as error:
             text = f'{step} failed for volume "{found.name}" : {error}'
             raise VolumeFailure(reason, text) from error
 
-    async def _give(self, pod: Pod, wanted: DriverVolume, path: Path) -> None:
-        """Apply the pod's fsGroup. Raises OSError."""
+    async def _give_local(self, pod: Pod, found: FoundVolume, path: str) -> None:
+        if found.is_block:
+            return
+        try:
+            await self._give(pod, _resolved(path), read_only=found.is_read_only)
+        except OSError as error:
+            _failed(found, str(error))
+
+    async def _give(self, pod: Pod, path: Path, *, read_only: bool) -> None:
+        """Apply the pod's fsGroup; not to read-only volumes, which a driver may have mounted so.
+        Raises OSError."""
         security = pod.spec.securityContext
         group = security.fsGroup if security is not None else None
-        if group is None or not await self._contexts.is_group_applied(wanted):
+        if group is None or read_only:
             return
         policy = security.fsGroupChangePolicy if security is not None else None
-        uid, read_only = pod.metadata.uid, wanted.is_read_only
+        uid = pod.metadata.uid
 
         def work() -> None:
-            if policy == "OnRootMismatch" and group_ownership.is_owned(
-                path, group, read_only=read_only
-            ):
+            if policy == "OnRootMismatch" and group_ownership.is_owned(path, group):
                 return
-            group_ownership.give(
-                path, group, read_only=read_only, is_stopped=lambda: uid in self._gone
-            )
+            group_ownership.give(path, group, is_stopped=lambda: uid in self._gone)
 
         try:
             await asyncio.get_running_loop().run_in_executor(_OWNERSHIP, work)
@@ -364,6 +376,11 @@ def _check_mode(pod: Pod, volume: Volume, found: FoundVolume) -> None:
 def _failed(found: FoundVolume, reason: str) -> NoReturn:
     text = f'MountVolume.SetUp failed for volume "{found.name}" : {reason}'
     raise VolumeFailure("FailedMount", text)
+
+
+def _resolved(path: str) -> Path:
+    """Return a path without links: people may link to a disk, and the walk follows no link."""
+    return Path(path).resolve()
 
 
 def _make(directory: Path) -> None:

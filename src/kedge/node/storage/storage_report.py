@@ -113,19 +113,19 @@ class StorageReport:
     async def _put(
         self, resource: Resource[Document], name: str, namespace: str, content: dict[str, Any]
     ) -> None:
+        # With its owner: if the Node is deleted and registers again, these objects go with the old
+        # one, and are written for the new one.
+        node = self._this.node.metadata
+        owner = OwnerReference(apiVersion="v1", kind="Node", name=node.name, uid=node.uid)
+        patch = {"metadata": {"ownerReferences": [msgspec.to_builtins(owner)]}, **content}
         key = f"{resource.plural}/{name}"
-        if self._written.get(key) == content:
+        if self._written.get(key) == patch:
             return
         try:
-            await self._client.patch(resource, name, content, namespace)
+            await self._client.patch(resource, name, patch, namespace)
         except StatusError as error:
             if error.code != 404:
                 raise
-            await self._client.create(resource, self._new(name, namespace, content))
-        self._written[key] = content
-
-    def _new(self, name: str, namespace: str, content: dict[str, Any]) -> Document:
-        node = self._this.node.metadata
-        owner = OwnerReference(apiVersion="v1", kind="Node", name=node.name, uid=node.uid)
-        meta = ObjectMeta(name=name, namespace=namespace, ownerReferences=[owner])
-        return Document(metadata=meta, content=content)
+            meta = ObjectMeta(name=name, namespace=namespace, ownerReferences=[owner])
+            await self._client.create(resource, Document(metadata=meta, content=content))
+        self._written[key] = patch

@@ -64,11 +64,21 @@ def mount(file: Path, place: Path, options: tuple[str, ...] = ()) -> None:
     device, opened = loop_device.attach(file, is_kept=False)
     try:
         libc.mount(device, str(place), "ext4", flags | libc.MS_NODEV, ",".join(data))
-        with contextlib.suppress(OSError):
-            # Made by mkfs; a volume does not begin with files.
-            os.rmdir(place / "lost+found")
     finally:
         os.close(opened)
+
+
+def open_new(place: Path) -> None:
+    """Let any user write to the top of a volume that is as mkfs made it, and remove the directory
+    of mkfs. A mode that a container chose later stays."""
+    made = place / "lost+found"
+    if not made.is_dir():
+        return
+    status = os.stat(place)
+    with contextlib.suppress(OSError):
+        if status.st_uid == 0 and status.st_mode & 0o7777 == 0o755:
+            os.chmod(place, 0o777)
+        os.rmdir(made)
 
 
 def unmount(place: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.testing.local_server import LocalServer
 
 CASES = yaml.safe_load(Path(__file__).with_name("mutating_policies.yaml").read_text())
@@ -151,3 +152,19 @@ async def test_mutations_are_compiled_on_write(
     assert answer.status == 422
     said = 'MutatingAdmissionPolicy.admissionregistration.k8s.io "m" is invalid: '
     assert answer.message == f"{said}{why}"
+
+
+async def test_a_policy_that_cannot_be_read_can_be_deleted(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}
+    await bind(server, "m1", {"mutations": [patch]})
+
+    def bound(policies: Any) -> Any:
+        raise ValueError("not a policy")
+
+    monkeypatch.setattr(PolicySet, "bound", bound)
+    assert (await server.call("POST", MAPS, {"metadata": {"name": "c"}})).status == 500
+    assert (await server.call("DELETE", f"{POLICIES}/m1")).status == 200
+    body = {"metadata": {"name": "new"}, "spec": {"policyName": "p"}}
+    assert (await server.call("POST", BINDINGS, body)).status == 201

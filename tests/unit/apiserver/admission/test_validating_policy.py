@@ -11,7 +11,10 @@ import yaml
 from kedge.api.core_v1 import config_map
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.apiserver.request import Request
+from kedge.apiserver.watchcache import Item
+from kedge.apiserver.webhooks import review
 from kedge.testing.local_server import LocalServer
 from kedge.web.message import HttpRequest
 
@@ -154,3 +157,63 @@ async def test_expressions_are_compiled_on_write(server: LocalServer, case: dict
     assert answer.status == 422
     said = 'ValidatingAdmissionPolicy.admissionregistration.k8s.io "p" is invalid: '
     assert answer.message == f"{said}spec.{field}[0].{case['part']}: {case['why']}"
+
+
+async def test_many_parameters_are_read_one_by_one_and_the_object_once(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(20):
+        await server.post(MAPS, {"metadata": {"name": f"p{i}", "labels": {"set": "many"}}})
+    policy = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{"expression": "params.metadata.name != object.metadata.name"}],
+    }
+    reference = {"selector": {"matchLabels": {"set": "many"}}, "parameterNotFoundAction": "Deny"}
+    await bind(server, policy, {"paramRef": reference})
+    seen: list[str] = []
+    turn, decode, shown = server.app.api.clock.give_way, Item.document, review.document_of
+
+    async def give_way() -> None:
+        seen.append("turn")
+        await turn()
+
+    def document(item: Item) -> dict[str, Any]:
+        if item.labels.get("set") == "many":
+            seen.append("param")
+        return decode(item)
+
+    def document_of(resource: Any, obj: Any) -> dict[str, Any] | None:
+        if obj is not None:
+            seen.append("object")
+        return shown(resource, obj)
+
+    monkeypatch.setattr(server.app.api.clock, "give_way", give_way)
+    monkeypatch.setattr(Item, "document", document)
+    monkeypatch.setattr(review, "document_of", document_of)
+    await annotations(server)
+    assert seen == ["param", "turn", "object", *["param", "turn"] * 19]
+
+
+async def test_a_deletion_of_many_tells_the_warnings_of_each(server: LocalServer) -> None:
+    say = "'keep ' + oldObject.metadata.name"
+    check = {"expression": "oldObject == null", "messageExpression": say}
+    await bind(server, {"validations": [check]}, {"validationActions": ["Warn"]})
+    answer = await server.call("DELETE", MAPS)
+    assert answer.status == 200
+    by = "Validation failed for ValidatingAdmissionPolicy 'p1' with binding 'b1'"
+    assert answer.warnings == [f'299 - "{by}: keep {name}"' for name in ("other", "wanted")]
+
+
+async def test_a_policy_that_cannot_be_read_can_be_deleted(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bind(server, {"validations": [{"expression": "true"}]})
+
+    def bound(policies: Any) -> Any:
+        raise ValueError("not a policy")
+
+    monkeypatch.setattr(PolicySet, "bound", bound)
+    assert (await server.call("POST", MAPS, {"metadata": {"name": "c"}})).status == 500
+    assert (await server.call("DELETE", f"{POLICIES}/p1")).status == 200
+    body = {"metadata": {"name": "new"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
+    assert (await server.call("POST", BINDINGS, body)).status == 201

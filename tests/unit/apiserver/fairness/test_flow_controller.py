@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver.fairness import flow_controller
 from kedge.apiserver.fairness.flow_controller import LEVEL_HEADER, SCHEMA_HEADER
 from kedge.apiserver.fairness.flow_rules import RequestDigest
 from kedge.machinery.errors import StatusError
@@ -138,3 +139,32 @@ async def test_seats_of_idle_levels_are_lent(server: LocalServer) -> None:
     flows.adjust()
     assert level.queues.seats >= 300
     assert level.bounds.nominal == 49
+
+
+async def test_seats_that_come_with_the_end_of_the_wait_are_given_back(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queuing = {"queues": 1, "handSize": 1, "queueLengthLimit": 9}
+    await small_level(server, limitResponse={"type": "Queue", "queuing": queuing})
+    flows, loop = server.app.flows, asyncio.get_running_loop()
+    place = flows.classify(RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", ""))
+    monkeypatch.setattr(flow_controller, "LONGEST_WAIT_SECONDS", 0)
+    waiting = asyncio.ensure_future(flows.serve(place, Response()))
+    # In one turn of the loop the request begins to wait; in the next its time is over, and then
+    # the seats come.
+    loop.call_soon(lambda: loop.call_soon(place.level.queues.resize, 1, 0.0))
+    with pytest.raises(StatusError) as refused:
+        await waiting
+    assert refused.value.code == 429
+    assert (place.level.queues.running, place.level.queues.waiting) == (0, 0)
+
+
+@pytest.mark.parametrize("field", ["verb", "group", "resource", "namespace", "path"])
+async def test_requests_with_long_texts_are_not_remembered(server: LocalServer, field: str) -> None:
+    flows = server.app.flows
+    usual = RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", "")
+    long = RequestDigest(**usual._asdict() | {field: "x" * 256})
+    flows.classify(usual)
+    flows.classify(long)
+    assert usual in flows.known
+    assert long not in flows.known

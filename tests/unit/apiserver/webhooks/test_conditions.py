@@ -1,5 +1,7 @@
 """matchConditions: who decides when several conditions disagree or fail."""
 
+from typing import Any
+
 import pytest
 
 from kedge.apiserver.webhooks.conditions import Conditions
@@ -38,3 +40,21 @@ async def test_conditions_that_older_releases_accepted_still_decide() -> None:
     assert not await Conditions(["object.off"]).hold(values)
     with pytest.raises(CelError, match="no such overload"):
         await Conditions(["object.name"]).hold(values)
+
+
+async def test_the_event_loop_waits_for_all_conditions_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int | None] = []
+
+    async def in_thread(hold: Any, values: Any, patience: int | None) -> bool:
+        threads.append(patience)
+        return bool(hold(values, patience))
+
+    monkeypatch.setattr("asyncio.to_thread", in_thread)
+    values = {**VALUES, "object": {"items": list(range(3000))}}
+    long = "object.items.all(i, i >= 0)"
+    assert await Conditions([long]).hold(values)
+    assert threads == []
+    assert await Conditions([long] * 10).hold(values)
+    assert threads == [None]

@@ -31,6 +31,14 @@ def test_a_cluster_without_claims_has_nothing_to_confirm(tmp_path: Path) -> None
     volume_data.confirm_deletion(found)
 
 
+def test_a_volume_with_a_damaged_record_is_counted(tmp_path: Path) -> None:
+    record = cluster(tmp_path) / "nodes/node-1/volumes/pvc-1/volume.json"
+    record.write_text("{")
+    [found] = volume_data.stored([tmp_path])
+    assert found.volume == "pvc-1"
+    assert found.bytes >= 8192
+
+
 def test_a_script_must_say_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     found = volume_data.stored([cluster(tmp_path)])

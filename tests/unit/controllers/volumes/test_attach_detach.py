@@ -75,3 +75,40 @@ async def test_drivers_that_need_no_attachment_and_attachments_of_others_are_lef
         await used_volume(place)
         (left,) = await place.below(ATTACHMENTS)
         assert left["metadata"]["name"] == "theirs"
+
+
+async def move(place: ControllerHarness) -> None:
+    """Create a second pod with the same claim on another node."""
+    await place.create("/api/v1/nodes", {"metadata": {"name": "n2", "annotations": MANAGED}})
+    spec = {
+        "nodeName": "n2",
+        "containers": [{"name": "main", "image": "host"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    }
+    await place.create(f"{CORE}/pods", {"metadata": {"name": "q"}, "spec": spec})
+
+
+async def nodes_with_volume(place: ControllerHarness) -> list[str]:
+    return [each["spec"]["nodeName"] for each in await place.below(ATTACHMENTS)]
+
+
+async def test_a_volume_for_one_node_is_not_attached_to_a_second() -> None:
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        pod = await used_volume(place)
+        await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": [UNIQUE]}})
+        await move(place)
+        await place.bury(pod)
+        assert await nodes_with_volume(place) == ["n1"]
+        await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": None}})
+        assert await nodes_with_volume(place) == ["n2"]
+
+
+async def test_the_volume_of_a_removed_node_is_detached_when_its_pod_is_gone() -> None:
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        pod = await used_volume(place)
+        await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": [UNIQUE]}})
+        await move(place)
+        await place.remove("/api/v1/nodes/n1")
+        assert await nodes_with_volume(place) == ["n1"]
+        await place.bury(pod)
+        assert await nodes_with_volume(place) == ["n2"]

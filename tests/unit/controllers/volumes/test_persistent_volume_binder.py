@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
+from kedge.client.client import Client
 from kedge.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
+from kedge.controllers.volumes.volume_writes import VolumeWrites
 from kedge.testing.controllers import ControllerHarness, workshop
 
 Json = dict[str, Any]
@@ -147,6 +151,49 @@ async def test_a_retained_volume_is_released_and_a_lost_claim_is_reported() -> N
         assert ("ClaimLost", message) in await place.events()
 
 
+async def test_a_volume_whose_claim_goes_while_they_are_bound_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with workshop(PersistentVolumeBinder) as place:
+        patch_claim = VolumeWrites.patch_claim
+
+        async def late(self: VolumeWrites, claim: Any, patch: Json, subresource: str = "") -> Any:
+            if "spec" in patch:
+                await place.server.delete(f"{CLAIMS}/data")
+                await place.server.settle()
+            return await patch_claim(self, claim, patch, subresource)
+
+        monkeypatch.setattr(VolumeWrites, "patch_claim", late)
+        await volume(place)
+        await claim(place)
+        found = await the_volume(place)
+        assert found["spec"]["claimRef"]["name"] == "data"
+        assert found["status"]["phase"] == "Released"
+
+
+async def test_a_policy_that_has_just_changed_to_retain_keeps_the_volume(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with workshop(PersistentVolumeBinder) as place:
+        await local_class(place)
+        made = await claim(place, storageClassName="standard")
+        path = f"{VOLUMES}/pvc-{made['metadata']['uid']}"
+        delete = Client.delete
+
+        async def late(self: Client, resource: Any, name: str, **options: Any) -> Any:
+            if resource.plural == "persistentvolumes":
+                retain = {"persistentVolumeReclaimPolicy": "Retain"}
+                await place.server.merge(path, {"spec": retain})
+            return await delete(self, resource, name, **options)
+
+        monkeypatch.setattr(Client, "delete", late)
+        await place.remove(f"{CLAIMS}/data")
+        await place.pass_time(1)
+        found = await place.server.get(path)
+        assert found["status"]["phase"] == "Released"
+        assert "deletionTimestamp" not in found["metadata"]
+
+
 async def test_a_volume_that_no_driver_deletes_fails() -> None:
     async with workshop(PersistentVolumeBinder) as place:
         await volume(place, persistentVolumeReclaimPolicy="Delete")
@@ -220,6 +267,18 @@ async def test_a_node_without_space_is_taken_back() -> None:
         assert "annotations" not in (await the_claim(place))["metadata"]
         message = 'Failed to provision volume with StorageClass "standard": node "n1" has'
         assert ("ProvisioningFailed", f"{message} not enough free storage") in await place.events()
+
+
+async def test_a_claim_that_does_not_wait_is_tried_again_when_a_node_appears() -> None:
+    async with workshop(PersistentVolumeBinder) as place:
+        document = {"metadata": {"name": "standard"}, "provisioner": "kedge.dev/local"}
+        await place.create(CLASSES, document)
+        await claim(place, storageClassName="standard")
+        message = 'Failed to provision volume with StorageClass "standard": no node has'
+        assert ("ProvisioningFailed", f"{message} enough free storage") in await place.events()
+        await place.create("/api/v1/nodes", NODE)
+        await place.pass_time(15)
+        assert (await the_claim(place))["status"]["phase"] == "Bound"
 
 
 async def test_another_program_is_asked_for_a_volume_of_its_class() -> None:

@@ -4,8 +4,6 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from kedge.node.storage import group_ownership
 
 GROUP = os.getgid()
@@ -13,7 +11,7 @@ GROUP = os.getgid()
 
 
 def give(place: Path, *, stopped: bool = False) -> int:
-    return group_ownership.give(place, GROUP, read_only=False, is_stopped=lambda: stopped)
+    return group_ownership.give(place, GROUP, is_stopped=lambda: stopped)
 
 
 def mode(path: Path) -> int:
@@ -45,9 +43,9 @@ def test_a_stopped_walk_leaves_the_top_for_the_next_one(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     (tmp_path / "f").write_text("x")
     assert give(tmp_path, stopped=True) == 0
-    assert not group_ownership.is_owned(tmp_path, GROUP, read_only=False)
+    assert not group_ownership.is_owned(tmp_path, GROUP)
     give(tmp_path)
-    assert group_ownership.is_owned(tmp_path, GROUP, read_only=False)
+    assert group_ownership.is_owned(tmp_path, GROUP)
 
 
 def test_directories_nested_very_deep_end_the_walk(tmp_path: Path) -> None:
@@ -61,8 +59,7 @@ def test_directories_nested_very_deep_end_the_walk(tmp_path: Path) -> None:
     assert give(tmp_path) <= 258
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_the_top_decides_with_on_root_mismatch(tmp_path: Path, read_only: bool) -> None:
-    group_ownership.give(tmp_path, GROUP, read_only=read_only, is_stopped=lambda: False)
-    assert group_ownership.is_owned(tmp_path, GROUP, read_only=read_only)
-    assert not group_ownership.is_owned(tmp_path, GROUP + 1, read_only=read_only)
+def test_the_top_decides_with_on_root_mismatch(tmp_path: Path) -> None:
+    group_ownership.give(tmp_path, GROUP, is_stopped=lambda: False)
+    assert group_ownership.is_owned(tmp_path, GROUP)
+    assert not group_ownership.is_owned(tmp_path, GROUP + 1)

@@ -61,3 +61,19 @@ def test_an_image_counts_with_its_whole_size(tmp_path: Path) -> None:
     record = LocalVolumeRecord(1 << 30, is_image=True, is_block=True)
     store.make("a", record)
     assert before - store.free_bytes() > 900 << 20
+
+
+def test_one_damaged_record_does_not_stop_the_others(tmp_path: Path) -> None:
+    store = LocalVolumeStore(tmp_path)
+    (store.make("a", RECORD).directory / "volume.json").write_text("{")
+    store.make("b", RECORD)
+    assert [each.handle for each in store] == ["b"]
+    assert store.handles() == ["a", "b"]
+    assert store.free_bytes() > 0
+
+
+def test_an_image_that_is_being_deleted_reserves_nothing(tmp_path: Path) -> None:
+    record = LocalVolumeRecord(1 << 30, is_image=True, is_block=True)
+    volume = LocalVolumeStore(tmp_path).make("a", record)
+    volume.image.unlink()
+    assert volume.reserved == 0

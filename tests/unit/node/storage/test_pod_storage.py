@@ -1,13 +1,17 @@
 """Claims of pods, mounted with records that outlive the agent."""
 
 import asyncio
+import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.security import PodSecurityContext
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
@@ -225,6 +229,34 @@ async def test_read_only_claims_are_recorded_as_such(box: StorageBox) -> None:
     found = box.pods.find("u1", "v")
     assert found is not None
     assert found.is_read_only
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_the_group_of_a_pod_gets_no_volume_that_it_cannot_write(
+    box: StorageBox, read_only: bool
+) -> None:
+    await bind(box, LOCAL)
+    pod = claim_pod(readOnly=read_only)
+    security = PodSecurityContext(fsGroup=os.getgid())
+    await box.mount(replace(pod, spec=replace(pod.spec, securityContext=security)))
+    assert bool(box.place("u1").stat().st_mode & stat.S_ISGID) is not read_only
+
+
+@pytest.mark.parametrize("kind", ["local", "hostPath"])
+async def test_a_local_path_gets_the_group_and_a_host_path_does_not(
+    box: StorageBox, kind: str
+) -> None:
+    disk = box.directory / "disk"
+    disk.mkdir()
+    source: dict[str, Any] = {kind: {"path": str(disk)}}
+    if kind == "local":
+        term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "DoesNotExist"}]}
+        source["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    await bind(box, source)
+    pod = claim_pod()
+    security = PodSecurityContext(fsGroup=os.getgid())
+    await box.mount(replace(pod, spec=replace(pod.spec, securityContext=security)))
+    assert bool(disk.stat().st_mode & stat.S_ISGID) is (kind == "local")
 
 
 async def test_a_size_that_is_not_enforced_is_an_event(box: StorageBox) -> None:

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.core_v1.claim import PersistentVolumeClaimSpec, VolumeResourceRequirements
 from kedge.api.core_v1.persistent_volume_claim import (
@@ -9,12 +10,14 @@ from kedge.api.core_v1.persistent_volume_claim import (
 )
 from kedge.api.core_v1.pod.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from kedge.api.model import LabelSelector, ObjectMeta, OwnerReference
+from kedge.api.storage_v1.binding import best_volume_for_node
 from kedge.api.storage_v1.csi import CsiStorageCapacity
 from kedge.api.storage_v1.persistent_volume import (
     BIND_COMPLETED,
     PersistentVolume,
     PersistentVolumeSpec,
     PersistentVolumeStatus,
+    VolumeClaimReference,
     VolumeNodeAffinity,
 )
 from kedge.api.storage_v1.storage_class import StorageClass
@@ -203,3 +206,18 @@ def test_a_claim_whose_volume_is_being_made_stays_with_its_node() -> None:
     reason = "node(s) didn't find available persistent volumes to bind"
     assert plan_on(snapshot, "a", known) == reason
     assert plan_on(snapshot, "b", known) == ({}, ["data"])
+
+
+def test_volumes_of_other_claims_are_not_compared_with_the_node() -> None:
+    other = VolumeClaimReference(namespace="default", name="other", uid="u")
+    taken = existing("taken")
+    taken = replace(taken, spec=replace(taken.spec, claimRef=other))
+    compared: list[str] = []
+
+    def reachable(volume: PersistentVolume) -> bool:
+        compared.append(volume.metadata.name)
+        return True
+
+    found = best_volume_for_node(waiting(), [taken, existing("free")], reachable, ())
+    assert found == existing("free")
+    assert compared == ["free"]
