@@ -60,13 +60,26 @@ async def test_limit_range_list_holds_the_items_in_its_field_items(limited: Loca
     assert [item["metadata"]["name"] for item in listed["items"]] == ["limits"]
 
 
-async def test_a_limit_range_without_limits_or_with_an_unknown_type_is_refused(
-    limited: LocalServer,
-) -> None:
+async def test_a_limit_range_with_an_unknown_type_is_refused(limited: LocalServer) -> None:
     answer = await limited.call("POST", LIMIT_RANGES, limit_range("a", {"type": "Plate"}))
     assert (answer.status, answer.reason) == (422, "Invalid")
     assert "spec.limits[0].type" in answer.message
     assert (await limited.get(LIMIT_RANGES))["items"] == []
+
+
+TYPES: dict[str, set[str]] = {
+    "LimitRangeItem": {"type", "max", "min"},
+    "LimitRangeSpec": {"limits"},
+    "LimitRange": {"kind", "apiVersion", "metadata", "spec"},
+    "LimitRangeList": {"kind", "apiVersion", "metadata", "items"},
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+async def test_the_types_of_the_document_are_published(limited: LocalServer, name: str) -> None:
+    page = await limited.get("/openapi/v3/api/v1")
+    published = page["components"]["schemas"][f"io.k8s.api.core.v1.{name}"]
+    assert TYPES[name] <= published["properties"].keys()
 
 
 # The tables of limits: one row a type and resource, once below and once above the bounds.
@@ -164,6 +177,14 @@ async def test_a_server_without_the_plugin_serves_limit_ranges_and_enforces_none
 
 
 # Future enhancements: limits for a particular pod or container.
+
+
+async def test_an_item_without_a_selector_matches_purely_on_its_type(limited: LocalServer) -> None:
+    await limited.post(LIMIT_RANGES, limit_range("limits", {"type": "Container", **BOUNDS}))
+    too_much = pod(FITTING, {"cpu": "4", "memory": "64Mi"})
+    for name in ("one", "other"):
+        document = {**too_much, "metadata": {"name": name, "labels": {"app": name}}}
+        assert (await limited.call("POST", PODS, document)).status == 403
 
 
 SELECTORS = [

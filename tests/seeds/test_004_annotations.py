@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.controllers.workloads.stateful_set import StatefulSetController
 from kedge.node.pod.environment import downward
 from kedge.node.pod.environment.downward import DownwardContext
+from kedge.testing.controllers import workshop
 from kedge.testing.local_server import LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -65,6 +67,15 @@ def told(document: dict[str, Any]) -> list[str | None]:
 async def test_example_shows_the_annotation(server: LocalServer, path: str, key: str) -> None:
     made = await server.post(PODS, pod(path, {key: "7"}))
     assert told(made) == ["7", "7"]
+
+
+async def test_the_key_is_inside_brackets_and_single_quotation_marks(server: LocalServer) -> None:
+    key = {"annotationKey": "7"}
+    made = await server.post(PODS, pod("metadata.annotations['annotationKey']", key))
+    assert told(made) == ["7", "7"]
+    for wrong in ("['annotationKey'", "[annotationKey]", '["annotationKey"]', "('annotationKey')"):
+        answer = await server.call("POST", PODS, pod(f"metadata.annotations{wrong}", key))
+        assert answer.status == 422, wrong
 
 
 @pytest.mark.parametrize(("path", "key"), EXAMPLES, ids=IDS)
@@ -143,6 +154,28 @@ async def test_annotation_of_a_template_reaches_its_pods(server: LocalServer) ->
         extension("spec.template.spec.containers[0].env[0].valueFrom.fieldRef"),
     ]
     assert answer.document["spec"]["template"]["metadata"]["annotations"] == {key: "7"}
+
+
+@pytest.mark.parametrize("prefix", ["", "spec."], ids=["of the sentence", "of the example"])
+async def test_a_stateful_set_passes_its_index_to_the_application(prefix: str) -> None:
+    """The document calls the annotation `pod.beta...` once and `spec.pod.beta...` twice."""
+    path = f"metadata.annotations['{prefix}pod.beta.kubernetes.io/statefulset-index']"
+    spec = pod(path)["spec"]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+    document = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 3,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": template,
+        },
+    }
+    async with workshop(StatefulSetController) as place:
+        await place.create("/apis/apps/v1/namespaces/default/statefulsets", document)
+        made = await place.pods()
+    assert [each["metadata"]["name"] for each in made] == ["web-0", "web-1", "web-2"]
+    assert [told(each) for each in made] == [["0", "0"], ["1", "1"], ["2", "2"]]
 
 
 def test_such_a_key_is_looked_up_as_it_is_meant() -> None:

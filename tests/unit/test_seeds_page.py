@@ -1,25 +1,64 @@
-"""docs/seeds.md names tests that exist."""
+"""docs/seeds.md: every row has tests, they exist, and every test of a design document has a row.
 
+The documents are not part of the project, so a row is compared with the other pages and the tests.
+"""
+
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
-PAGE = (TESTS.parent / "docs" / "seeds.md").read_text()
-DOCUMENTS = 5
-DEFAULT_FILE = re.compile(r"Tests without a file are in `tests/([\w/]+\.py)`")
-NAMED = re.compile(r"`(?:([\w/]+\.py)::)?(test_\w+)`")
+TESTS: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = TESTS.parent / "docs"
+PAGE: Final = (DOCS / "seeds.md").read_text()
+DOCUMENTS: Final = 5
+DEFAULT_FILE: Final = re.compile(r"Tests without a file are in `tests/([\w/]+\.py)`")
+NAMED: Final = re.compile(r"`(?:([\w/]+\.py)::)?(test_\w+)`")
+CODE: Final = re.compile(r"`([^`]+)`")
+LINK: Final = re.compile(r"\]\(([^)#]+)(?:#([^)]+))?\)")
 
 
-def references() -> Iterator[tuple[str, str]]:
-    """Yield file and function of each test that the page names."""
+class SeedRow(NamedTuple):
+    """A row of the page."""
+
+    document: str
+    says: str
+    kedge: str
+    tests: tuple[tuple[str, str], ...]
+    """File and function."""
+
+
+def rows() -> Iterator[SeedRow]:
     for section in PAGE.split("\n## ")[1:]:
         default = DEFAULT_FILE.search(section)
         assert default is not None, section.partition("\n")[0]
-        for file, function in NAMED.findall(section):
-            yield file or default.group(1), function
+        for line in re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[1:]:
+            says, kedge, tests = line.split(" | ")
+            named = [(file or default[1], function) for file, function in NAMED.findall(tests)]
+            yield SeedRow(section[:3], says, kedge, tuple(named))
+
+
+ROWS: Final = tuple(rows())
+NAMES: Final = [f"{row.document}: {row.says}" for row in ROWS]
+
+
+def functions(file: Path) -> set[str]:
+    """Return the names of the tests of a file."""
+    found = ast.parse(file.read_text()).body
+    defined = (each for each in found if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {each.name for each in defined if each.name.startswith("test_")}
+
+
+def other_pages() -> str:
+    pages = (each for each in DOCS.rglob("*") if each.suffix in (".md", ".proto"))
+    return "\n".join(each.read_text() for each in pages if each != DOCS / "seeds.md")
+
+
+def text_of_tests(row: SeedRow) -> str:
+    return "\n".join((TESTS / file).read_text() for file in {file for file, _ in row.tests})
 
 
 def test_the_page_goes_through_every_document() -> None:
@@ -27,7 +66,52 @@ def test_the_page_goes_through_every_document() -> None:
     assert numbers == [f"{number:03}" for number in range(DOCUMENTS)]
 
 
-@pytest.mark.parametrize(("file", "function"), sorted(set(references())))
-def test_a_test_that_the_page_names_exists(file: str, function: str) -> None:
-    text = (TESTS / file).read_text()
-    assert re.search(rf"^(async )?def {function}\(", text, re.MULTILINE), f"{file}::{function}"
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_a_row_says_what_kedge_does_and_which_tests_show_it(row: SeedRow) -> None:
+    assert row.says
+    assert row.kedge
+    assert row.tests
+
+
+def test_no_sentence_has_two_rows() -> None:
+    assert sorted(NAMES) == sorted(set(NAMES))
+
+
+@pytest.mark.parametrize("file", sorted({file for row in ROWS for file, _ in row.tests}))
+def test_the_tests_that_the_page_names_exist(file: str) -> None:
+    named = {function for row in ROWS for each, function in row.tests if each == file}
+    assert named <= functions(TESTS / file)
+
+
+@pytest.mark.parametrize("file", sorted((TESTS / "seeds").glob("test_*.py")), ids=lambda f: f.name)
+def test_every_test_of_a_document_has_a_row(file: Path) -> None:
+    document = file.name.split("_")[1]
+    name = str(file.relative_to(TESTS))
+    named = {
+        function
+        for row in ROWS
+        if row.document == document
+        for each, function in row.tests
+        if each == name
+    }
+    assert functions(file) == named
+
+
+def test_code_that_a_row_quotes_is_documented_or_tested() -> None:
+    """The documents name some fields as Go does, with a capital."""
+    pages = other_pages().lower()
+    unknown = [
+        (row.document, code)
+        for row in ROWS
+        for code in CODE.findall(row.says)
+        if code.lower() not in pages and code.lower() not in text_of_tests(row).lower()
+    ]
+    assert unknown == []
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    for path, anchor in LINK.findall(PAGE):
+        target = DOCS / path
+        assert target.exists(), path
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        assert not anchor or anchor in [each.lower().replace(" ", "-") for each in headings], path
