@@ -204,7 +204,8 @@ def test_ids_outlive_the_agent_and_the_supervisor(
     uid = pods.ready("kept")["metadata"]["uid"]
     file = own_cluster.state / "nodes/node-1/pods" / uid / "userns"
     before = file.read_bytes()
-    (running,) = processes_of(file)
+    # The container is Ready before its shell has become the program that sleeps.
+    (running,) = eventually(lambda: processes_of(file))
 
     agent = process.running(own_cluster.state / "nodes/node-1", "node")
     assert agent is not None
@@ -219,7 +220,7 @@ def test_ids_outlive_the_agent_and_the_supervisor(
     os.kill(supervisor, signal.SIGKILL)
     pods.when("kept", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1)
     pods.ready("kept")
-    (again,) = processes_of(file)
+    (again,) = eventually(lambda: processes_of(file))
     assert again[1] == running[1]
     assert file.read_bytes() == before
 
