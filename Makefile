@@ -46,7 +46,7 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	$(BIN)/python tools/check_links.py
 	@tools/audit requirements/run.txt
 	$(PYTEST) -n auto --dist loadfile tests/unit tests/seeds
-	$(PATIENT) tests/contract tests/differential
+	$(PATIENT) -n 2 --dist loadfile tests/contract tests/differential
 	$(PATIENT) -n auto --dist loadfile tests/fuzz
 
 e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary`
