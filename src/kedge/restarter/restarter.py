@@ -405,7 +405,9 @@ def exists(name: str, directory: int) -> bool:
 
 
 def is_readable(descriptor: int) -> bool:
-    return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def kill(pid: int, number: int) -> None:

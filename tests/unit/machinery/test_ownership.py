@@ -1,4 +1,3 @@
-import contextlib
 import grp
 import os
 import pwd
@@ -9,6 +8,7 @@ import pytest
 
 from kedge.machinery import ownership
 from kedge.machinery.ownership import UntrustedPath
+from kedge.testing import descriptors
 
 STRANGER = 12345
 
@@ -80,21 +80,11 @@ def test_a_file_of_somebody_else_is_not_read(tmp_path: Path) -> None:
         ownership.read(tmp_path / "file")
 
 
-def open_files(path: Path) -> list[str]:
-    """The descriptors of this process that are of the file."""
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            if os.readlink(f"/proc/self/fd/{number}") == str(path):
-                found.append(number)
-    return found
-
-
 def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(UntrustedPath):
         ownership.open_file(tmp_path / "fifo")
-    assert open_files(tmp_path / "fifo") == []
+    assert descriptors.below(tmp_path / "fifo") == []
 
 
 @needs_root

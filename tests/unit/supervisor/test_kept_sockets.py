@@ -10,6 +10,7 @@ from kedge.supervisor import wire
 from kedge.supervisor.kept_sockets import MOST_NAMES, KeptSockets
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.server import AgentListener
+from kedge.testing import descriptors
 
 
 class Site:
@@ -41,8 +42,8 @@ class Site:
         self.agent = self._connect()
 
     def ask(self, do: str, name: str = "dns", *sent: socket.socket) -> tuple[Any, list[int]]:
-        descriptors = [each.fileno() for each in sent]
-        wire.post(self.agent, *wire.packet({"id": 1, "do": do, "name": name}, descriptors))
+        numbers = [each.fileno() for each in sent]
+        wire.post(self.agent, *wire.packet({"id": 1, "do": do, "name": name}, numbers))
         self.loop.on(self.agent.fileno(), 1, self.loop.stop)
         self.loop.run()
         self.loop.off(self.agent.fileno())
@@ -79,13 +80,14 @@ def test_a_socket_outlives_its_agent(site: Site) -> None:
 
 def test_sockets_are_replaced_and_released(site: Site) -> None:
     site.ask("keep_sockets")
-    before = len(os.listdir("/proc/self/fd"))
+    inodes = []
     for _ in range(3):
         with bound() as own:
             site.ask("keep_sockets", "dns", own)
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+            inodes.append(os.fstat(own.fileno()).st_ino)
+    assert [descriptors.copies_of(each) for each in inodes] == [0, 0, 1]
     site.ask("keep_sockets")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors.copies_of(inodes[-1]) == 0
     assert site.ask("kept_sockets")[1] == []
 
 

@@ -18,6 +18,7 @@ from kedge.node.stats.cgroup import (
     busy,
     fields,
 )
+from kedge.testing import descriptors
 from kedge.testing.measured import MeasuredMachine as Machine
 from kedge.testing.measured import Version
 
@@ -47,18 +48,19 @@ def test_a_group_that_is_gone_reads_as_nothing_and_is_found_again(machine: Machi
     assert source.read() is None
 
 
-def test_descriptors_are_kept_while_there_are_some_and_given_back(machine: Machine) -> None:
+def test_descriptors_are_kept_while_there_are_some_and_given_back(
+    machine: Machine, tmp_path: Path
+) -> None:
     kept = Descriptors(6)
     paths = [f"/kedge/{number}" for number in range(3)]
     for path in paths:
         machine.use(path, cpu=1, memory=1)
-    before = len(os.listdir("/proc/self/fd"))
     sources = [GroupSource(machine.cgroups, path, kept) for path in paths]
     assert all(source.read() for source in sources)
-    assert len(os.listdir("/proc/self/fd")) == before + 6
+    assert len(descriptors.below(tmp_path)) == 6
     for source in sources:
         source.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not descriptors.below(tmp_path)
     assert kept.open([]) == ()
 
 

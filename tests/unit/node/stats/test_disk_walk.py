@@ -9,6 +9,7 @@ from kedge.node.stats import disk_walk
 from kedge.node.stats.disk_walk import DiskTotal, DiskWalk
 from kedge.node.volumes.usage import disk_usage
 from kedge.supervisor.files import removal
+from kedge.testing import descriptors
 
 
 def walked(*directories: Path, top_only: bool = False) -> DiskWalk:
@@ -117,15 +118,10 @@ def test_directories_that_do_not_exist_are_empty(tmp_path: Path) -> None:
     assert walked(tmp_path / "none", tmp_path).total == DiskTotal(0, 0)
 
 
-def opened_below(top: Path) -> int:
-    places = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
-    return sum(os.readlink(each).startswith(str(top)) for each in places if os.path.islink(each))
-
-
 def test_a_closed_walk_has_no_directory_open(tmp_path: Path) -> None:
     fill(tmp_path)
     walk = DiskWalk([str(tmp_path)])
     walk.advance(8)
-    assert opened_below(tmp_path)
+    assert descriptors.below(tmp_path)
     walk.close()
-    assert not opened_below(tmp_path)
+    assert not descriptors.below(tmp_path)

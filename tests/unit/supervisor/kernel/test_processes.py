@@ -60,5 +60,7 @@ def test_what_is_left_of_a_session_is_killed(leader: "subprocess.Popen[str]") ->
     assert processes.began(leader.pid) == 0
     watched = os.pidfd_open(other)
     processes.kill_remains(leader.pid, birth, with_session=True)
-    assert select.select([watched], [], [], 5)[0]
+    ended = select.poll()
+    ended.register(watched, select.POLLIN)
+    assert ended.poll(5_000)
     os.close(watched)
