@@ -216,7 +216,7 @@ async def test_a_table_needs_no_nodes(server: LocalServer, scheduler: FakeSchedu
 
 async def test_yaml(server: LocalServer, scheduler: FakeScheduler) -> None:
     text = (await server.call("GET", SHOP, accept="application/yaml")).text
-    assert text.startswith("apiVersion: scheduling.kedge/v1alpha1\nitems:\n- apiVersion:")
+    assert text.startswith("apiVersion: scheduling.kedge/v1alpha1\nitems:\n- message:")
     scheduler.decisions.clear()
     text = (await server.call("GET", SHOP, accept="application/yaml")).text
     assert "items: []\n" in text
