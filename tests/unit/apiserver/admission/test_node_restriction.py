@@ -311,7 +311,7 @@ async def test_a_node_grows_claims_and_changes_nothing_else_of_them() -> None:
     )
 
 
-def local_volume(values: Any = ("n1",), **metadata: Any) -> Document:
+def affine_volume(values: Any = ("n1",), **metadata: Any) -> Document:
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(values)}
     return kind("", "persistentvolumes").from_document(
         {
@@ -327,40 +327,40 @@ def local_volume(values: Any = ("n1",), **metadata: Any) -> Document:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (local_volume(), local_volume(annotations={LOCAL_DATA: "n1"}), ""),
+        (affine_volume(), local_volume(annotations={LOCAL_DATA: "n1"}), ""),
         (
-            local_volume(),
-            local_volume(annotations={LOCAL_DATA: "n2"}),
+            affine_volume(),
+            affine_volume(annotations={LOCAL_DATA: "n2"}),
             'node "n1" can only update volumes of its own that are being deleted',
         ),
         (
-            local_volume(annotations={LOCAL_DATA: "n2"}),
-            local_volume(annotations={LOCAL_DATA: "n1"}),
+            affine_volume(annotations={LOCAL_DATA: "n2"}),
+            affine_volume(annotations={LOCAL_DATA: "n1"}),
             'node "n1" can only update volumes of its own that are being deleted',
         ),
         (
-            local_volume(annotations={LOCAL_DATA: "n1"}),
-            local_volume(),
+            affine_volume(annotations={LOCAL_DATA: "n1"}),
+            affine_volume(),
             'node "n1" can only update volumes of its own that are being deleted',
         ),
         (
-            local_volume(["n2"]),
-            local_volume(["n2"], annotations={LOCAL_DATA: "n1"}),
+            affine_volume(["n2"]),
+            affine_volume(["n2"], annotations={LOCAL_DATA: "n1"}),
             'node "n1" can only update local volumes of its own',
         ),
         (
-            local_volume(deletionTimestamp="2026-01-01T00:00:00Z"),
-            local_volume(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[]),
+            affine_volume(deletionTimestamp="2026-01-01T00:00:00Z"),
+            affine_volume(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[]),
             "",
         ),
         (
-            local_volume(),
-            local_volume(finalizers=[]),
+            affine_volume(),
+            affine_volume(finalizers=[]),
             'node "n1" can only update volumes of its own that are being deleted',
         ),
         (
-            local_volume(deletionTimestamp="2026-01-01T00:00:00Z"),
-            local_volume(["n1", "n2"], deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[]),
+            affine_volume(deletionTimestamp="2026-01-01T00:00:00Z"),
+            affine_volume(["n1", "n2"], deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[]),
             'node "n1" can only remove the finalizer "kedge.dev/local-volume" of a volume',
         ),
     ],
