@@ -327,7 +327,7 @@ def affine_volume(values: Any = ("n1",), **metadata: Any) -> Document:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (affine_volume(), local_volume(annotations={LOCAL_DATA: "n1"}), ""),
+        (affine_volume(), affine_volume(annotations={LOCAL_DATA: "n1"}), ""),
         (
             affine_volume(),
             affine_volume(annotations={LOCAL_DATA: "n2"}),
