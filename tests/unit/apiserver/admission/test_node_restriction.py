@@ -313,15 +313,12 @@ async def test_a_node_grows_claims_and_changes_nothing_else_of_them() -> None:
 
 def affine_volume(values: Any = ("n1",), **metadata: Any) -> Document:
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(values)}
-    return kind("", "persistentvolumes").from_document(
-        {
-            "metadata": {"name": "pv", "finalizers": ["kedge.dev/local-volume"], **metadata},
-            "spec": {
-                "csi": {"driver": "local.kedge.dev", "volumeHandle": "pv"},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
-            },
-        }
-    )
+    spec = {
+        "csi": {"driver": "local.kedge.dev", "volumeHandle": "pv"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
+    }
+    meta = {"finalizers": ["kedge.dev/local-volume"], **metadata}
+    return Document(metadata=ObjectMeta(name="pv", **meta), content={"spec": spec})
 
 
 @pytest.mark.parametrize(
