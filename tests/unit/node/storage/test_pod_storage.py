@@ -15,6 +15,7 @@ from kedge.api.core_v1.pod.security import PodSecurityContext
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
@@ -45,7 +46,7 @@ class StorageBox:
         )
         self.node = NodeStorage(
             config,
-            self.directory / "kubelet",
+            KubeletDirectory(self.directory / "kubelet", self.directory / "own"),
             client,
             ReferencedObjects(client, clock),
             FakeNodeFacts(),

@@ -17,6 +17,7 @@ from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
 from kedge.node.images import archive
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.reference import ImageReference
@@ -53,6 +54,7 @@ class Box:
         """Whether the server does not answer."""
         self.gate: Callable[[str], Awaitable[None]] | None = None
         self._may_mount = may_mount
+        self.kubelet = KubeletDirectory(directory / "kubelet", directory / "own")
         self.store = ImageStore(directory / "image-store", server.clock)
         self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(()))
         self.volumes: PodVolumes
@@ -68,7 +70,7 @@ class Box:
         )
         self.storage = NodeStorage(
             config,
-            self.directory / "kubelet",
+            self.kubelet,
             client,
             sources,
             facts,
@@ -86,6 +88,7 @@ class Box:
             self.events,
             clock,
             storage=self.storage.pods,
+            kubelet=self.kubelet,
             images=self.images,
             pull_secrets=NoSecrets(),
             may_mount=self._may_mount,
