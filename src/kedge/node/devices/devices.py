@@ -67,7 +67,7 @@ class NodeDevices:
         """`directory` is where plugins register; `own` is a directory of the agent alone. Drivers
         without access to `cdi_directories` can write their specs beside the sockets."""
         self.places = paths.places(directory)
-        self.kubelet = KubeletDirectory(self.places.drivers.parent, own)
+        self.kubelet = KubeletDirectory(self.places.drivers.parent, own, directory)
         self._own = own
         self._clock = clock
         self._cdi = (*cdi_directories, self.places.cdi)
@@ -136,9 +136,7 @@ class NodeDevices:
             handlers[DRIVER_TYPE] = self._claims.drivers
         if self._volume_drivers is not None:
             handlers[CSI_TYPE] = self._volume_drivers
-        watcher = PluginWatcher(
-            self.places.watched, handlers, self._clock, self.kubelet.on_machine
-        )
+        watcher = PluginWatcher(self.places.watched, handlers, self._clock, self.kubelet.on_machine)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._registry, door, told, watcher, self._releases):
                 tasks.create_task(work.run())

@@ -12,21 +12,27 @@ log = logging.getLogger(__name__)
 
 WELL_KNOWN: Final = Path("/var/lib/kubelet")
 """The path in the manifests of drivers."""
+DEVICE_PLUGINS: Final = WELL_KNOWN / "device-plugins"
 SHARED_RECORD: Final = "shared-mount"
+_BOUND: Final = "bound"
 
 
 class KubeletDirectory:
     """One node's directory. Only one node of a machine has it at the well-known path; the pods of
     others see theirs there."""
 
-    def __init__(self, root: Path, own: Path) -> None:
-        """`own` is a directory of the agent alone."""
+    def __init__(self, root: Path, own: Path, device_plugins: Path) -> None:
+        """`own` is a directory of the agent alone. `device_plugins`, where device plugins
+        register, may be outside of `root`."""
         self.root = root
+        self._device_plugins = device_plugins
         self._record = own / SHARED_RECORD
 
     def on_machine(self, path: str) -> Path:
         """Return where a path that a pod or driver names is on this machine."""
         named = Path(os.path.normpath(path))
+        if named.is_relative_to(DEVICE_PLUGINS):
+            return self._device_plugins / named.relative_to(DEVICE_PLUGINS)
         if named.is_relative_to(WELL_KNOWN):
             return self.root / named.relative_to(WELL_KNOWN)
         return Path(path)
@@ -40,32 +46,39 @@ class KubeletDirectory:
     def share(self, place: Path) -> None:
         """Let mounts that containers make at `place` appear on the machine, if it is in this
         directory. Raises OSError."""
-        if not place.resolve().is_relative_to(self.root.resolve()) or mounts.is_shared(self.root):
+        top = self.root.resolve()
+        if not place.resolve().is_relative_to(top):
             return
-        present = mounts.below(self.root)
-        if present and not (self._record.exists() and len(present) == 1):
-            # Another mount of the directory would cover them: nobody could unmount them.
-            log.warning("directory not shared, because it has mounts directory=%s", self.root)
+        is_shared, is_known = mounts.is_shared(top), self._record.exists()
+        if is_shared and is_known:
+            return
+        present = mounts.below(top)
+        if any(each != str(top) for each in present) or (present and not (is_shared or is_known)):
+            # A further mount of the directory would cover these: nobody could unmount them. And
+            # they are not of drivers of this node.
+            log.warning("directory not shared, because it has mounts directory=%s", top)
             return
         self._record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._record.write_text(str(self.root))
-        if not present:
-            libc.mount(str(self.root), str(self.root), flags=libc.MS_BIND)
-        libc.mount("", str(self.root), flags=libc.MS_SHARED)
-        log.info("directory shared with pods directory=%s", self.root)
+        self._record.write_text(f"{top}\n{'' if is_shared else _BOUND}")
+        if not is_shared:
+            if not present:
+                libc.mount(str(top), str(top), flags=libc.MS_BIND)
+            libc.mount("", str(top), flags=libc.MS_SHARED)
+        log.info("directory shared with pods directory=%s", top)
 
 
 def unshare(own: Path) -> str:
-    """Undo `share` of an agent that has ended; return the problem, or an empty text."""
+    """Unmount what drivers of an agent that has ended left in its directory, and undo `share`;
+    return the problem, or an empty text."""
     record = own / SHARED_RECORD
     try:
-        root = Path(record.read_text())
-        # All of them: drivers have ended, and the directory had no mounts before.
-        for place in mounts.below(root):
-            libc.unmount(place)
+        top, _, how = record.read_text().partition("\n")
+        for place in mounts.below(Path(top)):
+            if place != top or how == _BOUND:
+                libc.unmount(place)
         record.unlink()
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"cannot unmount the shared directory: {error}"
+        return f"cannot unmount the directory of drivers: {error}"
     return ""

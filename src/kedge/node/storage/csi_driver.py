@@ -109,7 +109,9 @@ class CsiDriverClient:
         return target
 
     async def unpublish(self, handle: str, target: Path) -> None:
-        await self._call(m.UNPUBLISH, m.VolumePathRequest(volume_id=handle, path=self._text(target)))
+        await self._call(
+            m.UNPUBLISH, m.VolumePathRequest(volume_id=handle, path=self._text(target))
+        )
         with contextlib.suppress(FileNotFoundError):
             # A driver may leave the empty directory. A mounted one is not removed.
             os.rmdir(target)

@@ -14,7 +14,7 @@ from kedge.supervisor.kernel import libc
 def kubelet(tmp_path: Path) -> Iterator[KubeletDirectory]:
     root = tmp_path / "kubelet"
     (root / "pods").mkdir(parents=True)
-    yield KubeletDirectory(root, tmp_path / "own")
+    yield KubeletDirectory(root, tmp_path / "own", tmp_path / "device-plugins")
     for place in mounts.below(tmp_path):
         libc.unmount(place)
 
@@ -51,6 +51,11 @@ def test_the_path_in_manifests_leads_to_the_directory_of_the_node(
 )
 def test_other_paths_stay(kubelet: KubeletDirectory, path: str) -> None:
     assert kubelet.on_machine(path) == Path(path)
+
+
+def test_device_plugins_find_the_directory_where_they_register(kubelet: KubeletDirectory) -> None:
+    found = kubelet.on_machine("/var/lib/kubelet/device-plugins/kubelet.sock")
+    assert found == kubelet.root.parent / "device-plugins/kubelet.sock"
 
 
 def test_drivers_in_pods_are_told_their_own_paths(kubelet: KubeletDirectory) -> None:
@@ -94,3 +99,26 @@ def test_a_directory_with_mounts_is_not_covered(
     mountable.share(mountable.root)
     assert mounts.below(tmp_path) == [str(mountable.root / "pods")]
     assert not mounts.is_shared(mountable.root)
+
+
+def test_on_a_shared_mount_only_the_mounts_of_drivers_are_unmounted(
+    mountable: KubeletDirectory, tmp_path: Path
+) -> None:
+    root = str(mountable.root)
+    libc.mount(root, root, flags=libc.MS_BIND)
+    libc.mount("", root, flags=libc.MS_SHARED)
+    for _ in range(2):
+        mountable.share(mountable.root / "pods")
+        mounts.memory(mountable.root / "pods")
+    assert unshare(tmp_path / "own") == ""
+    assert mounts.below(tmp_path) == [root]
+
+
+def test_mounts_of_others_stay(mountable: KubeletDirectory, tmp_path: Path) -> None:
+    root, pods = str(mountable.root), mountable.root / "pods"
+    libc.mount(root, root, flags=libc.MS_BIND)
+    libc.mount("", root, flags=libc.MS_SHARED)
+    mounts.memory(pods)
+    mountable.share(pods)
+    assert unshare(tmp_path / "own") == ""
+    assert mounts.below(tmp_path) == [str(pods), root]

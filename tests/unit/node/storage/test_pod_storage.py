@@ -29,6 +29,10 @@ VOLUMES = "/api/v1/persistentvolumes"
 LOCAL = {"csi": {"driver": "local.kedge.dev", "volumeHandle": "v"}}
 
 
+def kubelet_directory(top: Path) -> KubeletDirectory:
+    return KubeletDirectory(top / "kubelet", top / "own", top / "device-plugins")
+
+
 class StorageBox:
     """The storage of a node without the right to mount, on a server in the same process."""
 
@@ -46,7 +50,7 @@ class StorageBox:
         )
         self.node = NodeStorage(
             config,
-            KubeletDirectory(self.directory / "kubelet", self.directory / "own"),
+            kubelet_directory(self.directory),
             client,
             ReferencedObjects(client, clock),
             FakeNodeFacts(),

@@ -54,7 +54,9 @@ class Box:
         """Whether the server does not answer."""
         self.gate: Callable[[str], Awaitable[None]] | None = None
         self._may_mount = may_mount
-        self.kubelet = KubeletDirectory(directory / "kubelet", directory / "own")
+        self.kubelet = KubeletDirectory(
+            directory / "kubelet", directory / "own", directory / "device-plugins"
+        )
         self.store = ImageStore(directory / "image-store", server.clock)
         self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(()))
         self.volumes: PodVolumes
