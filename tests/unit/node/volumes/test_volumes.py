@@ -16,8 +16,8 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
-from kedge.node.images import archive
 from kedge.node.host.kubelet_directory import KubeletDirectory
+from kedge.node.images import archive
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.reference import ImageReference
