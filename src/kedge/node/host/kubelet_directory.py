@@ -54,8 +54,8 @@ class KubeletDirectory:
             return
         present = mounts.below(top)
         if any(each != str(top) for each in present) or (present and not (is_shared or is_known)):
-            # A further mount of the directory would cover these: nobody could unmount them. And
-            # they are not of drivers of this node.
+            # They are not of drivers of this node, and a further mount of the directory would
+            # cover them, so that they could not be unmounted.
             log.warning("directory not shared, because it has mounts directory=%s", top)
             return
         self._record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
