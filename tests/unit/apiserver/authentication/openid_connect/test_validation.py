@@ -23,7 +23,8 @@ def file(case: dict[str, Any]) -> dict[str, Any]:
             at = at.setdefault(part, {})
         at[last] = value
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration"}
-    return head | {"jwt": [entry]} | case.get("file", {})
+    changes: dict[str, Any] = case.get("file", {})
+    return head | {"jwt": [entry]} | changes
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
