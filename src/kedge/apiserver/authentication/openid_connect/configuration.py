@@ -12,11 +12,11 @@ KIND: Final = "AuthenticationConfiguration"
 API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1")
 
 
-class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class _AuthenticationPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A part of the file, in which every field is known."""
 
 
-class Issuer(_Part, frozen=True):
+class Issuer(_AuthenticationPart, frozen=True):
     """Who issues tokens, for whom, and where its keys are found."""
 
     url: str = ""
@@ -27,7 +27,7 @@ class Issuer(_Part, frozen=True):
     egress_selector_type: str = ""
 
 
-class ClaimRule(_Part, frozen=True):
+class ClaimRule(_AuthenticationPart, frozen=True):
     """A condition on the claims of a token."""
 
     claim: str = ""
@@ -36,7 +36,7 @@ class ClaimRule(_Part, frozen=True):
     message: str = ""
 
 
-class ClaimMapping(_Part, frozen=True):
+class ClaimMapping(_AuthenticationPart, frozen=True):
     """Where a text of the user comes from."""
 
     claim: str = ""
@@ -44,21 +44,21 @@ class ClaimMapping(_Part, frozen=True):
     expression: str = ""
 
 
-class UidMapping(_Part, frozen=True):
+class UidMapping(_AuthenticationPart, frozen=True):
     """Where the uid of the user comes from."""
 
     claim: str = ""
     expression: str = ""
 
 
-class ExtraMapping(_Part, frozen=True):
+class ExtraMapping(_AuthenticationPart, frozen=True):
     """Where an extra field of the user comes from."""
 
     key: str = ""
     value_expression: str = ""
 
 
-class ClaimMappings(_Part, frozen=True):
+class ClaimMappings(_AuthenticationPart, frozen=True):
     """How claims become a user."""
 
     username: ClaimMapping = ClaimMapping()
@@ -67,14 +67,14 @@ class ClaimMappings(_Part, frozen=True):
     extra: Sequence[ExtraMapping] = ()
 
 
-class UserRule(_Part, frozen=True):
+class UserRule(_AuthenticationPart, frozen=True):
     """A condition on the resulting user."""
 
     expression: str = ""
     message: str = ""
 
 
-class JwtIssuer(_Part, frozen=True):
+class JwtIssuer(_AuthenticationPart, frozen=True):
     """One entry of `jwt`."""
 
     issuer: Issuer = Issuer()
@@ -83,13 +83,13 @@ class JwtIssuer(_Part, frozen=True):
     user_validation_rules: Sequence[UserRule] = ()
 
 
-class AnonymousCondition(_Part, frozen=True):
+class AnonymousCondition(_AuthenticationPart, frozen=True):
     """A path that may be requested without credentials."""
 
     path: str = ""
 
 
-class AnonymousAccess(_Part, frozen=True):
+class AnonymousAccess(_AuthenticationPart, frozen=True):
     """Which requests need no credentials."""
 
     enabled: bool = False
@@ -101,7 +101,7 @@ class AnonymousAccess(_Part, frozen=True):
         return not self.conditions or any(path == each.path for each in self.conditions)
 
 
-class AuthenticationConfiguration(_Part, frozen=True):
+class AuthenticationConfiguration(_AuthenticationPart, frozen=True):
     """The whole file."""
 
     api_version: str = ""

@@ -17,18 +17,18 @@ LEEWAY: Final = timedelta(minutes=1)
 Claims = dict[str, Any]
 
 
-class _Header(msgspec.Struct):
+class _IdTokenHeader(msgspec.Struct):
     alg: str = ""
     kid: str = ""
     crit: Any = None
 
 
-class _Issued(msgspec.Struct):
+class _UntrustedClaims(msgspec.Struct):
     iss: str = ""
 
 
-_header = msgspec.json.Decoder(_Header)
-_issued = msgspec.json.Decoder(_Issued)
+_header = msgspec.json.Decoder(_IdTokenHeader)
+_issued = msgspec.json.Decoder(_UntrustedClaims)
 
 
 class IdToken(NamedTuple):
