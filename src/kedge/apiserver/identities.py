@@ -16,7 +16,7 @@ from kedge.machinery.clock import Clock
 
 
 class OutsideIdentities(msgspec.Struct):
-    """Who else may be known, and the work that this takes while the server runs."""
+    """Users of other systems, and the work to know them while the server runs."""
 
     authenticators: list[TokenAuthenticator] = []
     anonymous: Callable[[str], bool] = everybody

@@ -17,7 +17,7 @@ class _AuthenticationPart(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class Issuer(_AuthenticationPart, frozen=True):
-    """Who issues tokens, for whom, and where its keys are found."""
+    """An issuer of tokens, their audiences, and the place of its keys."""
 
     url: str = ""
     discovery_url: str = msgspec.field(name="discoveryURL", default="")
