@@ -49,6 +49,9 @@ NOT_OURS = (
     "list element types are not identical",
     "unknown patch type",
     "strconv.ParseUint: parsing",
+    "healthz check failed",
+    "livez check failed",
+    "readyz check failed",
 )
 """Answers with a status of 500 that kube-apiserver gives too."""
 
