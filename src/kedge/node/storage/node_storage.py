@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1 import node as nodes
@@ -12,6 +11,7 @@ from kedge.client.client import Client
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
@@ -37,7 +37,7 @@ class NodeStorage:
     def __init__(
         self,
         config: NodeConfig,
-        root: Path,
+        kubelet: KubeletDirectory,
         client: Client,
         sources: ReferencedObjects,
         this: ThisNode,
@@ -47,7 +47,6 @@ class NodeStorage:
         registered: CsiRegistry,
         may_mount: bool,
     ) -> None:
-        """`root` is the directory that CSI drivers know as the kubelet's."""
         self._config = config
         self._client = client
         self._events = events
@@ -57,7 +56,7 @@ class NodeStorage:
         self.drivers = NodeDrivers(LOCAL_DRIVER, self._local_driver, registered)
         self.pods = PodStorage(
             MountRecords(config.pods),
-            root,
+            kubelet.root,
             config.state,
             VolumeLookup(client),
             self.drivers,
