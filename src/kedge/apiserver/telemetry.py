@@ -57,6 +57,10 @@ class Telemetry:
         latency[bisect_left(BUCKETS, seconds)] += 1
         latency[-1] += seconds
 
+    def text(self) -> str:
+        """The whole text."""
+        return b"".join(self.pages()).decode()
+
     def pages(self) -> Iterator[bytes]:
         """Yield the text in pieces: custom resources that come and go leave thousands of series."""
         lines = self._lines()

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from kedge.apiserver.admission import mutating_webhook
+from kedge.machinery import patch
 from kedge.testing.local_server import LocalServer
 from kedge.testing.webhook_server import (
     Asked,
@@ -73,7 +74,7 @@ async def test_a_large_answer_is_read_and_applied_in_a_thread(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[bool] = []
-    apply = mutating_webhook.apply_json
+    apply = patch.apply_json
 
     def noted(document: Any, operations: Any) -> Any:
         threads.append(threading.current_thread() is threading.main_thread())

@@ -86,7 +86,8 @@ async def test_a_sum_follows_its_parts() -> None:
         assert await summed() == []
         await server.post(ROLES, labelled)
         assert await summed() == ["pods"]
-        await server.post(ROLES, labelled | {"metadata": labelled["metadata"] | {"name": "other"}})
+        meta = {"name": "other", "labels": {"part": "yes"}}
+        await server.post(ROLES, {"metadata": meta, "rules": [one]})
         assert await summed() == ["pods"], "each rule is in the sum once"
         await server.delete(f"{ROLES}/other")
         await server.merge(f"{ROLES}/part", {"rules": [one | {"resources": ["nodes"]}]})

@@ -255,11 +255,11 @@ def test_a_result_for_a_changed_slice_is_not_kept() -> None:
     claim = new_claim("c", {"requests": [new_request("a", {"selectors": ["x" * 2_000]})]})
     state.claims.put(claim)
     [evaluation] = [each for each in state.evaluate_selectors(pod_with(claim)) if each is not None]
-    state.slices.put(new_slice("slice-0", {"pool": "p", "devices": ["d0"]}))
+    changed = new_slice("slice-0", {"pool": "p", "devices": ["d0"]})
+    state.slices.put(changed)
     state.keep(evaluation, True)
-    assert list(state.evaluate_selectors(pod_with(claim)))[1] == evaluation._replace(
-        slice=state.slices.get("slice-0")
-    )
+    again = evaluation._replace(slice=changed)
+    assert [*state.evaluate_selectors(pod_with(claim))] == [None, again]
 
 
 def test_a_search_evaluates_few_selectors_itself() -> None:
