@@ -108,8 +108,8 @@ def _route(ingress: IngressInfo, backend: IngressBackend) -> IngressRoute:
 def tls_hosts(ingress: IngressInfo) -> Iterator[tuple[str, Key]]:
     """Yield the hosts of an Ingress that have a certificate, and the Secret that holds it; the
     first one of a host counts."""
-    # The first entry without hosts uses this up, and counts for all hosts. There may be thousands of
-    # entries and of rules: they are not multiplied.
+    # The first entry without hosts uses this up, and counts for all hosts. There may be thousands
+    # of entries and of rules: they are not multiplied.
     every = (rule.host for rule in ingress.spec.rules)
     for each in ingress.spec.tls:
         if each.secret_name:
