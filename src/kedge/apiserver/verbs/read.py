@@ -272,15 +272,15 @@ def check_match(version: str, match: str, continue_: str) -> None:
 
 
 def parse_revision(text: str) -> int:
-    """Return the resourceVersion of a list; 400 if it is none."""
+    """Return the resourceVersion of a list; 400 if it is malformed."""
     if why := _not_a_revision(text):
         raise bad_request(f"invalid resource version: {_unreadable_version(text, why)}")
     return int(text.lstrip("0") or 0)
 
 
 def parse_own_revision(text: str) -> int:
-    """Return the resourceVersion of a get or watch; 500 if it is none: kube-apiserver does not
-    translate the error of its storage."""
+    """Return the resourceVersion of a get or watch; 500 if it is malformed: kube-apiserver
+    does not translate the error of its storage."""
     if why := _not_a_revision(text):
         raise StatusError(500, "", str(_unreadable_version(text, why)))
     return int(text.lstrip("0") or 0)
