@@ -216,7 +216,7 @@ class PersistentVolumeBinder:
         try:
             volume = await self._point_to_claim(volume, claim)
             # Together: the volume names its claim already, so either may be missing after a crash.
-            # The phase of the claim comes last. Who sees it can rely on the rest.
+            # The phase of the claim comes last: a client that sees it finds all the rest.
             volume, claim = await _both(
                 self._writes.set_phase(volume, BOUND), self._point_to_volume(claim, volume)
             )
