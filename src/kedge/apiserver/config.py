@@ -19,6 +19,7 @@ ADMISSION_PLUGINS: Final = (
     "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
+    "TaintNodesByCondition",
     "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
@@ -181,6 +182,16 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "token-auth-file",
             values.FILE,
             'CSV file with more tokens, one per line: token,user,uid,"group,group"',
+            default="none",
+        ),
+    ] = None
+    authentication_config: Annotated[
+        Path | None,
+        Setting(
+            "authentication-config",
+            values.FILE,
+            "file with an AuthenticationConfiguration: issuers of JSON web tokens (OpenID Connect),"
+            " and which paths need no credentials",
             default="none",
         ),
     ] = None

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -42,14 +42,27 @@ _FEATURES: Final = {
     m.SINGLE_NODE_MULTI_WRITER: DriverFeature.SINGLE_NODE_MULTI_WRITER,
 }
 
+PathName = Callable[[Path], Path]
+
+
+class CsiChannel(PluginChannel):
+    """A connection to one driver."""
+
+    largest = 4 * 2**20
+    """As in Go's gRPC library, which drivers are tested with."""
+
 
 class CsiDriverClient:
     """Fulfils volume_driver.VolumeDriver. Reconnects when the driver restarts at its socket."""
 
-    def __init__(self, name: str, path: Path, clock: Clock) -> None:
+    def __init__(
+        self, name: str, path: Path, clock: Clock, named: PathName = lambda path: path
+    ) -> None:
+        """`named` returns the driver's name for a path of the machine."""
         self.name = name
         self.path = path
-        self._channel = PluginChannel(f"CSI driver {name}", path, clock)
+        self._named = named
+        self._channel = CsiChannel(f"CSI driver {name}", path, clock)
         self._features: frozenset[DriverFeature] | None = None
 
     def open(self) -> None:
@@ -73,7 +86,7 @@ class CsiDriverClient:
         request = m.StageVolumeRequest(
             volume_id=volume.handle,
             publish_context=context.publish_context,
-            staging_target_path=str(staging),
+            staging_target_path=self._text(staging),
             volume_capability=await self._capability(volume, context),
             secrets=context.secrets,
             volume_context=volume.attributes,
@@ -87,8 +100,8 @@ class CsiDriverClient:
         request = m.PublishVolumeRequest(
             volume_id=volume.handle,
             publish_context=context.publish_context,
-            staging_target_path=str(staging) if is_staged else "",
-            target_path=str(target),
+            staging_target_path=self._text(staging) if is_staged else "",
+            target_path=self._text(target),
             volume_capability=await self._capability(volume, context),
             readonly=volume.is_read_only,
             secrets=context.secrets,
@@ -103,22 +116,24 @@ class CsiDriverClient:
         return target
 
     async def unpublish(self, handle: str, target: Path) -> None:
-        await self._call(m.UNPUBLISH, m.VolumePathRequest(volume_id=handle, path=str(target)))
+        await self._call(
+            m.UNPUBLISH, m.VolumePathRequest(volume_id=handle, path=self._text(target))
+        )
         with contextlib.suppress(FileNotFoundError):
             # A driver may leave the empty directory. A mounted one is not removed.
             os.rmdir(target)
 
     async def unstage(self, handle: str, staging: Path) -> None:
-        await self._call(m.UNSTAGE, m.VolumePathRequest(volume_id=handle, path=str(staging)))
+        await self._call(m.UNSTAGE, m.VolumePathRequest(volume_id=handle, path=self._text(staging)))
 
     async def expand(
         self, volume: DriverVolume, path: Path, staging: Path, context: MountContext
     ) -> int:
         request = m.ExpandVolumeRequest(
             volume_id=volume.handle,
-            volume_path=str(path),
+            volume_path=self._text(path),
             capacity_range=m.CapacityRange(required_bytes=volume.size),
-            staging_target_path=str(staging),
+            staging_target_path=self._text(staging),
             volume_capability=await self._capability(volume, context),
             secrets=context.secrets,
         )
@@ -127,7 +142,7 @@ class CsiDriverClient:
 
     async def usage(self, handle: str, path: Path, staging: Path) -> VolumeUsage:
         request = m.VolumeStatsRequest(
-            volume_id=handle, volume_path=str(path), staging_target_path=str(staging)
+            volume_id=handle, volume_path=self._text(path), staging_target_path=self._text(staging)
         )
         answer = await self._call(m.GET_STATS, request)
         size = next((each for each in answer.usage if each.unit == m.BYTES), None)
@@ -135,11 +150,15 @@ class CsiDriverClient:
         found = VolumeUsage()
         if size is not None:
             found = found._replace(
-                capacity_bytes=size.total, used_bytes=size.used, available_bytes=size.available
+                capacity_bytes=max(size.total, -1),
+                used_bytes=max(size.used, -1),
+                available_bytes=max(size.available, -1),
             )
         if files is not None:
             found = found._replace(
-                inodes=files.total, inodes_used=files.used, inodes_free=files.available
+                inodes=max(files.total, -1),
+                inodes_used=max(files.used, -1),
+                inodes_free=max(files.available, -1),
             )
         return found
 
@@ -149,6 +168,9 @@ class CsiDriverClient:
 
     async def delete(self, handle: str) -> None:
         raise DriverError(f"the provisioner of {self.name} deletes its volumes", is_final=True)
+
+    def _text(self, path: Path) -> str:
+        return str(self._named(path))
 
     async def _capability(self, volume: DriverVolume, context: MountContext) -> m.VolumeCapability:
         distinguishes = DriverFeature.SINGLE_NODE_MULTI_WRITER in await self.features()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1 import node as nodes
@@ -12,6 +11,7 @@ from kedge.client.client import Client
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
@@ -27,6 +27,17 @@ from kedge.node.storage.volume_follower import VolumeFollower
 from kedge.node.storage.volume_lookup import VolumeLookup
 from kedge.node.storage.volume_objects import VOLUMES
 
+
+def check_topology(labels: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Refuse a driver whose topology contradicts the labels of the node. Raises ValueError."""
+    for key, value in labels.items():
+        if known.get(key, value) != value:
+            raise ValueError(
+                f'detected topology value collision: driver reported "{key}":"{value}" but'
+                f' existing label is "{key}":"{known[key]}"'
+            )
+
+
 MANAGED_ATTACHMENT: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 """The annotation of nodes whose volumes a controller attaches."""
 
@@ -37,7 +48,7 @@ class NodeStorage:
     def __init__(
         self,
         config: NodeConfig,
-        root: Path,
+        kubelet: KubeletDirectory,
         client: Client,
         sources: ReferencedObjects,
         this: ThisNode,
@@ -47,7 +58,6 @@ class NodeStorage:
         registered: CsiRegistry,
         may_mount: bool,
     ) -> None:
-        """`root` is the directory that CSI drivers know as the kubelet's."""
         self._config = config
         self._client = client
         self._events = events
@@ -55,18 +65,21 @@ class NodeStorage:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[str] = set()
         self.drivers = NodeDrivers(LOCAL_DRIVER, self._local_driver, registered)
+        contexts = DriverContexts(client, sources, config.name)
         self.pods = PodStorage(
             MountRecords(config.pods),
-            root,
+            kubelet.root,
             config.state,
             VolumeLookup(client),
             self.drivers,
-            DriverContexts(client, sources, config.name),
+            contexts,
             this,
             events,
         )
         self.pods.in_use_changed = self._report_in_use
-        self._follower = VolumeFollower(client, self.pods, self.drivers, this, events, clock)
+        self._follower = VolumeFollower(
+            client, self.pods, self.drivers, contexts, this, events, clock
+        )
         self.pods.changed = self._follower.look_at
         self.report = StorageReport(client, this, self.drivers, registered.nodes, clock)
         registered.announce = self._announce
@@ -75,6 +88,8 @@ class NodeStorage:
         """Write the labels of a driver's topology and its entry in CSINode, before the driver
         is notified."""
         if labels:
+            known = (await self._client.get(nodes.RESOURCE, self._config.name)).metadata.labels
+            check_topology(labels, known)
             patch = {"metadata": {"labels": dict(labels)}}
             await self._client.patch(nodes.RESOURCE, self._config.name, patch)
         await self.report.write_drivers()

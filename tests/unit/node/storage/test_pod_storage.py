@@ -17,6 +17,7 @@ from kedge.api.storage_v1.local_volumes import LOCAL_DATA
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
@@ -29,6 +30,10 @@ from kedge.web.message import HttpRequest, Response
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 LOCAL = {"csi": {"driver": "local.kedge.dev", "volumeHandle": "v"}}
+
+
+def kubelet_directory(top: Path) -> KubeletDirectory:
+    return KubeletDirectory(top / "kubelet", top / "own", top / "device-plugins")
 
 
 class StorageBox:
@@ -50,16 +55,19 @@ class StorageBox:
         )
         self.node = NodeStorage(
             config,
-            self.directory / "kubelet",
+            kubelet_directory(self.directory),
             client,
             ReferencedObjects(client, clock),
             FakeNodeFacts(),
             self.events,
             clock,
-            registered=CsiRegistry(clock),
+            registered=self.registry(),
             may_mount=False,
         )
         self.pods = self.node.pods
+
+    def registry(self) -> CsiRegistry:
+        return CsiRegistry(self.server.clock)
 
     async def _handle(self, call: Call) -> Response:
         headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
