@@ -1,6 +1,6 @@
 """Usage of claims as rows of a table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim as CoreClaim
@@ -48,7 +48,7 @@ def _heading(look: TopOptions) -> list[str]:
     return shown + (["VOLUME", "CLASS"] if look.wide else [])
 
 
-def _cells(found: PersistentVolumeClaim, known: KnownClaims, look: TopOptions) -> Sequence[str]:
+def _cells(found: PersistentVolumeClaim, known: KnownClaims, look: TopOptions) -> list[str]:
     meta, used = found.metadata, _used(found, look)
     claim = _core(found, known)
     storage, inodes, capacity = used.get("storage"), used.get("inodes"), _capacity(claim)
