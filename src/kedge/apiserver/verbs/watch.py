@@ -26,6 +26,7 @@ from kedge.apiserver import protobuf_answers, render
 from kedge.apiserver.api import Api
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.media import ResponseForm
+from kedge.apiserver.object_lists import own_version, partial
 from kedge.apiserver.request import Request, list_numbers
 from kedge.apiserver.verbs.read import check_match, parse_revision
 from kedge.apiserver.verbs.selection import selected
@@ -167,7 +168,7 @@ class EventEncoder:
     def _body(self, item: Item) -> bytes:
         match self._choice.form:
             case "json":
-                return render.own_version(self._request.resource, item.body)
+                return own_version(self._request.resource, item.body)
             case "protobuf":
                 return protobuf_answers.one(self._request.resource, item)
             case "table":
@@ -175,7 +176,7 @@ class EventEncoder:
             case "addresses":
                 return pod_addresses.reduced(item.body)
             case "partial" | "partial-list":
-                return render.partial(item, self._choice.version)
+                return partial(item, self._choice.version)
             case _:
                 return protobuf_answers.partial(item, self._choice.version)
 

@@ -420,8 +420,10 @@ async def _changed(
 ) -> dict[str, Any]:
     """Return the document to store, after defaulting, admission and validation."""
     resource = request.resource
+    meta = wanted.document.get("metadata") or {}
+    prepare.place(request, _identity(meta))
     _check_version(request, wanted.document, live)
-    _check_conditional(request, wanted.document.get("metadata") or {}, live, part)
+    _check_conditional(request, meta, live, part)
     weight = len(request.http.body) + size
     old, new, document = await api.long_work.run(
         weight, _updated, api, request, live, wanted, part, manager
