@@ -64,7 +64,7 @@ def test_what_is_wrong_with_authorizers_is_said(authorizers: list[Any], why: str
         ),
         (
             {"matchConditions": [{"expression": "true"}]},
-            "matchConditionSubjectAccessReviewVersion: Required value: required if match conditions",
+            "matchConditionSubjectAccessReviewVersion: Required value: required if match",
         ),
         (
             {
