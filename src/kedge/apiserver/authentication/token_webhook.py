@@ -28,7 +28,7 @@ class Reviewer(Protocol):
     async def status(self, review: dict[str, Any]) -> dict[str, Any]: ...
 
 
-class _ReviewUser(msgspec.Struct):
+class _ReviewUser(msgspec.Struct, frozen=True):
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
