@@ -27,7 +27,7 @@ class OutsideIdentities(msgspec.Struct):
     tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
     metrics: list[Callable[[Telemetry], None]] = []
     closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
-    """What to call when the server ends."""
+    """Called when the server ends."""
 
 
 NONE = OutsideIdentities()

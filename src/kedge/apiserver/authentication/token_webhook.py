@@ -43,7 +43,7 @@ class _ReviewStatus(msgspec.Struct):
 
 
 class _TokenAnswer(NamedTuple):
-    """What the webhook said, and how long that holds."""
+    """An answer of the webhook, and the time until which it holds."""
 
     verified: Verified | None
     refusal: str
