@@ -226,8 +226,11 @@ class LocalDriver:
         if not found.record.is_image:
             # The disk is not the volume's; its content is counted elsewhere, slowly.
             whole = of_file_system(found.data)
-            left = min(whole.available_bytes, found.record.size)
-            return VolumeUsage(capacity_bytes=found.record.size, available_bytes=left)
+            return VolumeUsage(
+                capacity_bytes=found.record.size,
+                available_bytes=min(whole.available_bytes, found.record.size),
+                inodes_free=whole.inodes_free,
+            )
         return of_file_system(path)
 
 

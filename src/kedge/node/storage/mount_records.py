@@ -38,6 +38,7 @@ class MountRecord(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     claim: str = ""
     """Empty for an inline volume."""
+    claim_uid: str = ""
     access_modes: tuple[str, ...] = ()
     is_block: bool = False
     is_read_only: bool = False

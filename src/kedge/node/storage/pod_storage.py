@@ -376,6 +376,7 @@ def _record(pod: Pod, volume: Volume, found: FoundVolume) -> MountRecord:
         name=found.name,
         namespace=pod.metadata.namespace,
         claim=found.claim,
+        claim_uid=found.claim_uid,
         access_modes=found.spec.access_modes,
         is_block=found.is_block,
         is_read_only=found.is_read_only,
