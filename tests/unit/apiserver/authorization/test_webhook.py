@@ -130,15 +130,15 @@ async def test_superusers_and_reviews(server: LocalServer) -> None:
 
 def test_reviews_have_selectors_and_extra_fields() -> None:
     user = User("jane", extra=(("X.org/a", ("b",)),))
-    fields = parse_fields("spec.nodeName=n,metadata.name!=m")
+    fields = parse_fields("metadata.name=n,spec.nodeName!=m")
     assert review_spec(Attributes(user, "list", plural="pods", fields=fields)) == {
         "resourceAttributes": {
             "verb": "list",
             "resource": "pods",
             "fieldSelector": {
                 "requirements": [
-                    {"key": "spec.nodeName", "operator": "In", "values": ["n"]},
-                    {"key": "metadata.name", "operator": "NotIn", "values": ["m"]},
+                    {"key": "metadata.name", "operator": "In", "values": ["n"]},
+                    {"key": "spec.nodeName", "operator": "NotIn", "values": ["m"]},
                 ]
             },
         },
