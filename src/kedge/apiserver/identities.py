@@ -113,9 +113,11 @@ def _count_reloads(counts: Telemetry, reloads: "dict[str, int]") -> None:
 
 def count_tokens(counts: Telemetry, authenticator: Authenticator) -> None:
     """Add the metrics about service account tokens."""
-    for sort in ("valid", "stale"):
+
+    def add(sort: str) -> None:
         name = f"serviceaccount_{sort}_tokens_total"
         what = f"Service account tokens that were verified and found {sort}."
-        counts.counter(
-            name, what, lambda sort=sort: iter([("", authenticator.token_counts.get(sort, 0))])
-        )
+        counts.counter(name, what, lambda: iter([("", authenticator.token_counts.get(sort, 0))]))
+
+    add("valid")
+    add("stale")
