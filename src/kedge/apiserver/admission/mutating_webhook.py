@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
 from kedge.apiserver.admission.patched_object import fitted, settled
+from kedge.apiserver.long_work import off_loop
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import CallFailed
@@ -105,7 +106,7 @@ class _Mutation:
         changed = False
         try:
             verdict = await self._webhooks.ask(request, seen, mutating=True)
-            changed = self._apply(seen, verdict)
+            changed = await self._apply(seen, verdict)
         except CallFailed as error:
             refusal = failed(hook, error)
             if refusal is not None:
@@ -114,27 +115,11 @@ class _Mutation:
         self._webhooks.annotate(request, key, _note(hook, changed))
         return changed
 
-    def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
-        operations = _operations(verdict.patch)
-        if not operations:
+    async def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
+        changed = await off_loop(verdict.weight, _patched, self._attempt, seen, verdict)
+        if changed is None:
             return False
-        hook, resource = seen.match.hook, self._attempt.request.resource
-        if seen.object is None or not seen.about.own_kind:
-            why = "attempted to modify the object, which is not supported for this operation"
-            raise internal(f'admission webhook "{hook.name}" {why}')
-        if verdict.patch_type != "JSONPatch":
-            raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
-        view = seen.match.resource
-        try:
-            patched = fitted(view, apply_json(seen.object, operations), [])
-            if patched == seen.object:
-                return False
-            changed = decode.to_object(resource, review.seen_as(patched, view, resource))
-        except PatchError as error:
-            raise internal(error.message) from None
-        except StatusError as error:
-            raise internal(error.message) from None
-        self._become(settled(self._attempt, resource.strategy.default(changed)))
+        self._become(changed)
         return True
 
     def _become(self, obj: Object | None) -> None:
@@ -144,6 +129,32 @@ class _Mutation:
     def _outdate(self) -> None:
         self._outdated |= self._asked
         self._asked = set()
+
+
+def _patched(
+    attempt: Attempt, seen: ReviewedObjects, verdict: review.AdmissionVerdict
+) -> Object | None:
+    """Return the object as the webhook wants it; None if that changes nothing."""
+    operations = _operations(verdict.patch)
+    if not operations:
+        return None
+    hook, resource = seen.match.hook, attempt.request.resource
+    if seen.object is None or not seen.about.own_kind:
+        why = "attempted to modify the object, which is not supported for this operation"
+        raise internal(f'admission webhook "{hook.name}" {why}')
+    if verdict.patch_type != "JSONPatch":
+        raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
+    view = seen.match.resource
+    try:
+        patched = fitted(view, apply_json(seen.object, operations), [])
+        if patched == seen.object:
+            return None
+        changed = decode.to_object(resource, review.seen_as(patched, view, resource))
+    except PatchError as error:
+        raise internal(error.message) from None
+    except StatusError as error:
+        raise internal(error.message) from None
+    return settled(attempt, resource.strategy.default(changed))
 
 
 def _operations(patch: bytes) -> list[Any]:

@@ -28,7 +28,7 @@ from kedge.apiserver.long_work import LONG
 from kedge.apiserver.media import ResponseForm
 from kedge.apiserver.object_lists import own_version, partial
 from kedge.apiserver.request import Request, list_numbers
-from kedge.apiserver.verbs.read import check_match, parse_revision
+from kedge.apiserver.verbs.read import check_match, parse_own_revision
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import (
     Change,
@@ -58,7 +58,7 @@ def watch(api: Api, request: Request) -> Response:
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     initial = query.get("sendInitialEvents")
     check_options(version, match, initial)
-    revision = parse_revision(version)
+    revision = parse_own_revision(version)
     seconds = watch_seconds(api, request)
     choice = render.response_form(request, render.offered_of(request.resource, render.WATCHED))
     events = EventEncoder(api, request, choice)

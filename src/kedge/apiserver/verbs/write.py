@@ -441,7 +441,9 @@ async def _changed(
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
-    request.warnings += await api.long_work.run(weight, resource.strategy.warnings, admitted)
+    # A list, because strategies yield warnings: the thread shall look for them, not this loop.
+    warnings = resource.strategy.warnings
+    request.warnings += await api.long_work.run(weight, lambda: [*warnings(admitted)])
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
     if part.counts and (generation := prepare.next_generation(resource, document, live)):
