@@ -3,8 +3,9 @@
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.storage_v1.local_volumes import COPY_OF, LOCAL_DATA, LOCAL_DRIVER
 from kedge.node.pod.dependencies import EventSink
+from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.local_driver import LocalDriver
-from kedge.node.storage.pod_storage import DriverCatalog, PodStorage
+from kedge.node.storage.pod_storage import PodStorage
 from kedge.node.storage.volume_driver import DriverError, DriverVolume
 from kedge.node.storage.volume_objects import MountableVolume
 
