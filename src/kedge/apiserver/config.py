@@ -195,6 +195,41 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
         ),
     ] = None
+    token_webhook: Annotated[
+        Path | None,
+        Setting(
+            "authentication-token-webhook-config-file",
+            values.FILE,
+            "kubeconfig of a webhook that is asked about tokens that the server does not know",
+            default="none",
+        ),
+    ] = None
+    token_webhook_version: Annotated[
+        str,
+        Setting(
+            "authentication-token-webhook-version",
+            values.REVIEW_VERSION,
+            "version of the TokenReviews that the webhook gets: v1 or v1beta1",
+        ),
+    ] = "v1beta1"
+    token_webhook_ttl: Annotated[
+        float,
+        Setting(
+            "authentication-token-webhook-cache-ttl",
+            values.SECONDS,
+            "how long answers of the token webhook are remembered",
+        ),
+    ] = 120.0
+    authorization_config: Annotated[
+        Path | None,
+        Setting(
+            "authorization-config",
+            values.FILE,
+            "file with an AuthorizationConfiguration: the authorizers and webhooks to ask, in"
+            " order",
+            default="Node, then RBAC",
+        ),
+    ] = None
     audit_log: Annotated[
         Path | None,
         Setting(

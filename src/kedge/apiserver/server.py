@@ -175,6 +175,7 @@ async def serve(
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         outside = identities.configured(config, clock)
+        identities.configure_authorizers(api.authorizer, outside, config, clock)
         lifecycle = ServerLifecycle(HOOKS)
         proxy_pki = config.pki / "front-proxy"
         extensions = ExtensionServers(Resolver(api.cache), proxy_pki, network)
@@ -235,6 +236,8 @@ async def serve(
                 await listener.close()
                 await api.caller.close()
                 extensions.close()
+                for close in outside.closing:
+                    await close()
                 if trail is not None:
                     trail.close()
                 for task in background:
