@@ -1,4 +1,4 @@
-"""Copies the content of a volume that nobody uses: links to the same blocks where the disk can.
+"""Copies the content of a volume that no pod uses. Copies share blocks where the disk can do that.
 
 It is not `cp`, which would continue after a kill of the agent and write to a volume in use.
 """
@@ -64,7 +64,7 @@ class TreeCopy:
         elif kind == stat.S_IFLNK:
             os.symlink(os.readlink(source), target)
         elif kind == stat.S_IFSOCK:
-            # Nobody listens on it any more.
+            # The process that listened on it has ended.
             return
         else:
             os.mknod(target, kind | 0o600, status.st_rdev)
