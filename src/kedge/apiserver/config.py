@@ -230,6 +230,25 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="Node, then RBAC",
         ),
     ] = None
+    extend_tokens: Annotated[
+        bool,
+        Setting(
+            "service-account-extend-token-expiration",
+            values.ON_OR_OFF,
+            "whether the default tokens of pods live for a year, for programs that do not read"
+            " them again",
+        ),
+    ] = True
+    encryption_config: Annotated[
+        Path | None,
+        Setting(
+            "encryption-provider-config",
+            values.FILE,
+            "file with an EncryptionConfiguration: the resources that are stored encrypted, and the"
+            " keys",
+            default="none",
+        ),
+    ] = None
     audit_log: Annotated[
         Path | None,
         Setting(

@@ -10,7 +10,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from kedge.apiserver.authentication.authenticator import TokenAuthenticator, everybody
+from kedge.apiserver.authentication.authenticator import (
+    Authenticator,
+    TokenAuthenticator,
+    everybody,
+)
 from kedge.apiserver.authorization.attributes import Decision
 from kedge.apiserver.authorization.authorizer import Authorizer, Decide, OwnAuthorizer
 from kedge.apiserver.config import ServerConfig
@@ -105,3 +109,15 @@ def _count_reloads(counts: Telemetry, reloads: "dict[str, int]") -> None:
     counts.counter(
         name, what, lambda: ((f'status="{key}"', n) for key, n in sorted(reloads.items()))
     )
+
+
+def count_tokens(counts: Telemetry, authenticator: Authenticator) -> None:
+    """Add the metrics about service account tokens."""
+
+    def add(sort: str) -> None:
+        name = f"serviceaccount_{sort}_tokens_total"
+        what = f"Service account tokens that were verified and found {sort}."
+        counts.counter(name, what, lambda: iter([("", authenticator.token_counts.get(sort, 0))]))
+
+    add("valid")
+    add("stale")
