@@ -73,9 +73,10 @@ PLAIN: Sequence[Form] = ("json", "yaml", "protobuf")
 
 def own_version(resource: Resource[Any], body: bytes) -> bytes:
     """Stored bytes in the version that was asked for."""
-    if resource.store_as is None:
+    view = resource.relabelling
+    if view is None:
         return body
-    return msgspec.json.encode(resource.store_as.from_stored(msgspec.json.decode(body)))
+    return msgspec.json.encode(view.from_stored(msgspec.json.decode(body)))
 
 
 def one(request: Request, item: Item, clock: Clock, status: int = 200) -> Response:
@@ -162,7 +163,7 @@ def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) 
         msgspec.json.encode(resource.api_version),
         msgspec.json.encode(meta),
     )
-    if resource.store_as is None:
+    if resource.relabelling is None:
         bodies: Iterable[bytes] = (item.body for item in items)
     else:
         bodies = _in_turns(items, lambda item: own_version(resource, item.body))

@@ -105,7 +105,7 @@ class _Mutation:
         changed = False
         try:
             verdict = await self._webhooks.ask(request, seen, mutating=True)
-            changed = self._apply(seen, verdict)
+            changed = await self._apply(seen, verdict)
         except CallFailed as error:
             refusal = failed(hook, error)
             if refusal is not None:
@@ -114,7 +114,7 @@ class _Mutation:
         self._webhooks.annotate(request, key, _note(hook, changed))
         return changed
 
-    def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
+    async def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
         operations = _operations(verdict.patch)
         if not operations:
             return False
@@ -129,7 +129,7 @@ class _Mutation:
             patched = fitted(view, apply_json(seen.object, operations), [])
             if patched == seen.object:
                 return False
-            changed = decode.to_object(resource, review.seen_as(patched, view, resource))
+            changed = decode.to_object(resource, await review.seen_as(patched, view, resource))
         except PatchError as error:
             raise internal(error.message) from None
         except StatusError as error:
