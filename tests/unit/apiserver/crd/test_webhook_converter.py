@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kedge.apiserver.crd import webhook_converter
+from kedge.machinery.clock import SystemClock
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import TABLE, LocalServer
@@ -213,7 +214,9 @@ def _line(watches: Any, port: str) -> bool:
 
 async def eventually(server: LocalServer, condition: Any) -> None:
     """Let the server and the webhook act until a condition holds."""
-    for _ in range(5000):
+    clock = SystemClock()
+    deadline = clock.monotonic() + 120
+    while clock.monotonic() < deadline:
         await server.settle()
         if condition():
             return
