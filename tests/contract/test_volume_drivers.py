@@ -86,13 +86,17 @@ async def local_stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIt
         yield found
 
 
+async def unmarked(volume: DriverVolume) -> None:
+    """Keep no mark."""
+
+
 @contextlib.asynccontextmanager
 async def local(directory: Path, kind: str) -> AsyncIterator[DriverStage]:
     is_image = kind == "image"
     if is_image and (why := volume_image.lack()):
         pytest.skip(f"no images of volumes: {why}")
     store = LocalVolumeStore(directory / "volumes")
-    driver = LocalDriver(store, may_mount=is_image, shortfall=lambda *_: None)
+    driver = LocalDriver(store, may_mount=is_image, shortfall=lambda *_: None, mark=unmarked)
     yield DriverStage(driver, directory, {"enforce": "true" if is_image else "false"})
     for place in mounts.below(directory):
         libc.unmount(place)
@@ -191,6 +195,19 @@ async def test_a_cancelled_call_ends_before_the_next_begins(stage: DriverStage) 
     path = await stage.mounted()
     (path / "file").write_text("x")
     await stage.unmounted()
+
+
+async def test_missing_data_are_an_error_and_not_a_new_volume(local_stage: DriverStage) -> None:
+    await local_stage.mounted()
+    await local_stage.unmounted()
+    place = local_stage.staging.parents[1] / "volumes" / "vol-1"
+    content = next(each for each in place.iterdir() if each.name != "volume.json")
+    content.rename(place / "elsewhere")
+    with pytest.raises(DriverError, match=f"{content} does not exist"):
+        await local_stage.staged(local_stage.volume())
+    (place / "elsewhere").rename(content)
+    await local_stage.mounted()
+    await local_stage.unmounted()
 
 
 async def test_a_full_image_refuses_further_bytes(tmp_path: Path) -> None:

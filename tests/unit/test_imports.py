@@ -18,8 +18,6 @@ RARE = {
     "yaml": "agents and most clients speak JSON",
 }
 """Modules that no process imports before it is ready, each with the reason."""
-EXCEPTIONS = {"kedge.control_plane": {"kedge.machinery.cel.program"}}
-"""The server imports CEL with the plugins of admission policies."""
 MOST = {
     "kedge.control_plane": 550,
     "kedge.node.agent": 455,
@@ -36,6 +34,6 @@ def test_start_imports_nothing_that_is_rarely_needed(process: str) -> None:
     script = f"import sys, {process}; print(*sys.modules)"
     run = [sys.executable, "-P", "-c", script]
     loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
-    rare = RARE.keys() & set(loaded) - EXCEPTIONS.get(process, set())
+    rare = RARE.keys() & set(loaded)
     assert {each: RARE[each] for each in rare} == {}
     assert len([each for each in loaded if each.startswith("kedge.")]) <= MOST[process]

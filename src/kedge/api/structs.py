@@ -3,12 +3,13 @@
 import ast
 import inspect
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect as types
 
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.schema import Schema, with_zero
@@ -21,22 +22,21 @@ _PREFIXES = {
     "scheduling_kedge_v1alpha1": "kedge.scheduling.v1alpha1",
     "apiregistration_v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
+_UNIONS = (Union, UnionType)
+_LISTS = (list, tuple, Sequence)
+_MAPS = (dict, Mapping)
+_SCALARS: dict[Any, dict[str, Any]] = {
+    Quantity: {"type": "quantity"},
+    str: {"type": "string"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number", "format": "double"},
+    bool: {"type": "boolean"},
+}
 _made: dict[type, Schema] = {}
 
 
 def schema_of(struct: type[msgspec.Struct]) -> Schema:
     """The schema of a Struct type. The same type always gives the same node."""
-    known = _made.get(struct)
-    if known is not None:
-        return known
-    info = types.type_info(struct)
-    assert isinstance(info, types.StructType)
-    return _of(info)
-
-
-def _of(info: types.StructType) -> Schema:
-    # The schemas of nested types come from the cache: inspecting each type again takes far longer.
-    struct = info.cls
     known = _made.get(struct)
     if known is not None:
         return known
@@ -49,15 +49,28 @@ def _of(info: types.StructType) -> Schema:
         fields={},
     )
     docs = field_docs(struct)
-    for field in info.fields:
+    for field in msgspec.structs.fields(struct):
         member = _described(_node(field.type), docs.get(field.name, ""))
-        if isinstance(field.type, types.StructType):
+        if _is_struct(field.type):
             # Never absent, so OpenAPI publishes that it defaults to nothing inside.
             member = msgspec.structs.replace(member, keywords={"default": {}} | member.keywords)
         if field.encode_name in node.required:
             member = with_zero(member)
         node.fields[field.encode_name] = member
     return node
+
+
+def parts_of(struct: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    """The Structs in the fields of a Struct."""
+    for field in msgspec.structs.fields(struct):
+        yield from _structs_in(field.type)
+
+
+def _structs_in(annotation: Any) -> Iterator[type[msgspec.Struct]]:
+    if _is_struct(annotation):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _structs_in(argument)
 
 
 def component_name(struct: type) -> str:
@@ -101,36 +114,40 @@ def _described(node: Schema, description: str) -> Schema:
     return msgspec.structs.replace(node, description=description) if description else node
 
 
-def _node(info: types.Type) -> Schema:
-    extra: dict[str, Any] = {}
-    while isinstance(info, types.Metadata):
-        extra = (info.extra or {}) | extra
-        info = info.type
+def _node(annotation: Any) -> Schema:
+    bare, extra = _bare(annotation)
     if "type" in extra:
         return Schema(**extra)
-    node = _plain(info)
+    node = _plain(bare)
     return msgspec.structs.replace(node, **extra) if extra else node
 
 
-def _plain(info: types.Type) -> Schema:
-    match info:
-        case types.UnionType():
-            return _node(next(t for t in info.types if not isinstance(t, types.NoneType)))
-        case types.StructType():
-            return _of(info)
-        case types.ListType() | types.CollectionType():
-            return Schema(type="list", items=_node(info.item_type))
-        case types.DictType():
-            return Schema(type="map", items=_node(info.value_type))
-        case types.CustomType() if info.cls is Quantity:
-            return Schema(type="quantity")
-        case types.StrType():
-            return Schema(type="string")
-        case types.IntType():
-            return Schema(type="integer", format="int64")
-        case types.FloatType():
-            return Schema(type="number", format="double")
-        case types.BoolType():
-            return Schema(type="boolean")
-        case _:
-            raise TypeError(f"no schema for {info}")
+def _bare(annotation: Any) -> tuple[Any, dict[str, Any]]:
+    """The type without what is annotated to it, and the schema's words among that."""
+    if not hasattr(annotation, "__metadata__"):
+        return annotation, {}
+    extra: dict[str, Any] = {}
+    for meta in annotation.__metadata__:
+        if isinstance(meta, msgspec.Meta) and meta.extra:
+            extra |= meta.extra
+    return annotation.__origin__, extra
+
+
+def _plain(annotation: Any) -> Schema:
+    if _is_struct(annotation):
+        return schema_of(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in _UNIONS:
+        return _node(next(each for each in arguments if each is not NoneType))
+    if origin in _LISTS:
+        return Schema(type="list", items=_node(arguments[0]))
+    if origin in _MAPS:
+        return Schema(type="map", items=_node(arguments[1]))
+    made = _SCALARS.get(annotation)
+    if made is None:
+        raise TypeError(f"no schema for {annotation}")
+    return Schema(**made)
+
+
+def _is_struct(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)

@@ -24,7 +24,9 @@ REFUSAL: Final = "X-Kedge-Gateway"
 """The header of the gateway's own errors, which holds their message."""
 LIMITS: Final = ServerLimits(body_bytes=32 << 20, bodies_bytes=128 << 20)
 _ATTEMPTS: Final = 3
-"""Endpoints to which a connection is tried."""
+"""Endpoints that are asked for one response."""
+_READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+"""Methods of requests that may be sent twice."""
 ANSWER_SECONDS: Final = 60.0
 """Seconds in which a response must begin, as in other gateways."""
 PER_NAMESPACE: Final = 512
@@ -109,7 +111,8 @@ class Gateway:
         return relay.streamed_response(exchange, is_head=http.method == "HEAD")
 
     async def _reach(self, http: HttpRequest, target: RouteTarget) -> Exchange:
-        """Return the response of an endpoint; another one is asked if there is no connection."""
+        """Return the response of an endpoint. Another one is asked if there is no connection, or
+        if a pod that ends drops a request that only reads."""
         endpoints = self._random.sample(target.endpoints, min(_ATTEMPTS, len(target.endpoints)))
         asking = OutgoingRequest(
             http.method,
@@ -124,8 +127,10 @@ class Gateway:
             address = ServerAddress(host, port, tls, make=self._network.maker(host))
             try:
                 return await ask(address, asking)
-            except Unreachable:
-                raise  # the endpoint has the request: another one might do it twice
+            except Unreachable as error:
+                if http.method not in _READING or asks_upgrade(http.headers):
+                    raise  # the endpoint has the request: another one might do it twice
+                failure = error
             except (OSError, TimeoutError) as error:
                 failure = OSError(relay.dial_failure(address, error))
         raise failure or OSError("there is none")

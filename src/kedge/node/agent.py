@@ -261,10 +261,10 @@ class Agent:
                 ConfigObjectWatches(client, clock),
             )
             may_mount = self._runtime.level is RuntimeLevel.FULL
-            csi = CsiRegistry(clock)
+            csi = CsiRegistry(clock, devices.kubelet.in_pods)
             storage = NodeStorage(
                 config,
-                devices.kubelet_directory,
+                devices.kubelet,
                 client,
                 sources,
                 this,
@@ -282,6 +282,7 @@ class Agent:
                 recorder,
                 clock,
                 storage=storage.pods,
+                kubelet=devices.kubelet,
                 images=self._images,
                 pull_secrets=PullSecrets(sources),
                 may_mount=may_mount,

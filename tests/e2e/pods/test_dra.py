@@ -95,6 +95,13 @@ class Gadgets:
     def revive_agent(self) -> None:
         self.own.up(*self.flags)
 
+    def revive(self) -> None:
+        """Start what a test that failed has left dead."""
+        if self._driver is None:
+            self.start()
+        if process.running(self.own.state / "nodes" / "node-1", "node") is None:
+            self.revive_agent()
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, own_clusters: Any) -> Iterator[Gadgets]:
@@ -115,6 +122,7 @@ def api(home: Gadgets) -> Api:
 
 @pytest.fixture(autouse=True)
 def well(home: Gadgets, eventually: Callable[..., Any]) -> Iterator[None]:
+    home.revive()
     eventually(lambda: home.published() == ["g-0", "g-1", "g-2"])
     yield
     home.behave_well()
@@ -294,7 +302,7 @@ def test_a_claim_is_unprepared_when_its_driver_is_back(
     pods.gone("p")
     home.kill()
     pods.delete("q", gracePeriodSeconds=1)
-    eventually(lambda: pods.events("q", "FailedUnprepareDynamicResources"))
+    eventually(lambda: pods.events("q", "FailedUnprepareDynamicResources"), 60)
     assert pods.get("q")["metadata"]["deletionTimestamp"]
     home.kill_agent()
     home.revive_agent()

@@ -117,6 +117,45 @@ async def test_an_endpoint_that_refuses_connections_is_passed_over(server: FakeA
     )
 
 
+@pytest.fixture
+async def ending() -> AsyncIterator[int]:
+    """The port of an endpoint that takes connections and closes them."""
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+
+
+async def test_another_endpoint_answers_if_one_ends_without_a_response(
+    server: FakeAgent, ending: int
+) -> None:
+    routing = FakeRouting(("127.0.0.1", ending), ("127.0.0.1", server.port))
+    for method in ("GET", "HEAD", "OPTIONS"):
+        for _ in range(5):
+            response, _ = await ask(routing, request(method))
+            assert response.status == 200
+
+
+async def test_a_request_that_changes_something_is_sent_once() -> None:
+    tried: list[str] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tried.append((await reader.readline()).decode())
+        writer.close()
+
+    also = await asyncio.start_server(take, "127.0.0.1", 0)
+    port = also.sockets[0].getsockname()[1]
+    response, body = await ask(FakeRouting(*[("127.0.0.1", port)] * 3), request("POST"))
+    assert response.status == 502
+    assert body.startswith(b"no endpoint of the service answers: ")
+    assert len(tried) == 1
+    response, _ = await ask(FakeRouting(*[("127.0.0.1", port)] * 3), request("GET"))
+    assert response.status == 502
+    assert len(tried) == 4
+    also.close()
+    await also.wait_closed()
+
+
 async def test_errors_of_the_gateway_are_marked() -> None:
     response, body = await ask(FakeRouting(), request())
     assert (response.status, body) == (503, b"there are none\n")

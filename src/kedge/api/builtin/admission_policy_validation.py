@@ -7,7 +7,6 @@ from typing import Final
 from kedge.api import rules
 from kedge.api.builtin import admission_rules
 from kedge.api.builtin.content import listed, numbered, reach, text, typed
-from kedge.api.builtin.policy_programs import expression_errors
 from kedge.api.builtin.validation import Errors, Fields, named, selector
 from kedge.api.conditions import validate_conditions
 from kedge.api.model import Condition, Document
@@ -107,6 +106,8 @@ def _conditions_and_variables(spec: Fields) -> Errors:
 
 def _by_index(spec: Fields, field: str) -> dict[int, list[FieldError]]:
     """Return the errors of the expressions of a list, by the place of its elements."""
+    from kedge.api.builtin.policy_programs import expression_errors
+
     found: dict[int, list[FieldError]] = {}
     for i, error in expression_errors(spec, field):
         found.setdefault(i, []).append(error)

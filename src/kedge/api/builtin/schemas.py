@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import inspect as types
 
 from kedge.api import structs
 from kedge.machinery.schema import Schema, with_zero
@@ -165,25 +164,11 @@ def _served() -> PublishedTypes:
 def described(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:
     """The given Structs and all they are made of, by name in OpenAPI."""
     found: dict[str, type[msgspec.Struct]] = {}
-    for kind in kinds:
-        _collect(types.type_info(kind), found)
+    waiting = list(kinds)
+    while waiting:
+        struct = waiting.pop()
+        name = structs.component_name(struct)
+        if name not in found:
+            found[name] = struct
+            waiting.extend(structs.parts_of(struct))
     return found
-
-
-def _collect(info: types.Type, found: dict[str, type[msgspec.Struct]]) -> None:
-    match info:
-        case types.StructType():
-            name = structs.component_name(info.cls)
-            if name not in found:
-                found[name] = info.cls
-                for field in info.fields:
-                    _collect(field.type, found)
-        case types.Metadata():
-            _collect(info.type, found)
-        case types.UnionType():
-            for member in info.types:
-                _collect(member, found)
-        case types.ListType() | types.CollectionType():
-            _collect(info.item_type, found)
-        case types.DictType():
-            _collect(info.value_type, found)

@@ -14,11 +14,16 @@ from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.validation import MIRROR_POD
-from kedge.api.model import Document, Object, OwnerReference
+from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
 from kedge.api.storage_v1 import persistent_volume
-from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER, LOCAL_FINALIZER, capacity_name
-from kedge.api.storage_v1.persistent_volume import reachable_from
+from kedge.api.storage_v1.local_volumes import (
+    LOCAL_DATA,
+    LOCAL_DRIVER,
+    LOCAL_FINALIZER,
+    capacity_name,
+)
+from kedge.api.storage_v1.persistent_volume import PersistentVolume, reachable_from
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.mirror_pods import is_mirror, reference
 from kedge.apiserver.admission.refusal import refused
@@ -315,31 +320,39 @@ def _audience(plugin: NodeRestriction, attempt: Attempt, bound: Pod, wanted: lis
 
 
 def _volumes(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
-    """A node takes its finalizer off volumes of its own that are being deleted."""
+    """A node marks local volumes whose data it has made, and takes its finalizer off volumes of
+    its own that are being deleted."""
     new, old = attempt.object, attempt.old
     if not isinstance(new, Document) or not isinstance(old, Document):
         return f'unexpected operation "{attempt.operation}"'
-    if not old.metadata.deletionTimestamp or not _is_on_node(plugin, who, old):
+    volume = persistent_volume.decode(msgspec.json.encode(old.content))
+    if not _is_on_node(plugin, who, volume):
+        return f'node "{who}" can only update local volumes of its own'
+    if new.content == old.content and _bare(new.metadata) == _marked(old.metadata, who):
+        return ""
+    if not old.metadata.deletionTimestamp or volume.spec.nodeAffinity is None:
         return f'node "{who}" can only update volumes of its own that are being deleted'
-    left = [each for each in old.metadata.finalizers if each != LOCAL_FINALIZER]
-    kept = replace(old.metadata, finalizers=left or (), managedFields=(), resourceVersion="")
-    wanted = replace(
-        new.metadata,
-        finalizers=list(new.metadata.finalizers) or (),
-        managedFields=(),
-        resourceVersion="",
-    )
-    if wanted != kept or new.content != old.content:
+    left = tuple(each for each in old.metadata.finalizers if each != LOCAL_FINALIZER)
+    if new.content != old.content or _bare(new.metadata) != _bare(
+        replace(old.metadata, finalizers=left)
+    ):
         return f'node "{who}" can only remove the finalizer "{LOCAL_FINALIZER}" of a volume'
     return ""
 
 
-def _is_on_node(plugin: NodeRestriction, who: str, volume: Document) -> bool:
-    found = persistent_volume.decode(msgspec.json.encode(volume.content))
+def _bare(meta: ObjectMeta) -> ObjectMeta:
+    """Return metadata without what the server writes."""
+    return replace(meta, finalizers=tuple(meta.finalizers), managedFields=(), resourceVersion="")
+
+
+def _marked(meta: ObjectMeta, who: str) -> ObjectMeta:
+    """Return the metadata of a volume with the mark of a node, unless it has one."""
+    return _bare(replace(meta, annotations={LOCAL_DATA: who, **meta.annotations}))
+
+
+def _is_on_node(plugin: NodeRestriction, who: str, volume: PersistentVolume) -> bool:
     labels = plugin.node(who).metadata.labels
-    is_bound_to_nodes = found.spec.nodeAffinity is not None
-    is_ours = found.driver == LOCAL_DRIVER and is_bound_to_nodes
-    return is_ours and reachable_from(found)(who, labels)
+    return volume.driver == LOCAL_DRIVER and reachable_from(volume)(who, labels)
 
 
 def _capacities(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from kedge.apiserver.admission.default_ingress_class import DefaultIngressClass
 from kedge.apiserver.admission.default_storage_class import DefaultStorageClass
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
+from kedge.apiserver.admission.first_binding import FirstBinding
 from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_policy import MutatingAdmissionPolicy
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
@@ -39,10 +41,6 @@ from kedge.apiserver.admission.storage_object_in_use_protection import (
 from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolicy
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.policies.mutation import mutating_parts
-from kedge.apiserver.policies.policy_request import PolicySurroundings
-from kedge.apiserver.policies.policy_set import Part, PartsOf, PolicySet
-from kedge.apiserver.policies.validation import validating_parts
 from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import ResourceCache, WatchCache
@@ -50,6 +48,10 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.configuration import GROUP
 from kedge.apiserver.webhooks.dispatch import Webhooks, webhooks_of
 from kedge.machinery.clock import Clock
+
+if TYPE_CHECKING:
+    from kedge.apiserver.policies.mutating_policies import MutatingPolicies
+    from kedge.apiserver.policies.validating_policies import ValidatingPolicies
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -69,17 +71,34 @@ class Surroundings(msgspec.Struct, frozen=True):
             plural, self.catalog, self.cache, self.caller, _annotate, self.authorizer
         )
 
-    def policies(self, plural: str, parts_of: PartsOf[Part]) -> PolicySet[Part]:
-        caches: list[ResourceCache] = []
-        for name in (plural, plural.removesuffix("ies") + "ybindings"):
-            found = self.catalog.find(GROUP, "v1", name)
-            assert found is not None
-            caches.append(self.cache.of(found))
-        return PolicySet(caches[0], caches[1], parts_of)
+    def of(self, plural: str) -> ResourceCache:
+        """The objects of a kind of admission."""
+        found = self.catalog.find(GROUP, "v1", plural)
+        assert found is not None
+        return self.cache.of(found)
 
-    @property
-    def policy_surroundings(self) -> PolicySurroundings:
-        return PolicySurroundings(self.cache, self.catalog, self.authorizer, self.clock)
+    def validating_policies(self) -> "ValidatingPolicies":
+        from kedge.apiserver.policies.policy_request import PolicySurroundings
+        from kedge.apiserver.policies.policy_set import PolicySet
+        from kedge.apiserver.policies.validating_policies import ValidatingPolicies
+        from kedge.apiserver.policies.validation import validating_parts
+
+        policies = self.of("validatingadmissionpolicies")
+        bindings = self.of("validatingadmissionpolicybindings")
+        around = PolicySurroundings(self.cache, self.catalog, self.authorizer, self.clock)
+        return ValidatingPolicies(PolicySet(policies, bindings, validating_parts), around)
+
+    def mutating_policies(self) -> "MutatingPolicies":
+        from kedge.apiserver.policies.mutating_policies import MutatingPolicies
+        from kedge.apiserver.policies.mutation import mutating_parts
+        from kedge.apiserver.policies.policy_request import PolicySurroundings
+        from kedge.apiserver.policies.policy_set import PolicySet
+
+        policies = self.of("mutatingadmissionpolicies")
+        bindings = self.of("mutatingadmissionpolicybindings")
+        around = PolicySurroundings(self.cache, self.catalog, self.authorizer, self.clock)
+        policy_set = PolicySet(policies, bindings, mutating_parts)
+        return MutatingPolicies(policy_set, around, self.earlier)
 
 
 def _annotate(request: Request, key: str, value: str) -> None:
@@ -97,13 +116,13 @@ def _mutating_webhook(given: Surroundings) -> AdmissionPlugin:
 
 
 def _mutating_policy(given: Surroundings) -> AdmissionPlugin:
-    policies = given.policies("mutatingadmissionpolicies", mutating_parts)
-    return MutatingAdmissionPolicy(policies, given.policy_surroundings, given.earlier)
+    bindings = given.of("mutatingadmissionpolicybindings")
+    return MutatingAdmissionPolicy(FirstBinding(bindings, given.mutating_policies))
 
 
 def _validating_policy(given: Surroundings) -> AdmissionPlugin:
-    policies = given.policies("validatingadmissionpolicies", validating_parts)
-    return ValidatingAdmissionPolicy(policies, given.policy_surroundings)
+    bindings = given.of("validatingadmissionpolicybindings")
+    return ValidatingAdmissionPolicy(FirstBinding(bindings, given.validating_policies))
 
 
 def _validating_webhook(given: Surroundings) -> AdmissionPlugin:

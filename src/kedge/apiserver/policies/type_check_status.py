@@ -6,7 +6,6 @@ from typing import Any
 
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
-from kedge.apiserver.policies.type_checking import expression_warnings
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
@@ -62,6 +61,8 @@ class PolicyTypeChecks:
         generation = document["metadata"].get("generation", 0)
         if (document.get("status") or {}).get("observedGeneration") == generation:
             return
+        from kedge.apiserver.policies.type_checking import expression_warnings
+
         spec = document.get("spec") or {}
         found = await asyncio.to_thread(expression_warnings, spec, self._api.catalog)
         checked: dict[str, Any] = {"expressionWarnings": found} if found else {}

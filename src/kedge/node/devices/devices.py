@@ -35,6 +35,7 @@ from kedge.node.devices.registry import PluginRegistry
 from kedge.node.devices.release_notifier import DeviceReleaseNotifier
 from kedge.node.devices.simulated import SimulatedPlugin
 from kedge.node.devices.watcher import PluginHandler, PluginWatcher
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
 from kedge.node.pod.timeouts import with_timeout
 from kedge.node.resource_claims.claims import NodeClaims
@@ -66,6 +67,7 @@ class NodeDevices:
         """`directory` is where plugins register; `own` is a directory of the agent alone. Drivers
         without access to `cdi_directories` can write their specs beside the sockets."""
         self.places = paths.places(directory)
+        self.kubelet = KubeletDirectory(self.places.drivers.parent, own, directory)
         self._own = own
         self._clock = clock
         self._cdi = (*cdi_directories, self.places.cdi)
@@ -92,11 +94,6 @@ class NodeDevices:
         self._freed = asyncio.Event()
         """Set, and replaced, whenever devices have become free."""
         self._begun = clock.monotonic()
-
-    @property
-    def kubelet_directory(self) -> Path:
-        """The directory that drivers know as the kubelet's."""
-        return self.places.drivers.parent
 
     def connect(
         self,
@@ -139,7 +136,7 @@ class NodeDevices:
             handlers[DRIVER_TYPE] = self._claims.drivers
         if self._volume_drivers is not None:
             handlers[CSI_TYPE] = self._volume_drivers
-        watcher = PluginWatcher(self.places.watched, handlers, self._clock)
+        watcher = PluginWatcher(self.places.watched, handlers, self._clock, self.kubelet.on_machine)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._registry, door, told, watcher, self._releases):
                 tasks.create_task(work.run())

@@ -46,12 +46,18 @@ class PluginWatcher:
     """Watches a directory for sockets of plugins. The owner must `run` it."""
 
     def __init__(
-        self, directory: Path, handlers: Mapping[str, PluginHandler], clock: Clock
+        self,
+        directory: Path,
+        handlers: Mapping[str, PluginHandler],
+        clock: Clock,
+        on_machine: Callable[[str], Path],
     ) -> None:
-        """`handlers` are by type, as plugins state it."""
+        """`handlers` are by type, as plugins state it. `on_machine` returns where a path that a
+        plugin names is on this machine."""
         self._directory = directory
         self._handlers = handlers
         self._clock = clock
+        self._on_machine = on_machine
         self._attended: dict[Mark, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -116,7 +122,7 @@ class PluginWatcher:
                 f"no handler registered for plugin type: {info.type} at socket {path}"
             )
         try:
-            return await handler.adopt(info, Path(info.endpoint or path))
+            return await handler.adopt(info, self._on_machine(info.endpoint or str(path)))
         except (PluginRefused, PluginError):
             raise
         except Exception as error:

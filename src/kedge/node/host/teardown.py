@@ -11,6 +11,7 @@ from typing import Final
 from kedge.machinery.clock import SystemClock
 from kedge.node.cgroups.tree import PodCgroupTree
 from kedge.node.host import node_record
+from kedge.node.host.kubelet_directory import unshare
 from kedge.node.host.user_namespaces import void_claims
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
@@ -53,6 +54,7 @@ def teardown(directory: Path) -> str:
         if not tree.remove_all():
             left.append(f"processes in the control group {known.cgroup} do not end")
     left.append(unmount_all(directory / "pods"))
+    left.append(unshare(directory / "devices"))
     for place in (directory / "staged", directory / "pods", directory / "memory"):
         try:
             take_down(place)

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +42,19 @@ _FEATURES: Final = {
     m.SINGLE_NODE_MULTI_WRITER: DriverFeature.SINGLE_NODE_MULTI_WRITER,
 }
 
+PathName = Callable[[Path], Path]
+
 
 class CsiDriverClient:
     """Fulfils volume_driver.VolumeDriver. Reconnects when the driver restarts at its socket."""
 
-    def __init__(self, name: str, path: Path, clock: Clock) -> None:
+    def __init__(
+        self, name: str, path: Path, clock: Clock, named: PathName = lambda path: path
+    ) -> None:
+        """`named` returns the driver's name for a path of the machine."""
         self.name = name
         self.path = path
+        self._named = named
         self._channel = PluginChannel(f"CSI driver {name}", path, clock)
         self._features: frozenset[DriverFeature] | None = None
 
@@ -73,7 +79,7 @@ class CsiDriverClient:
         request = m.StageVolumeRequest(
             volume_id=volume.handle,
             publish_context=context.publish_context,
-            staging_target_path=str(staging),
+            staging_target_path=self._text(staging),
             volume_capability=await self._capability(volume, context),
             secrets=context.secrets,
             volume_context=volume.attributes,
@@ -87,8 +93,8 @@ class CsiDriverClient:
         request = m.PublishVolumeRequest(
             volume_id=volume.handle,
             publish_context=context.publish_context,
-            staging_target_path=str(staging) if is_staged else "",
-            target_path=str(target),
+            staging_target_path=self._text(staging) if is_staged else "",
+            target_path=self._text(target),
             volume_capability=await self._capability(volume, context),
             readonly=volume.is_read_only,
             secrets=context.secrets,
@@ -103,22 +109,24 @@ class CsiDriverClient:
         return target
 
     async def unpublish(self, handle: str, target: Path) -> None:
-        await self._call(m.UNPUBLISH, m.VolumePathRequest(volume_id=handle, path=str(target)))
+        await self._call(
+            m.UNPUBLISH, m.VolumePathRequest(volume_id=handle, path=self._text(target))
+        )
         with contextlib.suppress(FileNotFoundError):
             # A driver may leave the empty directory. A mounted one is not removed.
             os.rmdir(target)
 
     async def unstage(self, handle: str, staging: Path) -> None:
-        await self._call(m.UNSTAGE, m.VolumePathRequest(volume_id=handle, path=str(staging)))
+        await self._call(m.UNSTAGE, m.VolumePathRequest(volume_id=handle, path=self._text(staging)))
 
     async def expand(
         self, volume: DriverVolume, path: Path, staging: Path, context: MountContext
     ) -> int:
         request = m.ExpandVolumeRequest(
             volume_id=volume.handle,
-            volume_path=str(path),
+            volume_path=self._text(path),
             capacity_range=m.CapacityRange(required_bytes=volume.size),
-            staging_target_path=str(staging),
+            staging_target_path=self._text(staging),
             volume_capability=await self._capability(volume, context),
             secrets=context.secrets,
         )
@@ -127,7 +135,7 @@ class CsiDriverClient:
 
     async def usage(self, handle: str, path: Path, staging: Path) -> VolumeUsage:
         request = m.VolumeStatsRequest(
-            volume_id=handle, volume_path=str(path), staging_target_path=str(staging)
+            volume_id=handle, volume_path=self._text(path), staging_target_path=self._text(staging)
         )
         answer = await self._call(m.GET_STATS, request)
         size = next((each for each in answer.usage if each.unit == m.BYTES), None)
@@ -149,6 +157,9 @@ class CsiDriverClient:
 
     async def delete(self, handle: str) -> None:
         raise DriverError(f"the provisioner of {self.name} deletes its volumes", is_final=True)
+
+    def _text(self, path: Path) -> str:
+        return str(self._named(path))
 
     async def _capability(self, volume: DriverVolume, context: MountContext) -> m.VolumeCapability:
         distinguishes = DriverFeature.SINGLE_NODE_MULTI_WRITER in await self.features()

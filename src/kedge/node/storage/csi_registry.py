@@ -10,7 +10,7 @@ from kedge.deviceplugin.messages import PluginInfo
 from kedge.machinery.clock import Clock
 from kedge.machinery.names import dns_subdomain
 from kedge.node.devices.watcher import PluginRefused, Withdraw
-from kedge.node.storage.csi_driver import CsiDriverClient
+from kedge.node.storage.csi_driver import CsiDriverClient, PathName
 from kedge.node.storage.csi_messages import NodeInfoResponse
 from kedge.node.storage.storage_report import ReportedDriver
 from kedge.node.storage.volume_driver import DriverError
@@ -28,7 +28,9 @@ Announce = Callable[[Mapping[str, str]], Awaitable[None]]
 class CsiRegistry:
     """Fulfils watcher.PluginHandler and driver_catalog.RegisteredDrivers."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, in_pods: PathName = lambda path: path) -> None:
+        """`in_pods` returns how drivers in pods name a path of this machine."""
+        self._in_pods = in_pods
         self._clock = clock
         self._drivers: dict[str, CsiDriverClient] = {}
         self._nodes: dict[str, ReportedDriver] = {}
@@ -43,7 +45,9 @@ class CsiRegistry:
 
     async def adopt(self, info: PluginInfo, endpoint: Path) -> Withdraw:
         self._check(info, endpoint)
-        driver = CsiDriverClient(info.name, endpoint, self._clock)
+        # A driver that gives its endpoint as in a pod sees the volumes there too.
+        named = self._in_pods if str(endpoint) != info.endpoint else lambda path: path
+        driver = CsiDriverClient(info.name, endpoint, self._clock, named)
         driver.open()
         try:
             answer = await driver.node_info()

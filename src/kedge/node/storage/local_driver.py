@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA, LOCAL_DRIVER
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.storage import loop_device, volume_image
 from kedge.node.storage.local_store import LocalVolume, LocalVolumeRecord, LocalVolumeStore
@@ -36,20 +36,29 @@ _FEATURES: Final = frozenset(
 Shortfall = Callable[[DriverVolume, str], None]
 """(volume, reason): the size of a volume is not enforced."""
 
+Mark = Callable[[DriverVolume], Awaitable[None]]
+"""Records in the API that the data of a volume exist. Raises DriverError."""
+
 
 class LocalDriver:
     """Fulfils volume_driver.VolumeDriver.
 
     A volume is a sparse image where its size can be enforced, else a directory. A directory needs
     no mount: pods get the directory itself.
+
+    A volume is made, then marked in the API, then given to a pod. So a volume without the mark has
+    never held data and may be made; the data of one with the mark are never replaced.
     """
 
     name = LOCAL_DRIVER
 
-    def __init__(self, store: LocalVolumeStore, *, may_mount: bool, shortfall: Shortfall) -> None:
+    def __init__(
+        self, store: LocalVolumeStore, *, may_mount: bool, shortfall: Shortfall, mark: Mark
+    ) -> None:
         self._store = store
         self._may_mount = may_mount
         self._shortfall = shortfall
+        self._mark = mark
         self._lack: str | None = None
 
     async def features(self) -> frozenset[DriverFeature]:
@@ -57,6 +66,8 @@ class LocalDriver:
 
     async def stage(self, volume: DriverVolume, staging: Path, context: MountContext) -> None:
         await _off_loop(self._stage, volume, staging)
+        if not volume.made_on:
+            await self._mark(volume)
 
     async def publish(
         self, volume: DriverVolume, staging: Path, target: Path, context: MountContext
@@ -86,7 +97,7 @@ class LocalDriver:
     # In threads.
 
     def _stage(self, volume: DriverVolume, staging: Path) -> None:
-        found = self._store.find(volume.handle) or self._make(volume)
+        found = self._found_or_made(volume)
         if not found.record.is_image:
             if not volume.is_block and volume.attributes.get(ENFORCE) != "false":
                 self._shortfall(volume, self._why_not(volume))
@@ -99,6 +110,14 @@ class LocalDriver:
         else:
             volume_image.mount(found.image, staging, volume.mount_options)
             volume_image.open_new(staging)
+
+    def _found_or_made(self, volume: DriverVolume) -> LocalVolume:
+        found = self._store.find(volume.handle)
+        if found is not None and not found.content.exists():
+            raise _missing(volume, found.content)
+        if found is None and volume.made_on:
+            raise _missing(volume, self._store.directory / volume.handle)
+        return found or self._make(volume)
 
     def _make(self, volume: DriverVolume) -> LocalVolume:
         why = self._why_not(volume)
@@ -222,6 +241,15 @@ def of_file_system(path: Path) -> VolumeUsage:
         inodes=found.f_files,
         inodes_used=found.f_files - found.f_ffree,
         inodes_free=found.f_ffree,
+    )
+
+
+def _missing(volume: DriverVolume, place: Path) -> DriverError:
+    made = f", made on node {volume.made_on}," if volume.made_on else ""
+    return DriverError(
+        f"the data of the volume{made} are missing: {place} does not exist. Restore it from a"
+        " backup. If the data are lost, delete the claim and create it again, or begin with an"
+        f" empty volume: kubectl annotate pv {volume.name} {LOCAL_DATA}-"
     )
 
 

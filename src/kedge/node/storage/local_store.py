@@ -54,6 +54,10 @@ class LocalVolume(NamedTuple):
         return self.directory / IMAGE
 
     @property
+    def content(self) -> Path:
+        return self.image if self.record.is_image else self.data
+
+    @property
     def reserved(self) -> int:
         """Bytes of the disk that the volume may still take."""
         if not self.record.is_image:
@@ -78,6 +82,8 @@ class LocalVolumeStore:
         try:
             content = (place / _RECORD).read_bytes()
         except FileNotFoundError:
+            if place.exists():
+                raise DriverError(f"the record {place / _RECORD} is missing") from None
             return None
         return LocalVolume(handle, place, _decode(content))
 
@@ -122,6 +128,8 @@ class LocalVolumeStore:
             (unfinished / DATA).chmod(_OPEN)
         atomic.write(unfinished / _RECORD, msgspec.json.encode(record))
         unfinished.rename(place)
+        # Before anybody records that the volume exists.
+        _flush(self.directory)
         return LocalVolume(handle, place, record)
 
     def resize(self, volume: LocalVolume, size: int) -> LocalVolume:
@@ -156,6 +164,15 @@ class LocalVolumeStore:
 
     def _own_directory(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _flush(directory: Path) -> None:
+    """Wait until the names in a directory are on disk."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _decode(content: bytes) -> LocalVolumeRecord:

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1 import node as nodes
 from kedge.api.core_v1.references import ObjectReference
-from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA, LOCAL_DRIVER
 from kedge.client.client import Client
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
@@ -22,9 +22,10 @@ from kedge.node.storage.mount_context import DriverContexts
 from kedge.node.storage.mount_records import MountRecords
 from kedge.node.storage.pod_storage import PodStorage
 from kedge.node.storage.storage_report import StorageReport
-from kedge.node.storage.volume_driver import DriverVolume
+from kedge.node.storage.volume_driver import DriverError, DriverVolume
 from kedge.node.storage.volume_follower import VolumeFollower
 from kedge.node.storage.volume_lookup import VolumeLookup
+from kedge.node.storage.volume_objects import VOLUMES
 
 MANAGED_ATTACHMENT: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 """The annotation of nodes whose volumes a controller attaches."""
@@ -36,7 +37,7 @@ class NodeStorage:
     def __init__(
         self,
         config: NodeConfig,
-        root: Path,
+        kubelet: KubeletDirectory,
         client: Client,
         sources: ReferencedObjects,
         this: ThisNode,
@@ -46,7 +47,6 @@ class NodeStorage:
         registered: CsiRegistry,
         may_mount: bool,
     ) -> None:
-        """`root` is the directory that CSI drivers know as the kubelet's."""
         self._config = config
         self._client = client
         self._events = events
@@ -56,7 +56,7 @@ class NodeStorage:
         self.drivers = NodeDrivers(LOCAL_DRIVER, self._local_driver, registered)
         self.pods = PodStorage(
             MountRecords(config.pods),
-            root,
+            kubelet.root,
             config.state,
             VolumeLookup(client),
             self.drivers,
@@ -87,7 +87,19 @@ class NodeStorage:
     def _local_driver(self) -> LocalDriver:
         self._loop = asyncio.get_running_loop()
         store = LocalVolumeStore(self._config.volumes)
-        return LocalDriver(store, may_mount=self._may_mount, shortfall=self._size_not_enforced)
+        return LocalDriver(
+            store,
+            may_mount=self._may_mount,
+            shortfall=self._size_not_enforced,
+            mark=self._mark_made,
+        )
+
+    async def _mark_made(self, volume: DriverVolume) -> None:
+        patch = {"metadata": {"annotations": {LOCAL_DATA: self._config.name}}}
+        try:
+            await self._client.patch(VOLUMES, volume.name, patch)
+        except (StatusError, OSError) as error:
+            raise DriverError(f"cannot record that the volume exists: {error}") from error
 
     def _size_not_enforced(self, volume: DriverVolume, reason: str) -> None:
         """Called in a thread."""

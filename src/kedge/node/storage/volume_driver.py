@@ -50,6 +50,8 @@ class DriverVolume:
     is_block: bool = False
     is_read_only: bool = False
     is_inline: bool = False
+    made_on: str = ""
+    """The node that made the data of a local volume; empty before the first mount."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.persistent_volume_claim import BOUND, PersistentVolumeClaim
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.volume.volume import Volume
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA
 from kedge.client.client import Client
 from kedge.machinery.errors import StatusError
 from kedge.node.pod.dependencies import VolumeFailure
@@ -35,6 +36,8 @@ class FoundVolume(NamedTuple):
     claim: str = ""
     is_read_only: bool = False
     is_inline: bool = False
+    made_on: str = ""
+    """The node that made the data of a local volume."""
 
     @property
     def is_block(self) -> bool:
@@ -132,7 +135,8 @@ def bound_volume(
             volume, f"no volume plugin matched: kedge has none for the source of volume {name}"
         )
     is_read_only = is_read_only or bool(getattr(source, "read_only", False))
-    return FoundVolume(name, source, spec, claim, is_read_only)
+    made_on = found.metadata.annotations.get(LOCAL_DATA, "")
+    return FoundVolume(name, source, spec, claim, is_read_only, made_on=made_on)
 
 
 def driver_volume(found: FoundVolume, uid: str) -> DriverVolume:
@@ -151,6 +155,7 @@ def driver_volume(found: FoundVolume, uid: str) -> DriverVolume:
         is_block=found.is_block,
         is_read_only=found.is_read_only,
         is_inline=found.is_inline,
+        made_on=found.made_on,
     )
 
 

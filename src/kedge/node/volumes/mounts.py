@@ -36,6 +36,18 @@ def mounted(place: Path) -> bool:
     return str(place.resolve()) in _places()
 
 
+def is_shared(place: Path) -> bool:
+    """Return whether mounts at the path appear in other mount namespaces too."""
+    path, best, found = str(place.resolve()), "", False
+    with open("/proc/self/mountinfo", errors="surrogateescape") as lines:
+        for line in lines:
+            fields = line.partition(" - ")[0].split(" ")
+            where = _unescaped(fields[4])
+            if f"{path}/".startswith(where.rstrip("/") + "/") and len(where) >= len(best):
+                best, found = where, any(each.startswith("shared:") for each in fields[6:])
+    return found
+
+
 def below(place: Path) -> list[str]:
     """Return the mount points at and below a path, once for each mount, deepest first."""
     # mountinfo has resolved paths.

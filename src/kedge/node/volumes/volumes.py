@@ -17,6 +17,7 @@ from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.images.images import ImageService
 from kedge.node.pod.dependencies import (
     ConfigFailure,
@@ -116,6 +117,7 @@ class PodVolumes:
         clock: Clock,
         *,
         storage: PodStorage,
+        kubelet: KubeletDirectory,
         images: ImageService,
         pull_secrets: PullSecretReader,
         may_mount: bool,
@@ -128,6 +130,7 @@ class PodVolumes:
         self._events = events
         self._clock = clock
         self._storage = storage
+        self._kubelet = kubelet
         self._images = images
         self._pull_secrets = pull_secrets
         self._may_mount = may_mount
@@ -230,7 +233,8 @@ class PodVolumes:
 
     def _make_once(self, pod: Pod, volume: Volume) -> None:
         if volume.hostPath is not None:
-            host_path.check(volume.hostPath)
+            path = str(self._kubelet.on_machine(volume.hostPath.path))
+            host_path.check(msgspec.structs.replace(volume.hostPath, path=path))
         elif volume.emptyDir is not None:
             self._make_empty(pod, volume.emptyDir, self.place(pod, volume.name))
         else:
@@ -347,7 +351,7 @@ class PodVolumes:
         for volume in pod.spec.volumes:
             if volume.name == name:
                 if volume.hostPath is not None:
-                    return Path(volume.hostPath.path)
+                    return self._kubelet.on_machine(volume.hostPath.path)
                 if _is_stored(volume):
                     return self._stored(pod, name)
                 if volume.image is not None:
@@ -401,8 +405,17 @@ class PodVolumes:
             place = self.place(pod, volume.name)
             if part or volume.hostPath is not None:
                 await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)
+            if wanted.mountPropagation == "Bidirectional" and self._may_mount:
+                await self._share(self._hold(pod), place)
             found.append(_shown(wanted, volume, place, part, self._is_read_only(pod, volume)))
         return found
+
+    async def _share(self, held: _MountedVolumes, place: Path) -> None:
+        """Share the kubelet's directory with a container that mounts volumes in it."""
+        try:
+            await self._do(held, self._kubelet.share, place)
+        except OSError as error:
+            raise ConfigFailure(f"cannot share {place} with the machine: {error}") from error
 
     def _is_read_only(self, pod: Pod, volume: Volume) -> bool:
         if not _is_stored(volume):

@@ -15,6 +15,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.resource import Resource
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA
 from kedge.apiserver.admission.chain import Operation
 from kedge.apiserver.admission.node_restriction import NodeRestriction
 from kedge.apiserver.authorization.attributes import Attributes
@@ -47,7 +48,8 @@ RESOURCES: list[Resource[Any]] = [
 
 async def plugin(*pods: dict[str, Any], allowed: str = "") -> NodeRestriction:
     stored = [(pod.RESOURCE, document) for document in pods]
-    self = (node.RESOURCE, {"metadata": {"name": "n1", "uid": UID}})
+    labels = {"kubernetes.io/hostname": "n1"}
+    self = (node.RESOURCE, {"metadata": {"name": "n1", "uid": UID, "labels": labels}})
     cache = await cache_with(RESOURCES, [self, *stored])
 
     def may(asked: Attributes) -> bool:
@@ -307,6 +309,63 @@ async def test_a_node_grows_claims_and_changes_nothing_else_of_them() -> None:
     assert await outcome(resource, "UPDATE", lost, old, subresource="status") == (
         'node "n1" is not allowed to update fields other than status.quantity and status.conditions'
     )
+
+
+def affine_volume(values: Any = ("n1",), **metadata: Any) -> Document:
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(values)}
+    spec = {
+        "csi": {"driver": "local.kedge.dev", "volumeHandle": "pv"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
+    }
+    meta = {"finalizers": ["kedge.dev/local-volume"], **metadata}
+    return Document(metadata=ObjectMeta(name="pv", **meta), content={"spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (affine_volume(), affine_volume(annotations={LOCAL_DATA: "n1"}), ""),
+        (
+            affine_volume(),
+            affine_volume(annotations={LOCAL_DATA: "n2"}),
+            'node "n1" can only update volumes of its own that are being deleted',
+        ),
+        (
+            affine_volume(annotations={LOCAL_DATA: "n2"}),
+            affine_volume(annotations={LOCAL_DATA: "n1"}),
+            'node "n1" can only update volumes of its own that are being deleted',
+        ),
+        (
+            affine_volume(annotations={LOCAL_DATA: "n1"}),
+            affine_volume(),
+            'node "n1" can only update volumes of its own that are being deleted',
+        ),
+        (
+            affine_volume(["n2"]),
+            affine_volume(["n2"], annotations={LOCAL_DATA: "n1"}),
+            'node "n1" can only update local volumes of its own',
+        ),
+        (
+            affine_volume(deletionTimestamp="2026-01-01T00:00:00Z"),
+            affine_volume(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[]),
+            "",
+        ),
+        (
+            affine_volume(),
+            affine_volume(finalizers=[]),
+            'node "n1" can only update volumes of its own that are being deleted',
+        ),
+        (
+            affine_volume(deletionTimestamp="2026-01-01T00:00:00Z"),
+            affine_volume(["n1", "n2"], deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[]),
+            'node "n1" can only remove the finalizer "kedge.dev/local-volume" of a volume',
+        ),
+    ],
+)
+async def test_a_node_marks_and_releases_volumes_of_its_own(
+    old: Document, new: Document, why: str
+) -> None:
+    assert await outcome(kind("", "persistentvolumes"), "UPDATE", new, old) == why
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ class BrokenHandler:
 
 
 async def test_an_unexpected_error_refuses_the_plugin(tmp_path: Path) -> None:
-    watcher = PluginWatcher(tmp_path, {"DRAPlugin": BrokenHandler()}, FakeClock())
+    watcher = PluginWatcher(tmp_path, {"DRAPlugin": BrokenHandler()}, FakeClock(), Path)
     info = PluginInfo(type="DRAPlugin", name="d.example", endpoint="/x")
     with pytest.raises(PluginRefused, match="failed with err: embedded null byte"):
         await watcher._adopted(info, tmp_path / "reg.sock")

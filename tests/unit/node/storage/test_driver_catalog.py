@@ -7,7 +7,11 @@ import pytest
 from kedge.node.storage.driver_catalog import NodeDrivers
 from kedge.node.storage.local_driver import LocalDriver
 from kedge.node.storage.local_store import LocalVolumeStore
-from kedge.node.storage.volume_driver import DriverError
+from kedge.node.storage.volume_driver import DriverError, DriverVolume
+
+
+async def no_mark(volume: DriverVolume) -> None:
+    pytest.fail("no volume is mounted")
 
 
 def test_the_own_driver_is_made_once_and_when_it_is_needed(tmp_path: Path) -> None:
@@ -15,7 +19,7 @@ def test_the_own_driver_is_made_once_and_when_it_is_needed(tmp_path: Path) -> No
 
     def make() -> LocalDriver:
         store = LocalVolumeStore(tmp_path)
-        made.append(LocalDriver(store, may_mount=False, shortfall=lambda *_: None))
+        made.append(LocalDriver(store, may_mount=False, shortfall=lambda *_: None, mark=no_mark))
         return made[-1]
 
     drivers = NodeDrivers("own", make, None)

@@ -55,6 +55,13 @@ def test_a_damaged_record_is_an_error_and_not_a_new_volume(tmp_path: Path) -> No
         store.find("a")
 
 
+def test_a_missing_record_is_an_error_and_not_a_new_volume(tmp_path: Path) -> None:
+    store = LocalVolumeStore(tmp_path)
+    (store.make("a", RECORD).directory / "volume.json").unlink()
+    with pytest.raises(DriverError, match=r"volume\.json is missing"):
+        store.find("a")
+
+
 def test_an_image_counts_with_its_whole_size(tmp_path: Path) -> None:
     store = LocalVolumeStore(tmp_path)
     before = store.free_bytes()

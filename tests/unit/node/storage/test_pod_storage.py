@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,12 +13,15 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.security import PodSecurityContext
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.local_store import LocalVolumeRecord, LocalVolumeStore
 from kedge.node.storage.node_storage import NodeStorage
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.node import FakeNodeFacts, RecordedEvents
@@ -28,6 +32,10 @@ VOLUMES = "/api/v1/persistentvolumes"
 LOCAL = {"csi": {"driver": "local.kedge.dev", "volumeHandle": "v"}}
 
 
+def kubelet_directory(top: Path) -> KubeletDirectory:
+    return KubeletDirectory(top / "kubelet", top / "own", top / "device-plugins")
+
+
 class StorageBox:
     """The storage of a node without the right to mount, on a server in the same process."""
 
@@ -35,6 +43,8 @@ class StorageBox:
         self.server = server
         self.directory = directory
         self.events = RecordedEvents()
+        self.refused: tuple[str, str] | None = None
+        """Method and path of requests that do not reach the server."""
         self.restart()
 
     def restart(self) -> None:
@@ -45,7 +55,7 @@ class StorageBox:
         )
         self.node = NodeStorage(
             config,
-            self.directory / "kubelet",
+            kubelet_directory(self.directory),
             client,
             ReferencedObjects(client, clock),
             FakeNodeFacts(),
@@ -58,6 +68,8 @@ class StorageBox:
 
     async def _handle(self, call: Call) -> Response:
         headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
+        if (call.method, call.path) == self.refused:
+            raise OSError("connection refused")
         request = HttpRequest(call.method, call.path, call.query, headers, call.body)
         answer = self.server.app.handle(request)
         return answer if isinstance(answer, Response) else await answer
@@ -133,6 +145,46 @@ async def test_a_local_volume_keeps_its_content_from_pod_to_pod(box: StorageBox)
     assert box.pods.find("u1", "v") is None
     await box.mount(claim_pod("u2"))
     assert box.place("u2").joinpath("file").read_text() == "kept"
+
+
+async def test_data_that_are_gone_are_never_replaced_by_an_empty_volume(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    await box.mount(claim_pod())
+    await box.pods.unmount("u1")
+    place = box.directory / "volumes" / "v"
+    place.rename(box.directory / "elsewhere")
+    box.restart()
+    said = await box.refusal(claim_pod("u2"))
+    assert f"the data of the volume, made on node here, are missing: {place} does not" in said
+    assert not place.exists()
+    # As the message says.
+    await box.pods.unmount("u2")
+    (box.directory / "elsewhere").rename(place)
+    await box.mount(claim_pod("u3"))
+    await box.pods.unmount("u3")
+    shutil.rmtree(place)
+    nothing = {"metadata": {"annotations": {LOCAL_DATA: None}}}
+    await box.server.merge(f"{VOLUMES}/pv", nothing)
+    await box.mount(claim_pod("u4"))
+    assert list(box.place("u4").iterdir()) == []
+
+
+async def test_a_volume_whose_mark_was_not_written_is_marked_later(box: StorageBox) -> None:
+    """The agent was killed after it had made the data."""
+    await bind(box, LOCAL)
+    LocalVolumeStore(box.directory / "volumes").make("v", LocalVolumeRecord(1 << 20))
+    await box.mount(claim_pod())
+    volume = await box.server.get(f"{VOLUMES}/pv")
+    assert volume["metadata"]["annotations"][LOCAL_DATA] == "here"
+
+
+async def test_no_pod_gets_a_volume_before_it_is_marked(box: StorageBox) -> None:
+    await bind(box, LOCAL)
+    box.refused = ("PATCH", f"{VOLUMES}/pv")
+    assert "cannot record that the volume exists" in await box.refusal(claim_pod())
+    assert box.pods.find("u1", "v") is None
+    box.refused = None
+    await box.mount(claim_pod())
 
 
 async def test_the_next_agent_knows_what_is_mounted(box: StorageBox) -> None:

@@ -16,6 +16,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
+from kedge.node.host.kubelet_directory import KubeletDirectory
 from kedge.node.images import archive
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
@@ -53,6 +54,9 @@ class Box:
         """Whether the server does not answer."""
         self.gate: Callable[[str], Awaitable[None]] | None = None
         self._may_mount = may_mount
+        self.kubelet = KubeletDirectory(
+            directory / "kubelet", directory / "own", directory / "device-plugins"
+        )
         self.store = ImageStore(directory / "image-store", server.clock)
         self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(()))
         self.volumes: PodVolumes
@@ -68,7 +72,7 @@ class Box:
         )
         self.storage = NodeStorage(
             config,
-            self.directory / "kubelet",
+            self.kubelet,
             client,
             sources,
             facts,
@@ -86,6 +90,7 @@ class Box:
             self.events,
             clock,
             storage=self.storage.pods,
+            kubelet=self.kubelet,
             images=self.images,
             pull_secrets=NoSecrets(),
             may_mount=self._may_mount,

@@ -1,5 +1,7 @@
 """Checks before a start, the port of the server, and the context in the kubeconfig."""
 
+import contextlib
+import importlib
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from kedge.cli.cluster.announcement import Announcement
 from kedge.cli.cluster.down import withdraw_context
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
 from kedge.cli.failure import Failure
+from kedge.machinery.clock import SystemClock
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
@@ -85,6 +88,21 @@ def port_is_free(host: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def help_along(config: "ServerConfig", cluster: state.ClusterRecord) -> None:
+    """Do work of the server, and of this command, while the server loads its modules."""
+    if not cluster.has_run:
+        from kedge.apiserver import pki, server_addresses
+
+        # The server finds the same error and explains it.
+        with contextlib.suppress(OSError, pki.AuthorityError):
+            pki.ensure(config.pki, server_addresses.hosts(config))
+            for name, at in config.local_nodes.items():
+                now = SystemClock().now()
+                pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), now)
+    # This command needs it as soon as the server is ready.
+    importlib.import_module("kedge.client.kubeconfig")
 
 
 def adopt(config: UpConfig, announced: Announcement) -> UpResult:

@@ -9,7 +9,13 @@ from kedge.cli.cluster.announcement import decode
 from kedge.cli.cluster.children import launching
 from kedge.cli.cluster.down import changing, end_nodes
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult
-from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, settle_port
+from kedge.cli.cluster.up.preparation import (
+    adopt,
+    help_along,
+    prepare,
+    running_cluster,
+    settle_port,
+)
 from kedge.cli.cluster.up.programs import (
     local_programs,
     pid_file_of,
@@ -84,6 +90,7 @@ def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpRe
     try:
         with launching(directory, programs) as launch:
             nodes = [each for name, each in launch.children.items() if name != SERVER]
+            help_along(settings, cluster)
             announced = decode(launch.children[SERVER].line(config.wait))
             took = SystemClock().monotonic() - started
             tell(nodes, announced.url)

@@ -82,6 +82,8 @@ def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return [sys.executable, "-c", f"import sys; {choice}"]
 
     monkeypatch.setattr(programs, "kedge_command", program)
+    # The stand-in writes files of its own in place of keys.
+    monkeypatch.setattr("kedge.cli.cluster.up.start.help_along", lambda server, cluster: None)
     return lines
 
 

@@ -1,0 +1,192 @@
+"""Change objects by the MutatingAdmissionPolicies that are bound to a request."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kedge.api.model import Object
+from kedge.api.resource import Resource
+from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
+from kedge.apiserver.admission.patched_object import fitted, settled
+from kedge.apiserver.admission.refusal import refused
+from kedge.apiserver.policies.mutation import MutatingParts, MutationError, PolicyMutation, patched
+from kedge.apiserver.policies.policy_request import (
+    Invocation,
+    Misconfigured,
+    PolicySurroundings,
+    RequestValues,
+    invocations,
+    is_exempt,
+)
+from kedge.apiserver.policies.policy_set import BoundPolicy, PolicyBinding, PolicySet
+from kedge.apiserver.verbs import decode
+from kedge.apiserver.webhooks import review
+from kedge.machinery.cel import CelError
+from kedge.machinery.errors import StatusCause, StatusError, internal
+from kedge.machinery.patience import PatienceError, on_event_loop
+
+Policies = tuple[BoundPolicy[MutatingParts], ...]
+
+
+class MutatingPolicies:
+    """The policies that have bindings; `earlier` are the plugins before them."""
+
+    def __init__(
+        self,
+        policies: PolicySet[MutatingParts],
+        around: PolicySurroundings,
+        earlier: Sequence[AdmissionPlugin] = (),
+    ) -> None:
+        self._policies = policies
+        self._around = around
+        self._earlier = tuple(earlier)
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        if attempt.object is None or is_exempt(attempt):
+            return attempt.object  # before the policies are read: a broken one must be repairable
+        policies = self._policies.bound()
+        if not policies:
+            return attempt.object
+        if attempt.is_repeated:
+            policies = tuple(policy for policy in policies if policy.is_reinvoked)
+        run = _PolicyRun(attempt, self._around)
+        await run.round(policies)
+        if run.has_changed and not attempt.is_repeated:
+            await run.repeat(policies, self._earlier)
+        return run.result()
+
+
+class _PolicyRun:
+    """One object on its way past the policies."""
+
+    def __init__(self, attempt: Attempt, around: PolicySurroundings) -> None:
+        self._attempt = attempt
+        self._around = around
+        self._errors: list[tuple[str, str]] = []
+        """Messages, each with the reason of its error."""
+        self._before: set[str] = set()
+        """Reinvoked policies that have run since the latest change."""
+        self._outdated: set[str] = set()
+        """Reinvoked policies that have run before it."""
+        self.has_changed = False
+
+    async def round(self, policies: Policies) -> None:
+        about = review.subject(self._attempt)
+        if not about.own_kind:
+            return
+        # All are chosen for the object as it was before the first of them.
+        for each in invocations(policies, self._attempt, about, self._around):
+            await self._around.clock.give_way()
+            if isinstance(each, Misconfigured):
+                if not each.policy.ignores_failure:
+                    self._fail(each.policy, each.binding, each.why, "Forbidden")
+                continue
+            known = self._attempt.object
+            await self._invoke(each, about)
+            if self._attempt.object != known:
+                self.has_changed = True
+                self._outdated |= self._before
+                self._before = set()
+            if each.policy.is_reinvoked:
+                self._before.add(each.policy.name)
+
+    async def repeat(self, policies: Policies, earlier: Sequence[AdmissionPlugin]) -> None:
+        """Run what came before a change again."""
+        known = self._attempt.object
+        self._attempt = replace(self._attempt, is_repeated=True)
+        for plugin in earlier:
+            changed = await plugin.mutate(self._attempt)
+            self._attempt = replace(self._attempt, object=changed)
+        if self._attempt.object != known:
+            self._outdated |= self._before
+        again = tuple(policy for policy in policies if policy.name in self._outdated)
+        await self.round(again)
+
+    def result(self) -> Object | None:
+        """Return the changed object; raise the errors of the policies."""
+        if self._errors:
+            message, reason = self._errors[0]
+            error = refused(self._attempt, message)
+            causes = [StatusCause(message=each) for each, _ in self._errors]
+            raise StatusError(403, reason, message, details=error.details, causes=causes)
+        return self._attempt.object
+
+    async def _invoke(
+        self, invocation: Invocation[MutatingParts], about: review.ReviewSubject
+    ) -> None:
+        policy = invocation.policy
+        if policy.conditions is not None:
+            values = await self._values(about, invocation)
+            known = {**values, "namespaceObject": {}, "variables": None}
+            try:
+                if not await policy.conditions.hold(known):
+                    return
+            except CelError as error:
+                self._report(invocation, str(error))
+                return
+        for mutation in policy.parts:
+            try:
+                await self._mutate(mutation, invocation, about)
+            except MutationError as error:
+                self._report(invocation, str(error))
+
+    async def _values(
+        self, about: review.ReviewSubject, invocation: Invocation[MutatingParts]
+    ) -> dict[str, Any]:
+        # Made anew each time: a mutation may have changed the object.
+        return await RequestValues(self._attempt, about, self._around).of(invocation)
+
+    async def _mutate(
+        self,
+        mutation: PolicyMutation,
+        invocation: Invocation[MutatingParts],
+        about: review.ReviewSubject,
+    ) -> None:
+        view, resource = invocation.view, self._attempt.request.resource
+        values = await self._values(about, invocation)
+        was = values["object"]
+        try:
+            with on_event_loop():
+                document = patched(mutation, values, view.schema)
+        except PatienceError:
+            values = await self._values(about, invocation)
+            document = await asyncio.to_thread(patched, mutation, values, view.schema)
+        shaped = _shaped(view, document)
+        if shaped == was:
+            return
+        changed = decode.to_object(resource, await review.seen_as(shaped, view, resource))
+        obj = settled(self._attempt, resource.strategy.default(changed))
+        self._attempt = msgspec.structs.replace(self._attempt, object=obj)
+
+    def _report(self, invocation: Invocation[MutatingParts], why: str) -> None:
+        if not invocation.policy.ignores_failure:
+            self._fail(invocation.policy, invocation.binding, why, "Invalid")
+
+    def _fail(
+        self,
+        policy: BoundPolicy[MutatingParts],
+        binding: PolicyBinding | None,
+        why: str,
+        reason: str,
+    ) -> None:
+        if binding is None:
+            by = f'policy "{policy.name}"'
+        else:
+            by = f"policy '{policy.name}' with binding '{binding.name}'"
+        self._errors.append((f"{by} denied request: {why}", reason))
+
+
+def _shaped(view: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Return a patched document in the shape of its kind; 500 if it has another one."""
+    unknown: list[str] = []
+    try:
+        shaped = fitted(view, document, unknown)
+    except StatusError as error:
+        raise internal(error.message) from None
+    if unknown:
+        fields = ", ".join(f'unknown field "{name}"' for name in unknown)
+        raise internal(f"strict decoding error: {fields}")
+    return shaped
