@@ -1,7 +1,7 @@
 """App: the list of steps that every request passes, in order."""
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
 from kedge.apiserver import render, steps
@@ -15,12 +15,14 @@ from kedge.apiserver.fairness.flow_controller import FlowController
 from kedge.apiserver.handlers import handlers
 from kedge.apiserver.inflight import InFlight
 from kedge.apiserver.pages import Pages
+from kedge.apiserver.pending import ANSWERS, MOST_ROUNDS, MOST_WAITING, AnswerPending
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery import reserve_files
 from kedge.machinery.errors import StatusError, insufficient_storage, internal
 from kedge.storage.store import DiskFull, StoreError
+from kedge.web.connection_limits import too_many
 from kedge.web.message import HttpRequest, Response, warning_headers
 
 log = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ class App:
         self.api = api
         self.telemetry = telemetry
         self.flows = flows
+        self._waiting = 0
+        """Requests that wait for answers of other servers."""
         self._head_steps: Sequence[Step] = (
             steps.route,
             steps.authenticate(authenticator),
@@ -72,16 +76,19 @@ class App:
     def handle(self, http: HttpRequest) -> Answer:
         """Answer a request: at once if that needs no waiting."""
         context = RequestContext(http, self.api.clock.monotonic())
+        headers = http.headers
         try:
             for step in self._steps:
                 step(context)
             answer = context.answer
             assert answer is not None
+        except AnswerPending as pending:
+            return self._begin_again(context, headers, pending)
         except Exception as error:
             answer = failed(context, error)
         if isinstance(answer, Response):
             return self._finish(context, answer)
-        return self._wait(context, answer)
+        return self._wait(context, headers, answer)
 
     def screen(self, http: HttpRequest) -> Response | None:
         """Return the refusal of a request before its body is read; None if the body may be read.
@@ -89,22 +96,66 @@ class App:
         Requests without credentials therefore take no memory for bodies. kube-apiserver reads
         bodies in its handlers, after authentication and authorization, to the same effect. The
         request passes the same steps again once its body is there: in between its user may have
-        lost its rights.
+        lost its rights. A request that waits for the answer of another server is not refused here.
         """
         context = RequestContext(http, self.api.clock.monotonic())
         try:
             for step in self._head_steps:
                 step(context)
+        except AnswerPending:
+            return None
         except Exception as error:
             return self._finish(context, failed(context, error))
         return None
 
-    async def _wait(self, context: RequestContext, pending: Awaitable[Response]) -> Response:
+    async def _wait(
+        self, context: RequestContext, headers: Mapping[str, str], pending: Awaitable[Response]
+    ) -> Response:
         try:
             response = await pending
+        except AnswerPending as missing:
+            return await self._begin_again(context, headers, missing)
         except Exception as error:
             response = failed(context, error)
         return self._finish(context, response)
+
+    async def _begin_again(
+        self, context: RequestContext, headers: Mapping[str, str], pending: AnswerPending
+    ) -> Response:
+        """Get the answer that the request needs, and begin it again, until none is missing."""
+        if self._waiting >= MOST_WAITING:
+            why = too_many("too many requests wait for answers of other servers")
+            return self._finish(context, failed(context, why))
+        self._waiting += 1
+        token = ANSWERS.set({})
+        try:
+            return await self._answer_after(context, headers, pending)
+        finally:
+            ANSWERS.reset(token)
+            self._waiting -= 1
+
+    async def _answer_after(
+        self, context: RequestContext, headers: Mapping[str, str], pending: AnswerPending
+    ) -> Response:
+        for _ in range(MOST_ROUNDS):
+            await pending.ask()
+            # A step may have taken a token out of the headers.
+            context.http.headers = headers
+            context = RequestContext(context.http, context.started)
+            try:
+                for step in self._steps:
+                    step(context)
+                answer = context.answer
+                assert answer is not None
+                response = answer if isinstance(answer, Response) else await answer
+            except AnswerPending as missing:
+                pending = missing
+            except Exception as error:
+                return self._finish(context, failed(context, error))
+            else:
+                return self._finish(context, response)
+        why = internal("the request needs too many answers of other servers")
+        return self._finish(context, failed(context, why))
 
     def _finish(self, context: RequestContext, response: Response) -> Response:
         context.response = response

@@ -184,6 +184,16 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
         ),
     ] = None
+    authentication_config: Annotated[
+        Path | None,
+        Setting(
+            "authentication-config",
+            values.FILE,
+            "file with an AuthenticationConfiguration: issuers of JSON web tokens (OpenID Connect),"
+            " and which paths need no credentials",
+            default="none",
+        ),
+    ] = None
     audit_log: Annotated[
         Path | None,
         Setting(

@@ -1,6 +1,7 @@
 """Configuration files of the server: YAML documents with apiVersion and kind."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -8,6 +9,8 @@ import msgspec
 
 LARGEST_FILE: Final = 1 << 20
 T = TypeVar("T")
+
+_unknown = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")
 
 
 class ConfigurationFileError(Exception):
@@ -46,3 +49,22 @@ def check_kind(api_version: str, kind: str, wanted: str, versions: Sequence[str]
     if kind != wanted or api_version not in versions:
         found = f"{api_version} {kind}".strip() or "document without kind"
         raise ValueError(f"{found} is not {wanted} of {' or '.join(versions)}")
+
+
+def strictly(document: Any, kind: type[T]) -> T:
+    """Return the document as that type; ValueError in Kubernetes' words for an unknown field."""
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        unknown = _unknown.search(str(error))
+        if unknown is None:
+            raise
+        path = ".".join(filter(None, (unknown[2], unknown[1])))
+        raise ValueError(f'strict decoding error: unknown field "{path}"') from None
+
+
+def raise_errors(errors: Iterable[object]) -> None:
+    """Raise ValueError with all errors, as Kubernetes joins them; do nothing without any."""
+    texts = list(dict.fromkeys(map(str, errors)))
+    if texts:
+        raise ValueError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")

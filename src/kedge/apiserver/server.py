@@ -14,7 +14,15 @@ from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import event, namespace, node, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
-from kedge.apiserver import bootstrap, default_storage, joining, pki, server_addresses, tokens
+from kedge.apiserver import (
+    bootstrap,
+    default_storage,
+    identities,
+    joining,
+    pki,
+    server_addresses,
+    tokens,
+)
 from kedge.apiserver.admission import configuration as admission_files
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
@@ -53,6 +61,7 @@ from kedge.apiserver.flow_control import (
     report_conditions,
 )
 from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
+from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.metrics.cluster import node_reports
@@ -165,6 +174,7 @@ async def serve(
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
+        outside = identities.configured(config, clock)
         lifecycle = ServerLifecycle(HOOKS)
         proxy_pki = config.pki / "front-proxy"
         extensions = ExtensionServers(Resolver(api.cache), proxy_pki, network)
@@ -181,6 +191,7 @@ async def serve(
             aggregator=aggregator,
             audit_log=trail,
             pauses=pauses,
+            outside=outside,
         )
         listener = HttpServer(
             app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread
@@ -196,6 +207,7 @@ async def serve(
                 tasks.create_task(keep_history(store, clock)),
                 tasks.create_task(keep_reserve_files(store, config.state, clock)),
                 tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
+                *(tasks.create_task(work()) for work in outside.tasks),
             ]
             registrar = Registrar(api)
             await registrar.load()
@@ -321,16 +333,21 @@ def application(
     aggregator: Aggregator | None = None,
     audit_log: AuditLog | None = None,
     pauses: LoopPauses | None = None,
+    outside: OutsideIdentities = identities.NONE,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
-    servers."""
+    servers; `outside` knows the users of other issuers."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
+    for add in outside.metrics:
+        add(counts)
     checks = server_checks(api.store, api.cache, lifecycle, components)
     return App(
         api,
-        authenticator=Authenticator(tokens, api.cache, key, api.clock),
+        authenticator=Authenticator(
+            tokens, api.cache, key, api.clock, outside.authenticators, outside.anonymous
+        ),
         token_requests=TokenRequests(key),
         decisions=SchedulingDecisions(components),
         pages=Pages(

@@ -14,16 +14,19 @@ are little-endian, without gaps:
                 the frame), containers u32
     containers  name u32, measured since u32; those of the first pod, then those of the next
     rows        24 i64 each: machine, systems, totals of pods that have not exactly one container,
-                containers
-    details     one row for each of these rows, in the same order, all of them compressed by zlib:
-                known u32, filled u32, then 9 u16 for each bit of `filled`; nothing at all if the
-                node has measured no details
+                containers; the lowest bytes of all numbers, then the next ones
+    details     one row for each of these rows, in the same order: known u32, filled u32, then 9 u16
+                for each bit of `filled`; the lower bytes of all pairs of bytes, then the upper
+                ones; nothing at all if the node has measured no details
+
+Everything after the version is compressed by zlib.
 
 A row has, for each window, for each statistic, billionths of a core and then kibibytes, rounded up;
 -1 stands for a missing number. Times are whole seconds since the epoch. A pod whose end tick is
 before that of the frame has ended: its row has its last windows. The response is a FrameReply in
-JSON, or 429 with Retry-After. `detail_windows` describes the rows of details. Version 1, without
-details, is read too.
+JSON, or 429 with Retry-After. `detail_windows` describes the rows of details. Two older versions
+are read too, which have rows number by number and only the details compressed (2), or no details
+(1).
 
 Everything between the resolution and the rows is the same from one frame to the next as long as no
 pod or container starts or ends. The reader compares these bytes and then decodes only the rows.
@@ -31,7 +34,6 @@ pod or container starts or ends. The reader compares these bytes and then decode
 
 import struct
 import sys
-import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -41,6 +43,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kedge.metrics import frame_packing
 from kedge.metrics.detail_windows import CODES, NO_ROW, size_of
 from kedge.metrics.frame import (
     ROW,
@@ -63,9 +66,16 @@ _LONGEST: Final = 253
 _POSSIBLE: Final = bytes([*range(0x20), 0xFF])
 """The highest byte of all numbers from 0 to 2**61, and of those around -1."""
 _MAGIC: Final = b"KMET"
-_VERSION: Final = 2
-_WITHOUT_DETAILS: Final = 1
-"""The version of frames of earlier releases."""
+_VERSION: Final = 3
+_UNPACKED: Final = (1, 2)
+"""The versions of frames of earlier releases."""
+_BEGIN: Final = struct.Struct("<4sH")
+_MOST_PLAIN: Final = 8 << 20
+"""Bytes of a frame before it is packed."""
+_NUMBER: Final = 8
+"""Bytes of a number in a row."""
+_CODE: Final = 2
+"""Bytes of a code in a row of details."""
 _DETAIL_BITS: Final = 32
 _DETAIL_BYTES: Final = 2 * CODES
 _HEADER: Final = struct.Struct("<4sHH10I")
@@ -99,6 +109,16 @@ def path_of(node: str) -> str:
 
 def encode(frame: Frame) -> bytes:
     """The bytes of a frame."""
+    return packed(plain(frame))
+
+
+def packed(body: bytes) -> bytes:
+    """The bytes to send, of the bytes of `plain`."""
+    return body[: _BEGIN.size] + frame_packing.pack(body[_BEGIN.size :])
+
+
+def plain(frame: Frame) -> bytes:
+    """The bytes of a frame before they are compressed."""
     names = _NameTable()
     node, uid = names.number(frame.node), names.number(frame.uid)
     systems = [_NAMED.pack(names.number(each.name), each.since) for each in frame.systems]
@@ -125,8 +145,11 @@ def encode(frame: Frame) -> bytes:
         len(containers),
     )
     return b"".join(
-        [header, _swapped(lengths).tobytes(), texts, *systems, *pods, *containers, *_sent(frame)]
-    ) + _sent_details(frame)
+        [
+            *(header, _swapped(lengths).tobytes(), texts, *systems, *pods, *containers),
+            *(frame_packing.by_weight(b"".join(_sent(frame)), _NUMBER), _sent_details(frame)),
+        ]
+    )
 
 
 def decode(body: bytes) -> Frame:
@@ -155,13 +178,15 @@ class FrameReader:
                 f"a frame has at most {MOST_BYTES} bytes, this one has {len(body)}"
             )
         try:
+            version, body = _unpacked(body)
             end_tick, resolution = _times(body)
             last = self._last
             if last is None or not body.startswith(self._known, _TIME.size):
                 last = self._begin(body)
             at = _TIME.size + len(self._known)
-            values = _rows(body[at : at + self._rows * ROW.size], self._rows)
-            details = _details(body, at + self._rows * ROW.size, self._rows)
+            end = at + self._rows * ROW.size
+            values = _rows(version, body[at:end], self._rows)
+            details = _details(version, body[end:], self._rows)
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise MalformedFrame(_CAUSES[type(error)]) from error
         if self._latest > end_tick:
@@ -199,8 +224,21 @@ def _sent_details(frame: Frame) -> bytes:
     if not frame.details:
         return b""
     rows = [frame.details[row] or NO_ROW for row in _order(frame)]
-    # The lowest level: most of the bytes are those of zeros and of equal codes.
-    return zlib.compress(b"".join(rows), 1)
+    return frame_packing.by_weight(b"".join(rows), _CODE)
+
+
+def _unpacked(body: bytes) -> tuple[int, bytes]:
+    """The version of a frame, and its bytes before they were compressed."""
+    magic, version = _BEGIN.unpack_from(body)
+    if magic != _MAGIC or version not in (_VERSION, *_UNPACKED):
+        raise MalformedFrame("not a frame of a version that is known here")
+    if version in _UNPACKED:
+        return version, body
+    try:
+        rest = frame_packing.unpack(body[_BEGIN.size :], _MOST_PLAIN - _BEGIN.size)
+    except frame_packing.Unpackable as error:
+        raise MalformedFrame(f"the bytes after the version are {error}") from error
+    return version, body[: _BEGIN.size] + rest
 
 
 class _NameTable:
@@ -220,8 +258,8 @@ class _NameTable:
 
 def _times(body: bytes) -> tuple[int, int]:
     """End tick and resolution."""
-    magic, version, width, end_tick, resolution = _TIME.unpack_from(body)
-    if magic != _MAGIC or version not in (_WITHOUT_DETAILS, _VERSION) or width != WIDTH:
+    _, _, width, end_tick, resolution = _TIME.unpack_from(body)
+    if width != WIDTH:
         raise MalformedFrame("not a frame of a version that is known here")
     if not end_tick or not resolution:
         raise MalformedFrame("the frame has no time")
@@ -306,9 +344,11 @@ def _pods(
         yield FramePod(place, names[name], names[uid], since, end_tick, row, inside)
 
 
-def _rows(body: bytes, count: int) -> "array[int]":
+def _rows(version: int, body: bytes, count: int) -> "array[int]":
     if len(body) != count * ROW.size:
         raise MalformedFrame(f"there should be {count} rows")
+    if version == _VERSION:
+        body = frame_packing.by_number(body, _NUMBER)
     highest = body[7::8]
     values = _swapped(array("q", body))
     if highest.translate(None, _POSSIBLE) or (0xFF in highest and min(values) < -1):
@@ -316,18 +356,14 @@ def _rows(body: bytes, count: int) -> "array[int]":
     return values
 
 
-def _details(body: bytes, at: int, count: int) -> Sequence[bytes]:
+def _details(version: int, sent: bytes, count: int) -> Sequence[bytes]:
     """The details of all rows; none if the frame has none."""
-    if at == len(body):
+    if not sent:
         return ()
     most = count * (len(NO_ROW) + _DETAIL_BITS * _DETAIL_BYTES)
-    unpacker = zlib.decompressobj()
-    try:
-        text = unpacker.decompress(body[at:], most)
-    except zlib.error as error:
-        raise MalformedFrame("the details are not compressed as they should be") from error
-    if not unpacker.eof or unpacker.unused_data:
-        raise MalformedFrame("the details are longer than their rows, or cut off")
+    text = _details_text(version, sent, most)
+    if len(text) > most:
+        raise MalformedFrame("the details are longer than their rows")
     found, view, place = [], memoryview(text), 0
     for _ in range(count):
         size = size_of(view[place:])
@@ -336,6 +372,17 @@ def _details(body: bytes, at: int, count: int) -> Sequence[bytes]:
     if place != len(text):
         raise MalformedFrame(f"there should be details of {count} rows")
     return found
+
+
+def _details_text(version: int, sent: bytes, most: int) -> bytes:
+    if version == _VERSION:
+        if len(sent) % _CODE:
+            raise MalformedFrame("the details end in the middle of a code")
+        return frame_packing.by_number(sent, _CODE)
+    try:
+        return frame_packing.unpack(sent, most)
+    except frame_packing.Unpackable as error:
+        raise MalformedFrame(f"the details are {error}") from error
 
 
 def _check_once(frame: Frame) -> None:

@@ -22,6 +22,7 @@ from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.health import ServerLifecycle
+from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
@@ -182,6 +183,7 @@ class LocalServer:
         device_access: Sequence[DeviceAccessRule] = (),
         components: ControlPlaneComponents | None = None,
         audit_log: AuditLog | None = None,
+        outside: OutsideIdentities = NONE,
     ) -> AsyncIterator[Self]:
         """Serve while the context is open; on a store that another server left, if given."""
         clock = clock or FakeClock()
@@ -206,6 +208,7 @@ class LocalServer:
             lifecycle,
             components=components,
             audit_log=audit_log,
+            outside=outside,
         )
         server = cls(store, clock, app, lifecycle, components)
         try:

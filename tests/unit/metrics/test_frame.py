@@ -17,8 +17,11 @@ from kedge.metrics.frame_codec import (
     MalformedFrame,
     decode,
     encode,
+    packed,
     path_of,
+    plain,
 )
+from kedge.metrics.frame_packing import by_number, by_weight
 from kedge.metrics.windows import DETAILS
 
 names = st.text(alphabet="abcdefghijklmnopqrstuvwxyz-0123456789é", min_size=1, max_size=60)
@@ -170,25 +173,33 @@ def test_a_pod_is_not_ahead_of_its_node() -> None:
 
 
 def test_it_is_said_what_is_wrong() -> None:
-    body = encode(one_pod(ROWS))
-    with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
-        decode(body[:9])
-    with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
-        decode(body[:30])
+    body = plain(one_pod(ROWS))
+    for cut in (body[:5], packed(body[:9]), packed(body[:30])):
+        with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
+            decode(cut)
     with pytest.raises(MalformedFrame, match=r"^a name is not text in UTF-8$"):
-        decode(body.replace(b"shop", b"sh\xff\xff"))
+        decode(packed(body.replace(b"shop", b"sh\xff\xff")))
     nameless = bytearray(body)
     struct.pack_into("<I", nameless, 16, 77)
     with pytest.raises(MalformedFrame, match=r"^the frame has no name of a number that it uses$"):
-        decode(bytes(nameless))
+        decode(packed(bytes(nameless)))
+    sent = packed(body)
+    for broken, why in (
+        (body, "not compressed"),
+        (sent[:-3], "cut off"),
+        (sent + b"x", "cut off"),
+        (packed(body[:6] + bytes(9 << 20)), "longer than allowed"),
+    ):
+        with pytest.raises(MalformedFrame, match=f"^the bytes after the version are .*{why}"):
+            decode(broken)
 
 
 @pytest.mark.parametrize(("offset", "what"), [(28, "names"), (40, "pods"), (44, "containers")])
 def test_counts_have_limits_that_are_looked_at_first(offset: int, what: str) -> None:
-    body = bytearray(encode(one_pod(ROWS)))
+    body = bytearray(plain(one_pod(ROWS)))
     struct.pack_into("<I", body, offset, 2**32 - 1)
     with pytest.raises(MalformedFrame, match=f"at most [0-9]+ {what}"):
-        decode(bytes(body))
+        decode(packed(bytes(body)))
 
 
 def test_too_many_bytes_are_not_looked_at() -> None:
@@ -198,7 +209,7 @@ def test_too_many_bytes_are_not_looked_at() -> None:
 
 def test_another_version_is_refused() -> None:
     body = bytearray(encode(one_pod(ROWS)))
-    body[4] = 3
+    body[4] = 4
     with pytest.raises(MalformedFrame, match="of a version that is known here"):
         decode(bytes(body))
 
@@ -250,31 +261,46 @@ def test_details_are_sent_with_their_rows() -> None:
 
 def test_details_that_are_not_of_the_rows_are_refused() -> None:
     frame = one_pod(ROWS)
-    body = encode(frame)
+    body = plain(frame)
     rows = len(decode(encode(frame)).values) // WIDTH
     row = MASKS.pack(3, 1) + bytes(18)
     for text, why in (
         (row * (rows - 1), "too early"),
-        (row * (rows + 1), "longer than their rows|details of"),
-        (row * rows + b"x", "details of"),
-        (MASKS.pack(0, 0xFFFF_FFFF) + bytes(1 << 20), "longer than their rows"),
+        (row * (rows + 1), "longer than|details of"),
+        (row * rows + bytes(8), "details of"),
+        (MASKS.pack(0, 0xFFFF_FFFF) + bytes(1 << 20), "longer than"),
     ):
         with pytest.raises(MalformedFrame, match=why):
-            decode(body + zlib.compress(text))
+            decode(packed(body + by_weight(text, 2)))
+        with pytest.raises(MalformedFrame, match=why):
+            decode(second_version(frame) + zlib.compress(text))
+    with pytest.raises(MalformedFrame, match="in the middle of a code"):
+        decode(packed(body + b"x"))
     for tail in (b"not compressed", zlib.compress(row * rows)[:-5], zlib.compress(row) + b"x"):
         with pytest.raises(MalformedFrame):
-            decode(body + tail)
+            decode(second_version(frame) + tail)
+
+
+def second_version(frame: Frame) -> bytes:
+    """A frame without details as the release before sent it."""
+    body = plain(frame)
+    at = len(body) - WIDTH * 8 * (len(decode(encode(frame)).values) // WIDTH)
+    return body[:4] + b"\2\0" + body[6:at] + by_number(body[at:], 8)
 
 
 def test_details_of_a_later_release_are_left_out() -> None:
     frame = one_pod(ROWS)
     rows = len(decode(encode(frame)).values) // WIDTH
     row = MASKS.pack(0xFFFF_FFFF, 1 << 31 | 1 << 2) + struct.pack("<9H", *[9] * 9) + bytes(18)
-    read = decode(encode(frame) + zlib.compress(row * rows))
-    assert [each.number for each in unpack(read.details[0])] == [2]
+    for sent in (
+        packed(plain(frame) + by_weight(row * rows, 2)),
+        second_version(frame) + zlib.compress(row * rows),
+    ):
+        assert [each.number for each in unpack(decode(sent).details[0])] == [2]
 
 
-def test_frames_of_the_release_before_are_read() -> None:
-    body = bytearray(encode(one_pod(ROWS)))
-    body[4] = 1
-    assert decode(bytes(body)) == decode(encode(one_pod(ROWS)))
+def test_frames_of_earlier_releases_are_read() -> None:
+    body = bytearray(second_version(one_pod(ROWS)))
+    for version in (2, 1):
+        body[4] = version
+        assert decode(bytes(body)) == decode(encode(one_pod(ROWS)))

@@ -1,8 +1,8 @@
 """Authenticator: from the credentials of a request to a user, or 401."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kedge.api.core_v1 import node, secret, service_account
 from kedge.api.core_v1.pod import pod
@@ -42,12 +42,36 @@ class Holder(NamedTuple):
     audiences: tuple[str, ...]
 
 
+class TokenAuthenticator(Protocol):
+    """Knows the holders of tokens of one sort, such as those of other issuers."""
+
+    def verified(self, token: bytes, audiences: Sequence[str]) -> Verified | None:
+        """Return the holder; None if the token is of another sort, CredentialRefused if it does
+        not hold, AnswerPending if another server has to be asked."""
+        ...
+
+
+def everybody(path: str) -> bool:
+    """Any path may be requested without credentials."""
+    return True
+
+
 class Authenticator:
     """Knows who holds which credential in this cluster."""
 
     def __init__(
-        self, tokens: Mapping[str, User], cache: WatchCache, key: jwt.TokenKey, clock: Clock
+        self,
+        tokens: Mapping[str, User],
+        cache: WatchCache,
+        key: jwt.TokenKey,
+        clock: Clock,
+        others: Sequence[TokenAuthenticator] = (),
+        anonymous: Callable[[str], bool] = everybody,
     ) -> None:
+        """`others` are asked about tokens that are not of this cluster; `anonymous` tells whether
+        a path may be requested without credentials."""
+        self._others = others
+        self._anonymous = anonymous
         self._clock = clock
         # By hash: how long a wrong token takes must not say how wrong it is.
         self._static = {_digest(token.encode()): _joined(user) for token, user in tokens.items()}
@@ -57,8 +81,8 @@ class Authenticator:
         self._refusals = RefusalLog(clock)
         self._verified = VerifiedTokens()
         accounts, pods, nodes = service_account.RESOURCE, pod.RESOURCE, node.RESOURCE
-        others = [cache.of(resource) for resource in (accounts, pods, nodes)]
-        self._verified.follow(others, cache.of(secret.RESOURCE))
+        objects = [cache.of(resource) for resource in (accounts, pods, nodes)]
+        self._verified.follow(objects, cache.of(secret.RESOURCE))
 
     def user(self, http: HttpRequest) -> User:
         """The user behind a request; anonymous without credentials, 401 with wrong ones."""
@@ -89,13 +113,24 @@ class Authenticator:
         return Holder(verified.user, common_audiences(verified.audiences, audiences))
 
     def _verify(self, token: bytes, digest: bytes, audiences: Sequence[str]) -> Verified:
-        verified = self._accounts.verified(token, audiences)
-        if verified is None:
-            raise CredentialRefused(INVALID)
+        verified = self._verified_by_one(token, audiences)
         verified = verified._replace(user=_joined(verified.user))
         if set(verified.audiences) & set(AUDIENCES):
             self._verified.keep(digest, verified)
         return verified
+
+    def _verified_by_one(self, token: bytes, audiences: Sequence[str]) -> Verified:
+        """Return what the first one says that knows the token."""
+        refusals = []
+        for authenticator in (self._accounts, *self._others):
+            try:
+                verified = authenticator.verified(token, audiences)
+            except CredentialRefused as refusal:
+                refusals.append(str(refusal))
+            else:
+                if verified is not None:
+                    return verified
+        raise CredentialRefused(", ".join(refusals) or INVALID)
 
     def _known(self, header: str) -> User | None:
         """The common case, a token that was seen before, at the price of a hash."""
@@ -131,6 +166,8 @@ class Authenticator:
                 return user
         if refusal is not None:
             raise refusal
+        if not self._anonymous(http.path):
+            raise CredentialRefused("no credentials")
         return ANONYMOUS
 
     def _plain(self, token: bytes, digest: bytes) -> User | None:

@@ -1,0 +1,1 @@
+"""JSON web tokens of other issuers, as an AuthenticationConfiguration describes them."""
