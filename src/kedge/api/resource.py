@@ -130,7 +130,7 @@ class Resource(
 
     @cached_property
     def relabelling(self) -> "StoredAs | None":
-        """The conversion from and to the stored kind, if it needs nobody else's help."""
+        """The conversion from and to the stored kind, if the server makes it by itself."""
         return self.store_as if self.conversion is None else None
 
     @cached_property

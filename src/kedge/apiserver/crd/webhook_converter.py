@@ -35,7 +35,7 @@ Reader = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class VersionForm(msgspec.Struct, frozen=True):
-    """What the schema of one version makes of a document."""
+    """The effects of the schema of one version on a document."""
 
     read: Reader
     """Returns a stored document as the current schema sees it, with defaults."""
@@ -147,7 +147,7 @@ class WebhookConverter:
         except StatusError as error:
             for _, _, future in own:
                 future.set_exception(error)
-                future.exception()  # which says that somebody has seen it
+                future.exception()  # marks it as retrieved
         else:
             for (item, key, future), body in zip(own, bodies, strict=True):
                 view = Item(item.key, item.revision, body)
