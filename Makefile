@@ -17,7 +17,7 @@ ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 ORDINARY_API := $(patsubst %,tests/e2e/test_%.py,client_commands crd durability limit_range up)
 ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,cron_job daemon_set deployment device_plugins \
 	aggregation dns downward_api gateway images job kill life_cycle metrics_api network network_policy \
-	proxy scheduling scheduling_decisions services stateful_set streams volumes)
+	node_autoscaler proxy scheduling scheduling_decisions services stateful_set streams volumes)
 KUBECTLS = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS"
 E2E = $(KUBECTLS) $(PATIENT)

@@ -1,14 +1,18 @@
 """A throw-away cluster for a bench, started by the real command and gone afterwards."""
 
+import argparse
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Home:
@@ -64,6 +68,11 @@ class Cluster:
                 return int(line.split()[1]) / 1024
         raise RuntimeError("the kernel does not report the size of the process")
 
+    def processor_seconds(self) -> float:
+        """Return the processor seconds of the server so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
 
 @contextmanager
 def home() -> Iterator[Home]:
@@ -75,3 +84,21 @@ def home() -> Iterator[Home]:
         finally:
             if place.state.exists():
                 place.down()
+
+
+Measure = Callable[[Home, argparse.Namespace], Coroutine[Any, Any, None]]
+
+
+def run(
+    description: str | None, numbers: Mapping[str, tuple[float, str]], measure: Measure
+) -> None:
+    """Measure a cluster of its own. `numbers` are by flag: the default, and the help."""
+    flags = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, (default, text) in numbers.items():
+        flags.add_argument(f"--{name}", type=type(default), default=default, help=text)
+    given = flags.parse_args()
+    with home() as place:
+        place.up("sqlite")
+        asyncio.run(measure(place, given))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from time import perf_counter
 
-from cluster import Cluster, Home, home
+from cluster import Cluster, Home, run
 
 from kedge.api.core_v1.claim import PersistentVolumeClaimSpec, VolumeResourceRequirements
 from kedge.api.core_v1.node import RESOURCE as NODES
@@ -32,20 +32,10 @@ SIZE = {"storage": Quantity.of("1Mi")}
 clock = SystemClock()
 
 
-def main() -> None:
-    flags = parser().parse_args()
-    with home() as place:
-        place.up("sqlite")
-        asyncio.run(measure(place, flags))
-
-
-def parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    flags.add_argument("--claims", type=int, default=50, help="claims to make one after another")
-    flags.add_argument("--burst", type=int, default=100, help="claims to make at once")
-    return flags
+NUMBERS = {
+    "claims": (50, "claims to make one after another"),
+    "burst": (100, "claims to make at once"),
+}
 
 
 async def measure(place: Home, flags: argparse.Namespace) -> None:
@@ -60,11 +50,13 @@ async def measure(place: Home, flags: argparse.Namespace) -> None:
         await prepare(client)
         one_by_one = [await bound(client, known, f"one-{i}") for i in range(flags.claims)]
         show("claim to Bound", one_by_one, "50 ms")
-        begun = perf_counter()
+        begun, used = perf_counter(), cluster.processor_seconds()
         names = [f"burst-{i}" for i in range(flags.burst)]
         together = await asyncio.gather(*(bound(client, known, name) for name in names))
         show(f"{flags.burst} claims at once", together)
         print(f"{'all of them':32}{(perf_counter() - begun) * 1000:>8.0f} ms")
+        each = (cluster.processor_seconds() - used) / max(flags.burst, 1)
+        print(f"{'processor time of each':32}{each * 1000:>8.1f} ms")
         following.cancel()
     await client.close()
 
@@ -103,4 +95,4 @@ def show(what: str, seconds: Sequence[float], bar: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, NUMBERS, measure)

@@ -8,14 +8,12 @@ nodes. On a busy machine it says more than elapsed time.
 
 import argparse
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from cluster import Cluster, Home, home
+from cluster import Cluster, Home, run
 
 from kedge.api.apps_v1.deployment import RESOURCE as DEPLOYMENTS
 from kedge.api.coordination_v1.lease import RESOURCE as LEASES
@@ -31,28 +29,17 @@ from kedge.machinery.clock import SystemClock
 from kedge.machinery.durations import format_micro_time, format_time
 from kedge.machinery.errors import StatusError
 
-TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE = 600.0
 HEARTBEAT = 10.0
 clock = SystemClock()
 
 
-def main() -> None:
-    flags = parser().parse_args()
-    with home() as place:
-        place.up("sqlite")
-        asyncio.run(measure(place, flags))
-
-
-def parser() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    flags.add_argument("--replicas", type=int, default=500, help="pods of the large Deployment")
-    flags.add_argument("--nodes", type=int, default=50, help="how many to simulate")
-    flags.add_argument("--workloads", type=int, default=200, help="how many Deployments to idle")
-    flags.add_argument("--idle", type=float, default=20.0, help="seconds to do nothing")
-    return flags
+NUMBERS = {
+    "replicas": (500, "pods of the large Deployment"),
+    "nodes": (50, "how many to simulate"),
+    "workloads": (200, "how many Deployments to idle"),
+    "idle": (20.0, "seconds to do nothing"),
+}
 
 
 async def measure(place: Home, flags: argparse.Namespace) -> None:
@@ -66,12 +53,6 @@ async def measure(place: Home, flags: argparse.Namespace) -> None:
 
 def show(what: str, figure: str, bar: str = "", rest: str = "") -> None:
     print(f"{what:32}{figure:>14}   {'< ' + bar if bar else '':8}{rest}", flush=True)
-
-
-def cpu_seconds(cluster: Cluster) -> float:
-    """Return the processor seconds of the server so far."""
-    fields = Path(f"/proc/{cluster.pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 class SimulatedNodes:
@@ -186,11 +167,11 @@ class Phase:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._cpu = cpu_seconds(cluster)
+        self._cpu = cluster.processor_seconds()
         self.began = perf_counter()
 
     def show(self, what: str, end: float) -> None:
-        cpu = cpu_seconds(self._cluster) - self._cpu
+        cpu = self._cluster.processor_seconds() - self._cpu
         memory = f"{self._cluster.resident_mb():.0f} MB held"
         show(what, f"{end - self.began:.2f} s", rest=f"{cpu:.2f} s of processor, {memory}")
 
@@ -258,12 +239,12 @@ async def idle(
     """Print the usage of the server without requests; the nodes are silent as well."""
     nodes.beating = False
     await clock.sleep(2)
-    before = cpu_seconds(cluster)
+    before = cluster.processor_seconds()
     await clock.sleep(seconds)
-    share = (cpu_seconds(cluster) - before) / seconds
+    share = (cluster.processor_seconds() - before) / seconds
     nodes.beating = True
     show(what, f"{share:.2%}", bar, f"of a core, {cluster.resident_mb():.0f} MB held")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, NUMBERS, measure)

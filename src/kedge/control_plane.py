@@ -43,6 +43,8 @@ NODE_SECONDS: Final = 2.0
 import and their first lists keep the event loop busy for longer than nodes need to become ready."""
 RESTART_SECONDS: Final = 0.1
 """The same after a restart of the server alone: nodes that run do not report at once."""
+DUTIES: Final = 2
+"""Controllers and scheduler: each is imported when this server first leads."""
 SETTLE_SECONDS: Final = 0.03
 """Time for the last requests of a node that is ready: it lists its pods."""
 
@@ -250,10 +252,12 @@ def _prompt_client(server: ApiServer, name: str) -> Client:
 
 
 async def _end_start(clock: Clock, pauses: LoopPauses) -> None:
-    """Exempt imported modules from garbage collection, and count pauses from now on."""
-    gc.freeze()
-    await clock.sleep(0)
-    pauses.start_over()
+    """Exempt imported modules from garbage collection, and count pauses from now on. A server
+    whose lease expires, because it was late, leads again without a start."""
+    if pauses.starts < DUTIES:
+        gc.freeze()
+        await clock.sleep(0)
+        pauses.start_over()
 
 
 def identity_of(state: Path) -> str:

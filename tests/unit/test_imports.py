@@ -18,6 +18,12 @@ RARE = {
     "yaml": "agents and most clients speak JSON",
 }
 """Modules that no process imports before it is ready, each with the reason."""
+WITHOUT_A_LOOP = (
+    "kedge.cli.cluster.up.start",
+    "kedge.supervisor.supervisor",
+    "kedge.restarter.restarter",
+)
+"""Processes that do not import asyncio, which takes longer than all modules of `kedge up`."""
 MOST = {
     "kedge.control_plane": 550,
     "kedge.node.agent": 455,
@@ -36,4 +42,6 @@ def test_start_imports_nothing_that_is_rarely_needed(process: str) -> None:
     loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
     rare = RARE.keys() & set(loaded)
     assert {each: RARE[each] for each in rare} == {}
+    if process in WITHOUT_A_LOOP:
+        assert "asyncio" not in loaded
     assert len([each for each in loaded if each.startswith("kedge.")]) <= MOST[process]

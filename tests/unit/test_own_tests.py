@@ -31,7 +31,6 @@ WITHOUT = {
         "meters",
         "netlink",
         "node_record",
-        "node_storage",
         "oci",
         "outcome",
         "payload",

@@ -1,11 +1,16 @@
 """Model, Object, ObjectMeta: the base of every API type, and how a type declares its lists."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, dataclass_transform
+from typing import Annotated, Any, Final, dataclass_transform
 
 import msgspec
 
 from kedge.machinery.quantity import Quantity
+
+LARGEST_OBJECT: Final = 1536 << 10
+"""Bytes of a stored object. etcd has the same limit, so a cluster can move there. Bodies may have
+twice as much, but every later reader and controller pays for what is stored. As in kube-apiserver,
+an object that is larger only because of its managedFields loses them."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
-from kedge.api.model import Document, ManagedFieldsEntry, Object
+from kedge.api.model import LARGEST_OBJECT, Document, ManagedFieldsEntry, Object
 from kedge.api.resource import Resource, enc_hook
 from kedge.apiserver import managed
 from kedge.apiserver.admission.chain import Chain
@@ -29,10 +29,6 @@ from kedge.metrics.reports import UsageReports
 from kedge.storage.store import RevisionConflict, Store, StoreEntry
 from kedge.web.cluster_network import MACHINE, ClusterNetwork
 
-LARGEST_OBJECT: Final = 1536 << 10
-"""Bytes of a stored object. etcd has the same limit, so a cluster can move there. Bodies may have
-twice as much, but every later reader and controller pays for what is stored. As in kube-apiserver,
-an object that is larger only because of its managedFields loses them."""
 _MARKS: Final = 1 << 10
 
 

@@ -19,6 +19,7 @@ ADMISSION_PLUGINS: Final = (
     "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
+    "TaintNodesByCondition",
     "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kedge.apiserver import managed
 from kedge.apiserver.api import Api
 from kedge.apiserver.bootstrap import ensure_object, request_for
 from kedge.apiserver.verbs import write
@@ -14,6 +15,7 @@ from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import StatusError
 
 VERSION: Final = "flowcontrol.apiserver.k8s.io/v1"
+_CONDITION_MANAGER: Final = "api-priority-and-fairness-config-consumer-v1"
 _ANNOTATIONS: Final = {"apf.kubernetes.io/autoupdate-spec": "true"}
 
 
@@ -63,14 +65,23 @@ def _has_condition(schema: dict[str, Any], wanted: dict[str, str]) -> bool:
 
 async def _write_condition(api: Api, schema: dict[str, Any], wanted: dict[str, str]) -> None:
     condition = wanted | {"lastTransitionTime": api.timestamp()}
+    resource = api.catalog.of_kind(VERSION, "FlowSchema")
+    assert resource is not None
 
     def changed(live: dict[str, Any]) -> DesiredDocument:
-        others = [
-            each
-            for each in (live.get("status") or {}).get("conditions") or ()
-            if each.get("type") != wanted["type"]
-        ]
-        return DesiredDocument(live | {"status": {"conditions": [*others, condition]}})
+        applied = managed.apply(
+            resource.schema,
+            live,
+            {"metadata": {"name": live["metadata"]["name"]}, "status": {"conditions": [condition]}},
+            manager=_CONDITION_MANAGER,
+            force=True,
+            api_version=VERSION,
+            now=api.timestamp(),
+            settle=lambda document: document,
+            subresource="status",
+            ignore=write.STATUS.ignored(resource),
+        )
+        return DesiredDocument(applied, applied=True)
 
     request = request_for(api, schema, "update")
     request = msgspec.structs.replace(request, subresource="status")

@@ -21,6 +21,16 @@ SHARE_SECONDS: Final = 0.02
 Result = TypeVar("Result")
 
 
+async def off_loop(
+    weight: int, function: Callable[..., Result], *arguments: object, **options: object
+) -> Result:
+    """Return the function's result, computed in a thread if `weight`, the bytes of its arguments,
+    is large. For answers of other servers, which `LongWork` does not queue with requests."""
+    if weight < LONG:
+        return function(*arguments, **options)
+    return await asyncio.to_thread(function, *arguments, **options)
+
+
 class LongWork:
     """Threads for pure functions of large documents.
 

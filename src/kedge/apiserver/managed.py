@@ -221,10 +221,12 @@ def apply(
         owners = _relieved(owners, fields.union(taken, removed))
     result = settle(result)
     if applied := fields.difference(applied, UNOWNED):
-        entry = _entry(owner, applied, api_version, now)
         # An apply that changes nothing must not change the time of the entry, or every run of a
-        # controller that applies the same configuration would be a write and a watch event.
-        owners[owner] = last if last and result == base and _agree(last, entry) else entry
+        # controller that applies the same configuration would be a write and a watch event. If it
+        # is the first one of its manager, the entry has no time, as with kube-apiserver.
+        is_same = live is not None and result == base
+        time = (last or {}).get("time", "") if is_same else now
+        owners[owner] = _entry(owner, applied, api_version, time)
     if manager == "kubectl":
         result = _with_last_applied(result, config)
     entries = _listed(owners)
@@ -426,20 +428,15 @@ def _parsed(entry: Any) -> Entry:
 
 
 def _entry(owner: FieldOwner, owned: Fields, api_version: str, time: str) -> Entry:
-    entry = {
+    return {
         "manager": owner.manager,
         "operation": owner.operation,
         "apiVersion": api_version,
-        "time": time,
+        **({"time": time} if time else {}),
         "fieldsType": "FieldsV1",
         "fieldsV1": owned,
+        **({"subresource": owner.subresource} if owner.subresource else {}),
     }
-    return {**entry, "subresource": owner.subresource} if owner.subresource else entry
-
-
-def _agree(a: Entry, b: Entry) -> bool:
-    """Whether two entries differ in nothing but the time."""
-    return a == {**b, "time": a.get("time")}
 
 
 def _capped(owners: Owners) -> Owners:

@@ -33,6 +33,10 @@ PATCHES = {
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
+_MOST_TYPES = 256
+"""Media types of one Accept header; further ones are ignored. A header has room for 15,000."""
+
+
 class MediaType(NamedTuple):
     """One element of an Accept header."""
 
@@ -50,7 +54,8 @@ class ResponseForm(NamedTuple):
 
 def parse_accept(header: str) -> tuple[MediaType, ...]:
     """Return the media types of an Accept header, best first."""
-    wanted = [_media_type(part) for part in header.split(",") if part.strip()]
+    parts = header.split(",", _MOST_TYPES)[:_MOST_TYPES]
+    wanted = [_media_type(part) for part in parts if part.strip()]
     taken = [media for media in wanted if media.quality > 0]
     return tuple(sorted(taken, key=lambda media: -media.quality))
 

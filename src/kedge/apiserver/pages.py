@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Coroutine
+from itertools import chain
 from typing import Any, Final
 
 from kedge import KUBERNETES, __version__
@@ -60,8 +61,8 @@ class Pages:
             case [name, *below] if name in ENDPOINTS:
                 return self._health.answer(name, "/".join(below), http.query)
             case ["metrics"]:
-                text = self._telemetry.text() + prometheus.nodes(self._api.metrics)
-                return Response(200, text.encode(), PROMETHEUS)
+                nodes = prometheus.nodes(self._api.metrics).encode()
+                return Response(200, chain(self._telemetry.pages(), (nodes,)), PROMETHEUS)
             case ["metrics", "usage"]:
                 return Response(200, prometheus.pages(self._api.metrics), PROMETHEUS)
             case [""]:

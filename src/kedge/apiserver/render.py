@@ -1,18 +1,30 @@
 """Objects as clients want them: the stored bytes, YAML, rows of a Table, or metadata only."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from kedge.api.core_v1.pod import pod, pod_addresses
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import ListMeta, Object
 from kedge.api.presentation import Age
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.api.resource import Resource
 from kedge.apiserver import protobuf_answers
 from kedge.apiserver.media import ACCEPTED, OFFERED, Form, ResponseForm, negotiate
+from kedge.apiserver.object_lists import (
+    address_pieces,
+    in_turns,
+    joined,
+    list_pieces,
+    own_document,
+    own_version,
+    partial,
+    partial_pieces,
+    to_yaml,
+    yaml_list_pieces,
+)
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.clock import Clock
@@ -20,11 +32,6 @@ from kedge.machinery.durations import human_age, parse_time
 from kedge.machinery.errors import bad_request, not_acceptable
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers
 
-PIECE = 256 << 10
-"""Long bodies are written in pieces of about this size."""
-TURN: Final = 512 << 10
-"""Bytes of objects that are decoded for one piece. The row of a large object may be small:
-otherwise a table of a hundred of them would be one piece."""
 ROW_KEPT: Final = 32 << 10
 """Rows of larger objects are not kept: they may take as much memory as the objects."""
 
@@ -71,14 +78,6 @@ WATCHED: Sequence[Form] = (
 PLAIN: Sequence[Form] = ("json", "yaml", "protobuf")
 
 
-def own_version(resource: Resource[Any], body: bytes) -> bytes:
-    """Stored bytes in the version that was asked for."""
-    view = resource.relabelling
-    if view is None:
-        return body
-    return msgspec.json.encode(view.from_stored(msgspec.json.decode(body)))
-
-
 def one(request: Request, item: Item, clock: Clock, status: int = 200) -> Response:
     """A single object."""
     choice = response_form(request, ONE)
@@ -87,7 +86,7 @@ def one(request: Request, item: Item, clock: Clock, status: int = 200) -> Respon
         case "json":
             return Response(status, own_version(request.resource, item.body), JSON, headers)
         case "yaml":
-            shown = to_yaml(msgspec.json.decode(own_version(request.resource, item.body)))
+            shown = to_yaml(own_document(request.resource, item.body))
             return Response(status, shown, "application/yaml", headers)
         case "protobuf":
             return Response(
@@ -157,151 +156,13 @@ def decodes_objects(request: Request) -> bool:
     return form in ("table", "yaml", "protobuf", "protobuf-partial-list")
 
 
-def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) -> Iterator[bytes]:
-    head = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
-        msgspec.json.encode(resource.list_kind),
-        msgspec.json.encode(resource.api_version),
-        msgspec.json.encode(meta),
-    )
-    if resource.relabelling is None:
-        bodies: Iterable[bytes] = (item.body for item in items)
-    else:
-        bodies = _in_turns(items, lambda item: own_version(resource, item.body))
-    return joined(head, bodies, b"]}\n")
-
-
-def address_pieces(
-    resource: Resource[Any], items: Iterable[Item], meta: ListMeta
-) -> Iterator[bytes]:
-    """A list of pods that shows only what network policies refer to."""
-    head = b'{"kind":%b,"apiVersion":"v1","metadata":%b,"items":[' % (
-        msgspec.json.encode(resource.list_kind),
-        msgspec.json.encode(meta),
-    )
-    return joined(head, (pod_addresses.reduced(item.body) for item in items), b"]}\n")
-
-
-def partial_pieces(items: Iterable[Item], meta: ListMeta, version: str) -> Iterator[bytes]:
-    head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b",' % version.encode()
-    head += b'"metadata":%b,"items":[' % msgspec.json.encode(meta)
-    return joined(head, _in_turns(items, lambda item: partial(item, version)), b"]}\n")
-
-
-def partial(item: Item, version: str) -> bytes:
-    """Only the metadata of an object."""
-    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":%b}' % (
-        version.encode(),
-        item.metadata,
-    )
-
-
-def _in_turns(items: Iterable[Item], show: Callable[[Item], bytes]) -> Iterator[bytes]:
-    """Show the items; an empty element ends the piece when enough of them were decoded."""
-    effort = 0
-    for item in items:
-        effort += len(item.body)
-        if effort > TURN:
-            yield b""
-            effort = len(item.body)
-        yield show(item)
-
-
-def joined(head: bytes, elements: Iterable[bytes], tail: bytes) -> Iterator[bytes]:
-    """Head, elements separated by commas, tail: in pieces that are worth a system call each. The
-    first one may be empty."""
-    piece: list[bytes] = []
-    size = 0
-    first = True
-    for element in elements:
-        if element:
-            piece.append(element)
-            size += len(element)
-        if size >= PIECE or not element:
-            if not piece:
-                yield b""
-                continue
-            yield (head if first else b",") + b",".join(piece)
-            first, piece, size = False, [], 0
-    start = head if first else (b"," if piece else b"")
-    yield start + b",".join(piece) + tail
-
-
-def indented_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the pieces of a list with its JSON indented, one at a time: to indent a list of a
-    hundred megabytes at once takes a second."""
-    end = b"]}\n"
-    is_first = True
-    for piece in pieces:
-        is_last = piece.endswith(end)  # line ends are nowhere else
-        content = piece.removesuffix(end).removeprefix(b",")
-        if is_first and content:
-            text = msgspec.json.format(content + end, indent=2)
-            yield text + b"\n" if is_last else text.removesuffix(b"\n  ]\n}")
-            is_first = False
-            continue
-        shown = b""
-        if content:
-            inner = msgspec.json.format(b"[%b]" % content, indent=2)[1:-2]
-            shown = b"," + inner.replace(b"\n", b"\n  ")
-        yield shown + (b"\n  ]\n}\n" if is_last else b"")
-
-
-YAML_PIECE = 32 << 10
-"""Least size of a piece of YAML; writing that much takes about five milliseconds."""
-
-
-def to_yaml(document: Any) -> bytes:
-    """Return a document as YAML. A decoded document takes ten times the memory of its text, so it
-    never waits for a client that does not read."""
-    from kedge.machinery import yaml_text  # few clients want any, and it takes a while to load
-
-    return yaml_text.write(document).encode()
-
-
-def yaml_list_pieces(
-    resource: Resource[Any], items: Iterable[Item], meta: ListMeta
-) -> Iterator[bytes]:
-    """A list as YAML, in pieces of whole objects: none is decoded while a piece is sent."""
-    from kedge.machinery import yaml_text
-
-    def lines() -> Iterator[str]:
-        yield yaml_text.write({"apiVersion": resource.api_version})
-        empty = True
-        for item in items:
-            if empty:
-                yield "items:\n"
-            empty = False
-            yield yaml_text.write([msgspec.json.decode(own_version(resource, item.body))])
-        if empty:
-            yield "items: []\n"
-        yield yaml_text.write({"kind": resource.list_kind, "metadata": msgspec.to_builtins(meta)})
-
-    return _gathered(lines())
-
-
-def _gathered(texts: Iterable[str]) -> Iterator[bytes]:
-    piece: list[str] = []
-    size = 0
-    for text in texts:
-        piece.append(text)
-        size += len(text)
-        if size >= YAML_PIECE:
-            yield "".join(piece).encode()
-            piece, size = [], 0
-    if piece:
-        yield "".join(piece).encode()
-
-
-# Tables.
-
-
 def table_pieces(
     request: Request, items: Iterable[Item], meta: ListMeta, now: datetime, version: str
 ) -> Iterator[bytes]:
     include = included(request)
     seconds = int(now.timestamp())
     head = table_head(request.resource, meta, version)
-    rows = _in_turns(items, lambda item: row(request.resource, item, include, seconds, version))
+    rows = in_turns(items, lambda item: row(request.resource, item, include, seconds, version))
     return joined(head, rows, b"]}\n")
 
 

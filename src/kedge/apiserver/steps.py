@@ -26,6 +26,7 @@ from kedge.apiserver.handlers import Handler, Handlers
 from kedge.apiserver.inflight import STREAMED, InFlight, counted, too_late
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.metrics import ingest
+from kedge.apiserver.object_lists import indented_pieces
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.telemetry import Telemetry
@@ -312,7 +313,7 @@ def indented(response: Response) -> Response:
     if response.content_type != JSON or callable(body):
         return response
     if not isinstance(body, bytes):
-        response.body = render.indented_pieces(body)
+        response.body = indented_pieces(body)
     elif len(body) <= INDENTED_BYTES:
         response.body = msgspec.json.format(body, indent=2) + b"\n"
     return response

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from kedge.web.watchdog import LoopPauses
@@ -17,6 +18,8 @@ RequestLabels = tuple[str, str, str, str]
 MOST_SERIES: Final = 10_000
 """Combinations of labels. Custom resources come and go, and their series stay; further ones are
 counted together."""
+_LINES: Final = 1_000
+"""Of one piece of the text."""
 _OTHERS: Final = ("", "", "other", "")
 
 
@@ -55,7 +58,15 @@ class Telemetry:
         latency[-1] += seconds
 
     def text(self) -> str:
-        return "\n".join(self._lines()) + "\n" + self._pauses.text()
+        """The whole text."""
+        return b"".join(self.pages()).decode()
+
+    def pages(self) -> Iterator[bytes]:
+        """Yield the text in pieces: custom resources that come and go leave thousands of series."""
+        lines = self._lines()
+        while piece := "".join(f"{line}\n" for line in islice(lines, _LINES)):
+            yield piece.encode()
+        yield self._pauses.text().encode()
 
     def _lines(self) -> Iterator[str]:
         yield from _header("apiserver_request_total", "counter", "Requests answered.")

@@ -14,6 +14,9 @@ from kedge.machinery.sockets import SocketMaker, connected_socket
 CONNECT_SECONDS: Final = 10.0
 HEAD_BYTES: Final = 256 << 10
 """Bytes of a response's head and trailer; a read may exceed it slightly."""
+MOST_HEADERS: Final = 1_000
+"""Header fields of a response. A head of the allowed size could have 64,000, which take a fifth of
+a second of the event loop."""
 _BODY_METHODS: Final = ("POST", "PUT", "PATCH")
 _LENGTH_HEADERS: Final = frozenset(("content-length", "transfer-encoding"))
 
@@ -143,6 +146,8 @@ class HttpConnection(asyncio.Protocol):
     # Callbacks of httptools.
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.header_list) > MOST_HEADERS:
+            return  # refused at the end of the head
         self.header_list.append((name.lower().decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
@@ -150,6 +155,10 @@ class HttpConnection(asyncio.Protocol):
         if self.status < 200 and self.status != 101:
             # An interim response. It does not count as progress: a server may send any number.
             self.header_list.clear()
+            return
+        if len(self.header_list) > MOST_HEADERS:
+            self._fail("the head of the answer has too many fields")
+            self.abort()
             return
         self._events += 1
         self.headers = _joined(self.header_list)

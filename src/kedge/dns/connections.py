@@ -177,6 +177,7 @@ class DnsConnection(asyncio.Protocol):
         resolver = self._connections.resolver
         answer = resolver.answer(query)
         if answer is not None:
+            self._connections.budget.charge(self.source, answer.size)
             self._write(query, answer)
             return
         self._pending += 1

@@ -101,6 +101,11 @@ class DnsAnswer(NamedTuple):
     flags: int = 0
     """AUTHORITATIVE, TRUNCATED and AUTHENTIC."""
 
+    @property
+    def size(self) -> int:
+        """How many records it has."""
+        return len(self.records) + len(self.authority) + len(self.additional)
+
 
 def parse_query(data: bytes) -> DnsQuery | None:
     """Return the query; None if it must not be answered, because it is a response or no message."""

@@ -7,6 +7,8 @@ from kedge.machinery.clock import Clock
 PER_SECOND: Final = 1000
 BURST: Final = 2000
 MOST_CLIENTS: Final = 4096
+RECORDS: Final = 64
+"""Records of an answer that count as another query: a Service may have thousands of endpoints."""
 
 
 class QueryBudget:
@@ -30,3 +32,9 @@ class QueryBudget:
             self._buckets.clear()
         self._buckets[client] = (left - 1 if left >= 1 else left), now
         return left >= 1
+
+    def charge(self, client: str, records: int) -> None:
+        """Count the work for an answer of so many records."""
+        if records >= RECORDS and client in self._buckets:
+            left, since = self._buckets[client]
+            self._buckets[client] = left - records // RECORDS, since

@@ -139,6 +139,7 @@ class DnsServer:
             return
         answer = self._resolver.answer(query)
         if answer is not None:
+            self._budget.charge(source[0], answer.size)
             _reply(channel, query, source, answer)
         else:
             self._resolver.forward(query, source[0], partial(_reply, channel, query, source))

@@ -22,6 +22,10 @@ MOST_PEM_BYTES: Final = 64 << 10
 MOST_RSA_BITS: Final = 4096
 """Each handshake signs with the key, in the event loop: 16,384 bits take a tenth of a second."""
 
+_ENCRYPTED: Final = b"ENCRYPTED"
+"""In the header of an encrypted key, which chooses how many rounds it takes to try a password: two
+billion take a quarter of an hour."""
+
 
 class Certificates:
     """TLS contexts made from Secrets of the type kubernetes.io/tls."""
@@ -78,11 +82,17 @@ def _context(secret: SecretInfo) -> ssl.SSLContext | None:
 def _check(certificates: bytes, key: bytes) -> None:
     """Raise ValueError for certificates and keys that make handshakes long."""
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     if len(certificates) + len(key) > MOST_PEM_BYTES:
         raise ValueError(f"more than {MOST_PEM_BYTES} bytes")
-    public = x509.load_pem_x509_certificate(certificates).public_key()
+    if _ENCRYPTED in certificates + key:
+        raise ValueError("an encrypted key")
+    try:
+        public = x509.load_pem_x509_certificate(certificates).public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from error
     if isinstance(public, rsa.RSAPublicKey) and public.key_size > MOST_RSA_BITS:
         raise ValueError(f"an RSA key of more than {MOST_RSA_BITS} bits")
 
@@ -98,5 +108,5 @@ def _load(context: ssl.SSLContext, pem: bytes) -> None:
 
 
 def _no_password() -> str:
-    """Return an empty password, so that an encrypted key fails and nothing asks at a terminal."""
+    """Return an empty password, so that nothing asks for one at a terminal."""
     return ""

@@ -106,11 +106,15 @@ def _route(ingress: IngressInfo, backend: IngressBackend) -> IngressRoute:
 
 
 def tls_hosts(ingress: IngressInfo) -> Iterator[tuple[str, Key]]:
-    """Yield the hosts of an Ingress that have a certificate, and the Secret that holds it."""
+    """Yield the hosts of an Ingress that have a certificate, and the Secret that holds it; the
+    first one of a host counts."""
+    # The first entry without hosts uses this up, and counts for all hosts. There may be thousands
+    # of entries and of rules: they are not multiplied.
+    every = (rule.host for rule in ingress.spec.rules)
     for each in ingress.spec.tls:
         if each.secret_name:
             secret = Key(ingress.metadata.namespace, each.secret_name)
-            for host in each.hosts or (rule.host for rule in ingress.spec.rules):
+            for host in each.hosts or every:
                 yield host.lower(), secret
 
 
@@ -171,14 +175,17 @@ class IngressTable:
         self._hosts: dict[str, HostRoutes] = {}
         self._secrets: dict[str, tuple[Age, Key]] = {}
 
-    def add(self, ingress: IngressInfo) -> None:
+    def add(self, ingress: IngressInfo) -> Iterator[None]:
+        """Add the rules of an Ingress, one per step: there may be thousands."""
         meta = ingress.metadata
         age = (meta.creation_timestamp, meta.namespace, meta.name)
         for rule in path_rules(ingress):
+            yield
             if is_of_another_namespace(rule.host, meta.namespace):
                 continue
             self._hosts.setdefault(rule.host, HostRoutes()).add(age, rule)
         for host, secret in tls_hosts(ingress):
+            yield
             if is_of_another_namespace(host, meta.namespace):
                 continue
             if host not in self._secrets or age < self._secrets[host][0]:

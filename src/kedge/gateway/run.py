@@ -169,8 +169,8 @@ class RunningGateway:
             served = [each for each in self._ingresses if is_served(each, names)]
             fresh = IngressTable()
             for each in served:
-                fresh.add(each)
-                await self._clock.give_way()
+                for _ in fresh.add(each):
+                    await self._clock.give_way()
             self._table.become(fresh)
             for each in served:
                 await status.write(each)

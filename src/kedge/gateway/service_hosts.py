@@ -10,6 +10,8 @@ DOMAIN: Final = "localhost"
 _TLS_PROTOCOLS: Final = ("https", "kubernetes.io/wss")
 _HTTP_NAMES: Final = ("http", "web", "www")
 _HTTP_NUMBERS: Final = (80, 8080, 8000, 3000, 5000)
+MOST_PORTS: Final = 1000
+"""Ports of a Service that are looked at, for each request."""
 
 
 class ServiceHost(NamedTuple):
@@ -39,7 +41,7 @@ def service_host(name: str) -> ServiceHost | None:
 
 def port_of(ports: Sequence[ServicePortInfo], asked: str) -> ServicePortInfo | None:
     """Return the port with this name or number, or the one that most likely speaks HTTP."""
-    offered = [port for port in ports if port.protocol == "TCP"]
+    offered = [port for port in ports[:MOST_PORTS] if port.protocol == "TCP"]
     if asked:
         named = (port for port in offered if asked in (port.name, str(port.port)))
         return next(named, None)
@@ -57,7 +59,7 @@ def _distance_from_http(port: ServicePortInfo) -> int:
 
 def backend_port(ports: Sequence[ServicePortInfo], wanted: BackendPort) -> ServicePortInfo | None:
     """Return the port that the backend of an Ingress names."""
-    for port in ports:
+    for port in ports[:MOST_PORTS]:
         if port.protocol == "TCP" and (
             port.name == wanted.name if wanted.name else port.port == wanted.number
         ):

@@ -10,8 +10,8 @@ _ARENA_MAX: Final = -8
 
 _LARGE_BYTES: Final = 640 << 10
 """Larger blocks are mapped one by one. The kernel clears such a block page by page when it is used,
-which for a piece of a list (`render.PIECE`) takes longer than everything else. So pieces must be
-smaller, with some space for the last object in them."""
+which for a piece of a list (`object_lists.PIECE`) takes longer than everything else. So pieces must
+be smaller, with some space for the last object in them."""
 _FREE_BYTES: Final = 4 << 20
 """Free memory at the end of the heap that stays: a few pieces, which the next list needs again."""
 

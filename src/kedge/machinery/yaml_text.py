@@ -89,10 +89,21 @@ def _decoded(data: bytes | str) -> str:
 
 
 def _one_line(error: yaml.YAMLError) -> str:
-    """Return the error in the form of Go's library: `yaml: line 2: what is wrong`."""
-    mark = getattr(error, "problem_mark", None)
+    """Return the error in the form of Go's library: `yaml: line 2: what is wrong`.
+
+    Go's library does not name the first line, and gives the line before the one at which the parser
+    (but not the scanner) stops.
+    """
     problem = getattr(error, "problem", None) or str(error)
-    return f"yaml: line {mark.line + 1}: {problem}" if mark else f"yaml: {problem}"
+    line = _mark_line(getattr(error, "problem_mark", None))
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    line = line or _mark_line(getattr(error, "context_mark", None))
+    return f"yaml: line {line}: {problem}" if line else f"yaml: {problem}"
+
+
+def _mark_line(mark: yaml.Mark | None) -> int:
+    return mark.line if mark else 0
 
 
 def _line(event: yaml.Event) -> int:

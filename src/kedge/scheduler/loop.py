@@ -1,5 +1,6 @@
 """Scheduling loop: takes pods from the queue, decides, and starts the writes that follow."""
 
+import asyncio
 import json
 import logging
 import uuid
@@ -156,7 +157,10 @@ class SchedulingLoop:
     async def _evaluate_selectors(self, entry: QueuedPod) -> bool:
         """Evaluate the selectors of a pod's claims; return whether the time was enough."""
         ends = self._clock.monotonic() + SELECTOR_SECONDS
-        for _ in self._snapshot.devices.evaluate_selectors(entry.demand.pod):
+        devices = self._snapshot.devices
+        for long in devices.evaluate_selectors(entry.demand.pod):
+            if long is not None:
+                devices.keep(long, await asyncio.to_thread(long.result))
             await self._clock.give_way()
             if self._clock.monotonic() >= ends:
                 return False

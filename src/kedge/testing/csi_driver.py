@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,8 @@ class ScriptedCsiDriver:
         """By volume: where it is staged. A driver that restarts has forgotten it."""
         self.published: dict[str, str] = {}
         """By target: the volume."""
+        self.raw_answers: dict[str, list[bytes]] = {}
+        """By method: bytes to send instead of an answer; several are several answers."""
         self.makes_target = True
         self.node_id = "node-of-driver"
         self.segments: dict[str, str] = {}
@@ -52,6 +56,7 @@ class ScriptedCsiDriver:
         self.data.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
         self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers([self._raw_handler(grpc)])
         calls.offer(grpc, self._server, self._handlers())
         where, held = reachable(self.socket)
         self._server.add_insecure_port(f"unix:{where}")
@@ -63,6 +68,26 @@ class ScriptedCsiDriver:
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
+
+    def _raw_handler(self, grpc: Any) -> Any:
+        """Return what answers with scripted bytes, before others are asked."""
+        driver = self
+
+        class RawHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
+            """Answers the methods in `raw_answers`."""
+
+            def service(self, details: Any) -> Any:
+                method = details.method.rpartition("/")[2]
+                if method not in driver.raw_answers:
+                    return None
+                return grpc.unary_stream_rpc_method_handler(partial(driver._raw, method))
+
+        return RawHandler()
+
+    async def _raw(self, method: str, request: Any, context: Any) -> AsyncIterator[bytes]:
+        self.calls.append(method)
+        for each in self.raw_answers[method]:
+            yield each
 
     def _handlers(self) -> dict[calls.Method[Any, Any], calls.Handler]:
         return {

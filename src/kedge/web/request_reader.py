@@ -145,6 +145,10 @@ class RequestReader:
         self.in_body = True
         if self._owner.closing:
             return
+        if not self._parser.should_upgrade():
+            # The parser decides whether what follows is another protocol. It reads `Connection`
+            # more strictly than handlers do, which would otherwise switch, and the parser not.
+            self.headers.pop("upgrade", None)
         length = self.headers.get("content-length")
         if length is not None and length.isdecimal():
             self.length = int(length)

@@ -358,6 +358,9 @@ class ServerConnection(asyncio.Protocol):
             response.body = first
             self._write_whole(response, request.method)
             return
+        if request.method == "HEAD":
+            self._output.write(self._head(response, response.length))
+            return
         gzip = takes_gzip(request)
         if rest is None and not gzip:
             response.length = len(first)

@@ -84,12 +84,15 @@ class LoopPauses:
         self.longest_processor = _NOTHING
         self.logged = _NOTHING
         """The longest ones of those in the log."""
+        self.starts = 0
+        """How often the longest pauses were forgotten."""
         self._counts = [0] * (len(BUCKETS) + 1)
         self._sum = 0.0
 
     def start_over(self) -> None:
         """Forget the longest pauses so far."""
         self.longest, self.longest_processor, self.logged = 0.0, _NOTHING, _NOTHING
+        self.starts += 1
 
     def note(self, seconds: float, spent: ProcessorTime) -> None:
         """The loop took that long to give a sign of life.
@@ -159,6 +162,8 @@ class Watchdog:
         self._answered_processor = _NOTHING
         self._is_open = False
         """Whether a question has not been answered."""
+        self._start = 0
+        """How often pauses had been forgotten when the question was asked."""
         self._culprit = ""
         self._threads = ""
         self._was_logged = False
@@ -179,6 +184,7 @@ class Watchdog:
         if not self._stack():
             return IDLE_SECONDS
         self._asked, self._asked_processor, self._is_open = now, self._processor(), True
+        self._start = self._pauses.starts
         self._ask(self.answer)
         return BUSY_SECONDS
 
@@ -207,7 +213,8 @@ class Watchdog:
             self._unlogged += 1
             return
         self._logged = now
-        self._pauses.logged = self._pauses.logged.or_longer(spent)
+        if self._start == self._pauses.starts:
+            self._pauses.logged = self._pauses.logged.or_longer(spent)
         figures = "%s seconds=%.2f processor_seconds=%.2f own_seconds=%.2f"
         message = f"{figures} culprit=%r threads=%r not_logged_before=%d"
         # The loop may have waited for the interpreter's lock.

@@ -81,7 +81,7 @@ def status(own: OwnCluster) -> Json:
 
 @pytest.mark.timeout(240)
 def test_a_node_comes_for_pods_that_do_not_fit_and_goes_when_it_is_not_needed(
-    own_cluster: OwnCluster, full_level: None, eventually: Callable[..., Any]
+    own_cluster: OwnCluster, eventually: Callable[..., Any]
 ) -> None:
     api = own_cluster.up("--nodes=1..3", "--scale-down-delay=5s").api
     assert (status(own_cluster)["leastNodes"], status(own_cluster)["mostNodes"]) == (1, 3)

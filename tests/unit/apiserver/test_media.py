@@ -10,6 +10,7 @@ from kedge.apiserver.media import (
     ResponseForm,
     body_type,
     negotiate,
+    parse_accept,
     wants_addresses_only,
     wants_aggregated_discovery,
 )
@@ -78,3 +79,8 @@ def test_addresses_are_the_only_form_unless_the_client_takes_another() -> None:
     assert wants_addresses_only(pod_addresses.MEDIA_TYPE)
     for accept in ("", "application/json", f"{pod_addresses.MEDIA_TYPE},*/*", "text/html"):
         assert not wants_addresses_only(accept)
+
+
+def test_only_the_first_media_types_of_a_long_header_count() -> None:
+    assert len(parse_accept(",".join(["a/b"] * 15_000))) == 256
+    assert [each.name for each in parse_accept("a/b" + "," * 300 + "c/d")] == ["a/b"]

@@ -79,6 +79,15 @@ async def test_endless_interim_responses_are_an_error() -> None:
             await connection.ask(GET)
 
 
+async def test_a_head_with_too_many_fields_is_an_error() -> None:
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + b"a:\r\n" * 50_000 + b"\r\nok"
+    async with connected(response) as connection:
+        with pytest.raises(Unreachable, match="too many fields"):
+            await connection.ask(GET)
+        assert len(connection.header_list) < 2_000
+        assert not connection.reusable
+
+
 async def test_the_response_to_head_has_no_body() -> None:
     async with connected(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n") as connection:
         await connection.ask(encode_request("HEAD", "/", "host", [], b""), is_head=True)

@@ -14,6 +14,7 @@ import pytest
 
 from kedge.dns.cluster_index import ClusterIndex
 from kedge.dns.message import DnsAnswer
+from kedge.dns.query_budget import BURST, QueryBudget
 from kedge.dns.resolver import ClusterResolver
 from kedge.dns.response import UpstreamQuestion
 from kedge.dns.server import DnsServer, DnsSockets
@@ -36,8 +37,9 @@ class EmptyUpstream:
 class Running:
     """A server and its port."""
 
-    def __init__(self, port: int, sources: SourceFilter) -> None:
+    def __init__(self, port: int, sources: SourceFilter, budget: QueryBudget) -> None:
         self.port = port
+        self.budget = budget
         self.sources = sources
 
     async def ask(
@@ -60,7 +62,7 @@ async def running() -> AsyncIterator[Running]:
     server = DnsServer(ClusterResolver(zone, EmptyUpstream()), sources, clock)
     sockets = loopback_sockets()
     await server.serve(sockets)
-    yield Running(sockets.port, sources)
+    yield Running(sockets.port, sources, server._budget)
     server.close()
 
 
@@ -140,3 +142,11 @@ def test_both_sockets_or_neither() -> None:
         with pytest.raises(OSError, match="in use"):
             DnsSockets("127.0.0.1", port)
     DnsSockets("127.0.0.1", port).close()
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+async def test_long_answers_count_as_several_queries(running: Running, tcp: bool) -> None:
+    for name, left in (("web.default.svc.cluster.local", 1), (MANY, 2)):
+        before = running.budget._buckets.get("127.0.0.1", (BURST, 0.0))[0]
+        await running.ask(name, tcp=tcp)
+        assert before - running.budget._buckets["127.0.0.1"][0] == left

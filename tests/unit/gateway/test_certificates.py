@@ -16,6 +16,19 @@ from kedge.client.informer import Cache, Key
 from kedge.gateway.certificates import KEPT, Certificates
 from kedge.gateway.objects import GatewayMeta, SecretInfo
 
+UNKNOWN_CURVE = b"""\
+-----BEGIN CERTIFICATE-----
+MIIBKjCB9qADAgECAhQ7Eg17GmdNyCz6SA9p5G5QD3XZkTAKBggqhkjOPQQDAjAQ
+MQ4wDAYDVQQDDAVhLmNvbTAgFw0yNjExMTcxMjM4MDFaGA8yMTI2MTAyNDEyMzgw
+MVowEDEOMAwGA1UEAwwFYS5jb20wMjAQBgcqhkjOPQIBBgUrgQQABgMeAAST6Glc
+UPVjalHNZGKHjle355CnETjkrm/dgG8Fo1MwUTAdBgNVHQ4EFgQUkExigru7sDJZ
+I0nE/eLqt+mG/tswHwYDVR0jBBgwFoAUkExigru7sDJZI0nE/eLqt+mG/tswDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgMjADAgAg4WWfYfS+tfPmKQAyvSSQIO
+MniudEWL8641ud0AcCo=
+-----END CERTIFICATE-----
+"""
+"""A certificate for a key on the curve secp112r1."""
+
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -105,4 +118,25 @@ def test_a_key_that_makes_handshakes_long_is_not_used(
 def test_a_chain_that_is_too_long_is_not_used(keys: Path) -> None:
     chain = (keys / "server.crt").read_bytes() * 200
     made, _ = certificates(keys, secret("a", keys, tls_crt=chain))
+    assert made.context("a.com") is None
+
+
+@pytest.mark.parametrize(
+    "form", [serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.TraditionalOpenSSL]
+)
+def test_no_password_of_an_encrypted_key_is_tried(
+    keys: Path, monkeypatch: pytest.MonkeyPatch, form: serialization.PrivateFormat
+) -> None:
+    plain = (keys / "server.key").read_bytes()
+    key = serialization.load_pem_private_key(plain, None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM, form, serialization.BestAvailableEncryption(b"x")
+    )
+    monkeypatch.setattr("kedge.gateway.certificates._load", None)
+    made, _ = certificates(keys, secret("a", keys, tls_key=encrypted))
+    assert made.context("a.com") is None
+
+
+def test_a_certificate_with_an_unknown_curve_is_not_used(keys: Path) -> None:
+    made, _ = certificates(keys, secret("a", keys, tls_crt=UNKNOWN_CURVE))
     assert made.context("a.com") is None

@@ -1,5 +1,6 @@
 """Ingress rules, as tables: the examples of Kubernetes' documentation, and ours."""
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from kedge.gateway.ingress_routes import (
     host_patterns,
     is_served,
     served_classes,
+    tls_hosts,
 )
 from kedge.gateway.objects import IngressClassInfo, IngressInfo
 
@@ -51,7 +53,7 @@ def found(table: IngressTable, host: str, path: str) -> str:
 def table_of(*ingresses: IngressInfo) -> IngressTable:
     table = IngressTable()
     for each in ingresses:
-        table.add(each)
+        deque(table.add(each), 0)
     return table
 
 
@@ -231,3 +233,11 @@ def test_another_default_class_takes_ingresses_without_one() -> None:
         ingress_class("nginx", "true", "k8s.io/ingress-nginx", time="2"),
     ]
     assert served_classes(classes) == {"kedge"}
+
+
+def test_entries_and_rules_are_not_multiplied() -> None:
+    rules = [(f"h{i}.com", "/", "Prefix", "s") for i in range(1_000)]
+    tls = [{"secretName": f"s{i}"} for i in range(1_000)]
+    made = ingress(*rules, spec={"tls": tls})
+    assert [*tls_hosts(made)] == [(host, Key("n", "s0")) for host, *_ in rules]
+    assert len([*IngressTable().add(made)]) == 2_000, "one step for each path and host"

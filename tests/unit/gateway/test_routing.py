@@ -1,5 +1,6 @@
 """From host and path to endpoints."""
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -54,7 +55,7 @@ def routing() -> Routing:
         ingress("g", "other.n.localhost", to("web", number=80)),
         ingress("h", "*.n.localhost", to("other", number=80)),
     ):
-        table.add(each)
+        deque(table.add(each), 0)
     return Routing(services, slices, table)
 
 
@@ -123,15 +124,9 @@ def test_an_ingress_cannot_take_the_hosts_of_another_namespaces_services(routing
     for number, host in enumerate((*hosts, "web.n.localhost", "x.com")):
         made_here = ingress(f"i{number}", host, to("other", number=80))
         tls = [{"hosts": [host], "secretName": "s"}]
-        table.add(
-            msgspec.convert(
-                {
-                    **msgspec.to_builtins(made_here),
-                    "spec": {**msgspec.to_builtins(made_here)["spec"], "tls": tls},
-                },
-                IngressInfo,
-            )
-        )
+        document = msgspec.to_builtins(made_here)
+        document["spec"]["tls"] = tls
+        deque(table.add(msgspec.convert(document, IngressInfo)), 0)
     for host in hosts:
         assert table.find(host, "/") is None
         assert table.secret(host.replace("*", "any")) is None

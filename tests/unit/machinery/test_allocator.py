@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from kedge.apiserver.render import PIECE
+from kedge.apiserver.object_lists import PIECE
 
 PROGRAM = """
 import sys

@@ -735,6 +735,15 @@ async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) 
         sweeping.cancel()
 
 
+async def test_a_response_to_head_has_no_body_in_pieces_either() -> None:
+    async with listening(Site()) as (_, wire):
+        wire.send(b"HEAD /pieces HTTP/1.1\r\nHost: x\r\n\r\n")
+        status, headers = await wire.head()
+        assert (status, headers.get("transfer-encoding")) == (200, "chunked")
+        wire.get("/a")
+        assert (await wire.answer())[2] == b"/a"
+
+
 # Connections that change their protocol.
 
 
@@ -792,6 +801,16 @@ async def test_a_request_for_a_protocol_that_is_not_offered_is_answered_and_clos
         assert (status, headers["connection"], body) == (400, "close", b"no")
         async with asyncio.timeout(PATIENCE):
             assert await wire.reader.read() == b""
+
+
+@pytest.mark.parametrize("padding", [b"\xa0", b"\x0c", b"\t;"])
+async def test_only_what_the_parser_takes_for_an_upgrade_is_one(padding: bytes) -> None:
+    """Otherwise the handler would speak another protocol on a connection that carries HTTP."""
+    async with listening(Shouting()) as (_, wire):
+        wire.send(ASKED.replace(b"Connection: Upgrade", b"Connection: Upgrade" + padding))
+        status, _, body = await wire.answer()
+        assert status == 400
+        assert body.startswith(b"no") or b"malformed" in body
 
 
 async def test_a_server_that_closes_hangs_up_on_those_who_took_over() -> None:

@@ -108,6 +108,19 @@ def test_a_record_of_the_loops_own_thread_is_always_logged(
     assert len(found) == 3
 
 
+def test_a_pause_of_the_start_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Loop()
+    with caplog.at_level(logging.WARNING):
+        loop.stuck(30)
+        loop.pauses.start_over()
+        loop.stuck(10)
+        loop.watchdog.look()
+    assert [record.getMessage()[:29] for record in caplog.records] == [
+        "event loop paused seconds=3.7",
+        "event loop paused seconds=1.2",
+    ]
+
+
 def test_threads_that_wait_are_no_culprits() -> None:
     begun, over = threading.Event(), threading.Event()
     is_over: list[bool] = []

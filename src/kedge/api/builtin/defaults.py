@@ -125,7 +125,8 @@ def volume_attachment(obj: Document) -> Document:
 
 def pending_volume(obj: Document) -> Document:
     """How a new volume starts."""
-    return replaced(obj, obj.content | {"status": {"phase": "Pending"}})
+    status = {"phase": "Pending", "lastPhaseTransitionTime": obj.metadata.creationTimestamp}
+    return replaced(obj, obj.content | {"status": status})
 
 
 def validating_webhooks(obj: Document) -> Document:

@@ -99,8 +99,9 @@ def validate_status(new: Namespace, old: Namespace) -> Iterator[FieldError]:
 
 
 def prepare_for_delete(obj: Namespace) -> Namespace:
-    """A namespace whose deletion was asked for is emptied first."""
-    return replace(obj, status=replace(obj.status, phase="Terminating"))
+    """A namespace whose deletion was asked for is emptied first; it has no grace period."""
+    metadata = replace(obj.metadata, deletionGracePeriodSeconds=None)
+    return replace(obj, metadata=metadata, status=replace(obj.status, phase="Terminating"))
 
 
 RESOURCE: Resource[Namespace] = Resource(

@@ -1,5 +1,6 @@
 """Names of kedge's own storage: directories of a node, made on demand."""
 
+import hashlib
 from typing import Final
 
 LOCAL_PROVISIONER: Final = "kedge.dev/local"
@@ -16,5 +17,9 @@ CAPACITY_NAMESPACE: Final = "kube-system"
 
 
 def capacity_name(node: str, storage_class: str) -> str:
-    """Return the name of the object that tells how much space a node has for a class."""
-    return f"kedge-local-{node}-{storage_class}"
+    """Return the name of the object that tells how much space a node has for a class.
+
+    Both names may have dashes and dots, and together they may be longer than a name.
+    """
+    digest = hashlib.sha256(f"{node}/{storage_class}".encode()).hexdigest()
+    return f"kedge-local-{digest[:32]}"

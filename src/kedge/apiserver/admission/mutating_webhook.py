@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
 from kedge.apiserver.admission.patched_object import fitted, settled
+from kedge.apiserver.long_work import off_loop
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import CallFailed
@@ -115,26 +116,15 @@ class _Mutation:
         return changed
 
     async def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
-        operations = _operations(verdict.patch)
-        if not operations:
+        document = await off_loop(verdict.weight, _patched, seen, verdict)
+        if document is None:
             return False
-        hook, resource = seen.match.hook, self._attempt.request.resource
-        if seen.object is None or not seen.about.own_kind:
-            why = "attempted to modify the object, which is not supported for this operation"
-            raise internal(f'admission webhook "{hook.name}" {why}')
-        if verdict.patch_type != "JSONPatch":
-            raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
-        view = seen.match.resource
+        resource = self._attempt.request.resource
         try:
-            patched = fitted(view, apply_json(seen.object, operations), [])
-            if patched == seen.object:
-                return False
-            changed = decode.to_object(resource, await review.seen_as(patched, view, resource))
-        except PatchError as error:
-            raise internal(error.message) from None
+            own = await review.seen_as(document, seen.match.resource, resource)
         except StatusError as error:
             raise internal(error.message) from None
-        self._become(settled(self._attempt, resource.strategy.default(changed)))
+        self._become(await off_loop(verdict.weight, _accepted, self._attempt, own))
         return True
 
     def _become(self, obj: Object | None) -> None:
@@ -144,6 +134,37 @@ class _Mutation:
     def _outdate(self) -> None:
         self._outdated |= self._asked
         self._asked = set()
+
+
+def _patched(seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> dict[str, Any] | None:
+    """Return the object as the webhook wants it, in the version that it was shown; None if that
+    changes nothing."""
+    operations = _operations(verdict.patch)
+    if not operations:
+        return None
+    hook = seen.match.hook
+    if seen.object is None or not seen.about.own_kind:
+        why = "attempted to modify the object, which is not supported for this operation"
+        raise internal(f'admission webhook "{hook.name}" {why}')
+    if verdict.patch_type != "JSONPatch":
+        raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
+    try:
+        patched = fitted(seen.match.resource, apply_json(seen.object, operations), [])
+    except PatchError as error:
+        raise internal(error.message) from None
+    except StatusError as error:
+        raise internal(error.message) from None
+    return None if patched == seen.object else patched
+
+
+def _accepted(attempt: Attempt, document: dict[str, Any]) -> Object | None:
+    """Return a patched document as the object of the attempt."""
+    resource = attempt.request.resource
+    try:
+        changed = decode.to_object(resource, document)
+    except StatusError as error:
+        raise internal(error.message) from None
+    return settled(attempt, resource.strategy.default(changed))
 
 
 def _operations(patch: bytes) -> list[Any]:

@@ -38,6 +38,7 @@ from kedge.apiserver.admission.service_account import ServiceAccountPlugin
 from kedge.apiserver.admission.storage_object_in_use_protection import (
     StorageObjectInUseProtection,
 )
+from kedge.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolicy
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
@@ -215,6 +216,7 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "LimitRanger": _limit_ranger,
     "ServiceAccount": _service_account,
     "NodeRestriction": _node_restriction,
+    "TaintNodesByCondition": lambda given: TaintNodesByCondition(),
     "PodSecurity": _pod_security,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,

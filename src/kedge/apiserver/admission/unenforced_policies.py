@@ -33,7 +33,7 @@ class UnenforcedPolicies:
 
     def _warnings(self) -> Iterator[str]:
         items = list(self._nodes.values())
-        lacking = [name for each in items for name in _unless_enforcing(each)]
+        lacking = [name for each in items for name in _if_lax(each)]
         if not lacking:
             return
         names = ", ".join(lacking[:_NAMED]) + (", ..." if len(lacking) > _NAMED else "")
@@ -43,7 +43,8 @@ class UnenforcedPolicies:
         )
 
 
-def _unless_enforcing(node: Item) -> Iterator[str]:
+def _if_lax(node: Item) -> Iterator[str]:
+    """Yield the name of a node that says that it does not enforce policies; others do not tell."""
     meta = node.document()["metadata"]
-    if (meta.get("annotations") or {}).get(ENFORCEMENT_ANNOTATION) != ENFORCED:
+    if (meta.get("annotations") or {}).get(ENFORCEMENT_ANNOTATION, ENFORCED) != ENFORCED:
         yield str(meta["name"])

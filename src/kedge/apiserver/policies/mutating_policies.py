@@ -47,7 +47,7 @@ class MutatingPolicies:
     async def mutate(self, attempt: Attempt) -> Object | None:
         if attempt.object is None or is_exempt(attempt):
             return attempt.object  # before the policies are read: a broken one must be repairable
-        policies = self._policies.bound()
+        policies = await self._policies.bound(self._around.clock)
         if not policies:
             return attempt.object
         if attempt.is_repeated:

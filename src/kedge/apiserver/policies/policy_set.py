@@ -1,14 +1,17 @@
 """Policies of one sort with their bindings, compiled when they change."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kedge.api.builtin.policy_programs import PolicyCompiler
 from kedge.apiserver.policies.match_resources import MatchResources, match_resources
-from kedge.apiserver.watchcache import Change, ResourceCache
+from kedge.apiserver.watchcache import Change, Item, ResourceCache
 from kedge.apiserver.webhooks.conditions import Conditions
 from kedge.machinery.cel import CelError, CelProgram
+from kedge.machinery.clock import Clock
+from kedge.machinery.patience import PatienceError, on_event_loop
 
 Part = TypeVar("Part")
 
@@ -53,35 +56,56 @@ class PolicySet(Generic[Part]):
         self._bound: tuple[BoundPolicy[Part], ...] | None = None
         self._compiled: dict[str, tuple[int, BoundPolicy[Part]]] = {}
         """By name: the revision of a policy that is compiled, and the result."""
+        self._changes = 0
+        self._reading = asyncio.Lock()
         policies.listeners.add(self._follow)
         bindings.listeners.add(self._follow)
 
     def _follow(self, change: Change | None) -> None:
         self._bound = None
+        self._changes += 1
 
-    def bound(self) -> tuple[BoundPolicy[Part], ...]:
-        if self._bound is None:
-            self._bound = tuple(self._read())
-        return self._bound
+    async def bound(self, clock: Clock) -> tuple[BoundPolicy[Part], ...]:
+        """Return the policies as they are now; a change meanwhile is for later requests."""
+        if self._bound is not None:
+            return self._bound
+        async with self._reading:
+            if self._bound is not None:
+                return self._bound
+            changes = self._changes
+            found = tuple(await self._read(clock))
+            if changes == self._changes:
+                self._bound = found
+            return found
 
-    def _read(self) -> list[BoundPolicy[Part]]:
+    async def _read(self, clock: Clock) -> list[BoundPolicy[Part]]:
         bindings: dict[str, list[PolicyBinding]] = {}
-        for item in self._bindings.values():
+        for item in [*self._bindings.values()]:
+            await clock.give_way()
             written = item.document()
             policy = (written.get("spec") or {}).get("policyName") or ""
             bindings.setdefault(policy, []).append(_binding(written))
         compiled: dict[str, tuple[int, BoundPolicy[Part]]] = {}
         found: list[BoundPolicy[Part]] = []
-        for item in self._policies.values():
+        for item in [*self._policies.values()]:
+            await clock.give_way()
             name = item.key.rpartition("/")[2]
             if name in bindings:
                 known = self._compiled.get(name)
                 if known is None or known[0] != item.revision:
-                    known = item.revision, self._compile(item.document())
+                    known = item.revision, await self._compile_soon(item)
                 compiled[name] = known
                 found.append(_with_bindings(known[1], bindings[name]))
         self._compiled = compiled
         return sorted(found, key=lambda policy: policy.name)
+
+    async def _compile_soon(self, item: Item) -> BoundPolicy[Part]:
+        """Compile a policy, in a thread if it is long."""
+        try:
+            with on_event_loop():
+                return self._compile(item.document())
+        except PatienceError:
+            return await asyncio.to_thread(lambda: self._compile(item.document()))
 
     def _compile(self, written: Mapping[str, Any]) -> BoundPolicy[Part]:
         spec = written.get("spec") or {}

@@ -42,7 +42,7 @@ class ValidatingPolicies:
     async def validate(self, attempt: Attempt) -> None:
         if is_exempt(attempt):
             return  # before the policies are read: one that cannot be read must be repairable
-        if policies := self._policies.bound():
+        if policies := await self._policies.bound(self._around.clock):
             await _PolicyReview(attempt, self._around).run(policies)
 
 

@@ -57,7 +57,8 @@ def patch_sort(request: Request) -> str:
     if sort is None or not _takes(request.resource, sort):
         offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
         if content_type not in PATCHES:
-            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+            why = "415: Unsupported Media Type"
+            raise StatusError(415, "UnsupportedMediaType", why, details={})
         raise unsupported_media_type(content_type, offered)
     if sort != "apply" and "force" in request.query and request.query.get("force"):
         error = FieldError.forbidden("force", "may not be specified for non-apply patch")

@@ -28,12 +28,14 @@ from kedge.web.message import Response, Sink
 
 WAIT_FOR_REVISION = 3.0
 """Seconds that a read waits for a state that the server has not reached yet."""
+_LARGEST_REVISION = (1 << 64) - 1
+_REVISION_DIGITS = 20
 
 
 def get(api: Api, request: Request) -> Response | Coroutine[Any, Any, Response]:
     """Return the object as it is now: every acknowledged write is in the cache already."""
     if request.http.query_string and (version := request.query.get("resourceVersion")):
-        _check_reached(api, parse_revision(version))
+        _check_reached(api, parse_own_revision(version))
     item = api.find(request)
     if item is None:
         raise gone(request)
@@ -292,17 +294,34 @@ def check_match(version: str, match: str, continue_: str) -> None:
         raise invalid_options("ListOptions", [error])
 
 
-def unreadable_version(text: str) -> FieldError:
-    why = f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
-    return FieldError.invalid("resourceVersion", text, why)
-
-
 def parse_revision(text: str) -> int:
-    if not text:
-        return 0
-    if not text.isascii() or not text.isdecimal() or len(text) > 19:
-        raise bad_request(f"invalid resource version: {unreadable_version(text)}")
-    return int(text)
+    """Return the resourceVersion of a list; 400 if it is malformed."""
+    if why := _not_a_revision(text):
+        raise bad_request(f"invalid resource version: {_unreadable_version(text, why)}")
+    return int(text.lstrip("0") or 0)
+
+
+def parse_own_revision(text: str) -> int:
+    """Return the resourceVersion of a get or watch; 500 if it is malformed: kube-apiserver
+    does not translate the error of its storage."""
+    if why := _not_a_revision(text):
+        raise StatusError(500, "", str(_unreadable_version(text, why)))
+    return int(text.lstrip("0") or 0)
+
+
+def _not_a_revision(text: str) -> str:
+    """Return why a text is not a number of 64 bits; empty if it is, or is empty."""
+    digits = text.lstrip("0")
+    if text and not (text.isascii() and text.isdecimal()):
+        return "invalid syntax"
+    if len(digits) > _REVISION_DIGITS or int(digits or 0) > _LARGEST_REVISION:
+        return "value out of range"
+    return ""
+
+
+def _unreadable_version(text: str, why: str) -> FieldError:
+    told = f"strconv.ParseUint: parsing {quoted(text)}: {why}"
+    return FieldError.invalid("resourceVersion", text, told)
 
 
 async def wait_for(api: Api, revision: int) -> None:

@@ -26,8 +26,9 @@ from kedge.apiserver import protobuf_answers, render
 from kedge.apiserver.api import Api
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.media import ResponseForm
+from kedge.apiserver.object_lists import own_version, partial
 from kedge.apiserver.request import Request, list_numbers
-from kedge.apiserver.verbs.read import check_match, own_versions, parse_revision
+from kedge.apiserver.verbs.read import check_match, own_versions, parse_own_revision
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import (
     Change,
@@ -59,7 +60,7 @@ def watch(api: Api, request: Request) -> Response:
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     initial = query.get("sendInitialEvents")
     check_options(version, match, initial)
-    revision = parse_revision(version)
+    revision = parse_own_revision(version)
     seconds = watch_seconds(api, request)
     choice = render.response_form(request, render.offered_of(request.resource, render.WATCHED))
     events = EventEncoder(api, request, choice)
@@ -169,7 +170,7 @@ class EventEncoder:
     def _body(self, item: Item) -> bytes:
         match self._choice.form:
             case "json":
-                return render.own_version(self._request.resource, item.body)
+                return own_version(self._request.resource, item.body)
             case "protobuf":
                 return protobuf_answers.one(self._request.resource, item)
             case "table":
@@ -177,7 +178,7 @@ class EventEncoder:
             case "addresses":
                 return pod_addresses.reduced(item.body)
             case "partial" | "partial-list":
-                return render.partial(item, self._choice.version)
+                return partial(item, self._choice.version)
             case _:
                 return protobuf_answers.partial(item, self._choice.version)
 

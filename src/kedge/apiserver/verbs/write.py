@@ -428,8 +428,10 @@ async def _changed(
 ) -> dict[str, Any]:
     """Return the document to store, after defaulting, admission and validation."""
     resource = request.resource
+    meta = wanted.document.get("metadata") or {}
+    prepare.place(request, _identity(meta))
     _check_version(request, wanted.document, live)
-    _check_conditional(request, wanted.document.get("metadata") or {}, live, part)
+    _check_conditional(request, meta, live, part)
     weight = len(request.http.body) + size
     old, new, document = await api.long_work.run(
         weight, _updated, api, request, live, wanted, part, manager
@@ -447,7 +449,9 @@ async def _changed(
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
-    request.warnings += await api.long_work.run(weight, resource.strategy.warnings, admitted)
+    # A list, because strategies yield warnings: the thread shall look for them, not this loop.
+    warnings = resource.strategy.warnings
+    request.warnings += await api.long_work.run(weight, lambda: [*warnings(admitted)])
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
     if part.counts and (generation := prepare.next_generation(resource, document, live)):

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any, Final
 
 from kedge.machinery import cel
 from kedge.machinery.cel import CelError
+from kedge.machinery.patience import PatienceError, on_event_loop
 
 BUDGET: Final = 2_500_000
 """The cost limit of all conditions of one webhook or policy together."""
@@ -27,19 +29,27 @@ def _stored(params: bool) -> "cel.Environment":
 class Conditions:
     """The conditions of one webhook or policy, compiled when the first request asks for them."""
 
-    __slots__ = ("_compiled", "_expressions", "_params")
+    __slots__ = ("_compiled", "_compiling", "_expressions", "_params")
 
     def __init__(self, expressions: Iterable[str], *, params: bool = False) -> None:
         self._expressions = tuple(expressions)
         self._params = params
+        self._compiling = Lock()
+        """Held by the thread that compiles long conditions; others wait for its result."""
         self._compiled: list[cel.CelCondition | CelError] | None = None
 
     async def hold(self, values: Mapping[str, Any]) -> bool:
         """Return whether all are true. A false one decides, whatever is wrong with the others."""
         try:
-            return self._hold(values, cel.LOOP_PATIENCE)
-        except cel.CelPatienceError:
-            return await asyncio.to_thread(self._hold, values, None)
+            with on_event_loop():
+                return self._hold(values, cel.LOOP_PATIENCE)
+        except PatienceError:
+            return await asyncio.to_thread(self._hold_in_thread, values)
+
+    def _hold_in_thread(self, values: Mapping[str, Any]) -> bool:
+        with self._compiling:
+            self._conditions()
+        return self._hold(values, None)
 
     def _hold(self, values: Mapping[str, Any], patience: int | None) -> bool:
         errors: list[str] = []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import namespace
@@ -13,6 +14,7 @@ from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.long_work import off_loop
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks import review
@@ -149,7 +151,9 @@ class Webhooks:
         body = review.encode(hook.review, uid, told)
         answer = await self._caller.call(hook.client, body, hook.seconds)
         try:
-            verdict = review.read(answer, hook.review, uid, mutating=mutating)
+            verdict = await off_loop(
+                len(answer), review.read, answer, hook.review, uid, mutating=mutating
+            )
         except review.Unreadable as error:
             raise CallFailed(f"failed to call webhook: {error}") from None
         except review.Invalid as error:
@@ -158,8 +162,8 @@ class Webhooks:
             self.annotate(request, f"{hook.name}/{key}", value)
         request.warnings += verdict.warnings
         if not verdict.allowed:
-            raise review.denial(hook.name, verdict.status)
-        return verdict
+            raise await off_loop(len(answer), review.denial, hook.name, verdict.status)
+        return replace(verdict, weight=len(body) + len(answer))
 
 
 def webhooks_of(

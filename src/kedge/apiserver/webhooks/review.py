@@ -3,7 +3,8 @@
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -212,6 +213,14 @@ class AdmissionVerdict(msgspec.Struct, frozen=True):
     status: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
+    weight: int = 0
+    """Bytes of the question and the answer."""
+
+
+MOST_WARNINGS: Final = 1_000
+"""Warnings of one answer that are looked at; far fewer fit into a response."""
+MOST_ANNOTATIONS: Final = 1_000
+"""Audit annotations of one answer; further ones are left out."""
 
 
 def read(body: bytes, version: str, uid: str, *, mutating: bool) -> AdmissionVerdict:
@@ -242,8 +251,8 @@ def read(body: bytes, version: str, uid: str, *, mutating: bool) -> AdmissionVer
         patch=patch,
         patch_type=patch_type,
         status=None if response.status is None else msgspec.to_builtins(response.status),
-        warnings=tuple(response.warnings or ()),
-        annotations=tuple((response.auditAnnotations or {}).items()),
+        warnings=tuple((response.warnings or ())[:MOST_WARNINGS]),
+        annotations=tuple(islice((response.auditAnnotations or {}).items(), MOST_ANNOTATIONS)),
     )
 
 

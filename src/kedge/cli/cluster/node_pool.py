@@ -1,6 +1,5 @@
 """The record of local nodes that may be added, and the pool that starts and stops them."""
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Sequence
@@ -108,6 +107,8 @@ class LocalNodePool:
 
     async def stop(self, name: str) -> None:
         """Stop an agent and its containers; raises OSError."""
+        import asyncio
+
         from kedge.cli.cluster.down import end_node
         from kedge.cli.failure import Failure
 

@@ -1,6 +1,7 @@
 """PersistentVolumeBinder: binds claims to volumes, makes volumes, and reclaims released ones."""
 
-from collections.abc import Hashable
+import asyncio
+from collections.abc import Coroutine, Hashable
 from typing import Any, Final, NamedTuple
 
 from kedge.api.core_v1 import node
@@ -214,8 +215,11 @@ class PersistentVolumeBinder:
             raise Unfinished(f"volume {name} is being bound to another claim")
         try:
             volume = await self._point_to_claim(volume, claim)
-            volume = await self._writes.set_phase(volume, BOUND)
-            claim = await self._point_to_volume(claim, volume)
+            # Together: the volume names its claim already, so either may be missing after a crash.
+            # The phase of the claim comes last: a client that sees it finds all the rest.
+            volume, claim = await _both(
+                self._writes.set_phase(volume, BOUND), self._point_to_volume(claim, volume)
+            )
             claim = await self._complete(claim, volume)
             await self._writes.known(volume, claim)
         except BaseException:
@@ -406,6 +410,18 @@ class PersistentVolumeBinder:
             return False
         reachable = reachable_from(volume)
         return not any(reachable(each.metadata.name, each.metadata.labels) for each in self._nodes)
+
+
+async def _both(
+    first: Coroutine[Any, Any, PersistentVolume], second: Coroutine[Any, Any, PersistentVolumeClaim]
+) -> tuple[PersistentVolume, PersistentVolumeClaim]:
+    """Return both results once both are done. Raises the first error."""
+    volume, claim = await asyncio.gather(first, second, return_exceptions=True)
+    if isinstance(volume, BaseException):
+        raise volume
+    if isinstance(claim, BaseException):
+        raise claim
+    return volume, claim
 
 
 def _unbound_class(claim: PersistentVolumeClaim) -> Hashable | None:

@@ -13,6 +13,11 @@ from kedge.machinery.cel.parser import parse
 from kedge.machinery.cel.run import OVER_COST, PER_CALL_LIMIT, Run, no_overload
 from kedge.machinery.cel.syntax import Node
 from kedge.machinery.cel.types import CelType
+from kedge.machinery.patience import spend
+
+_CHARACTER_COST: Final = 10
+"""Compiling a character of an expression takes up to 8 microseconds, as long as so many units of
+evaluation; an expression may have 100,000."""
 
 
 class CelFoldError(CelError):
@@ -25,7 +30,9 @@ class CelProgram:
     __slots__ = ("_closure", "_names", "_padding", "expression", "tree", "type", "uses")
 
     def __init__(self, expression: str, environment: Environment) -> None:
-        """Compile; CelError with the issues as cel-go prints them."""
+        """Compile; CelError with the issues as cel-go prints them, PatienceError on an event loop
+        that cannot wait for it."""
+        spend(len(expression) * _CHARACTER_COST)
         self.expression = expression
         issues = CelIssues(CelSource(expression))
         tree = parse(expression, issues, environment.macros)

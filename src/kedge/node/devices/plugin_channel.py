@@ -90,9 +90,7 @@ class PluginChannel:
         grpc = library.load()
         try:
             call = methods.caller(self._channel, method)(request, timeout=seconds)
-            if seconds is None:
-                return await call
-            return await with_timeout(self._clock, seconds, call)
+            answer = await (call if seconds is None else with_timeout(self._clock, seconds, call))
         except TimeoutError:
             text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
             raise PluginError(text) from None
@@ -102,6 +100,10 @@ class PluginChannel:
             raise PluginError(str(error)) from error
         except asyncio.CancelledError as error:
             raise self._cut_off() from error
+        if answer is None:
+            # The library logs that it cannot decode the response, and returns nothing.
+            raise PluginError("rpc error: code = Internal desc = the response cannot be decoded")
+        return answer
 
     def _cut_off(self) -> BaseException:
         """Convert the cancellation by a channel that is closed meanwhile to a PluginError."""

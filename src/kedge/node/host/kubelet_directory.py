@@ -67,11 +67,13 @@ class KubeletDirectory:
         log.info("directory shared with pods directory=%s", top)
 
 
-def unshare(own: Path) -> str:
+def unshare(node: Path) -> str:
     """Unmount what drivers of an agent that has ended left in its directory, and undo `share`;
-    return the problem, or an empty text."""
-    record = own / SHARED_RECORD
+    return the problem, or an empty text. `node` is the directory of the node."""
+    record = node / "devices" / SHARED_RECORD
     try:
+        for place in mounts.below(node / "kubelet"):
+            libc.unmount(place)
         top, _, how = record.read_text().partition("\n")
         for place in mounts.below(Path(top)):
             if place != top or how == _BOUND:

@@ -54,7 +54,7 @@ def teardown(directory: Path) -> str:
         if not tree.remove_all():
             left.append(f"processes in the control group {known.cgroup} do not end")
     left.append(unmount_all(directory / "pods"))
-    left.append(unshare(directory / "devices"))
+    left.append(unshare(directory))
     for place in (directory / "staged", directory / "pods", directory / "memory"):
         try:
             take_down(place)

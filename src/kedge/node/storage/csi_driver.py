@@ -45,6 +45,13 @@ _FEATURES: Final = {
 PathName = Callable[[Path], Path]
 
 
+class CsiChannel(PluginChannel):
+    """A connection to one driver."""
+
+    largest = 4 * 2**20
+    """As in Go's gRPC library, which drivers are tested with."""
+
+
 class CsiDriverClient:
     """Fulfils volume_driver.VolumeDriver. Reconnects when the driver restarts at its socket."""
 
@@ -55,7 +62,7 @@ class CsiDriverClient:
         self.name = name
         self.path = path
         self._named = named
-        self._channel = PluginChannel(f"CSI driver {name}", path, clock)
+        self._channel = CsiChannel(f"CSI driver {name}", path, clock)
         self._features: frozenset[DriverFeature] | None = None
 
     def open(self) -> None:
@@ -143,11 +150,15 @@ class CsiDriverClient:
         found = VolumeUsage()
         if size is not None:
             found = found._replace(
-                capacity_bytes=size.total, used_bytes=size.used, available_bytes=size.available
+                capacity_bytes=max(size.total, -1),
+                used_bytes=max(size.used, -1),
+                available_bytes=max(size.available, -1),
             )
         if files is not None:
             found = found._replace(
-                inodes=files.total, inodes_used=files.used, inodes_free=files.available
+                inodes=max(files.total, -1),
+                inodes_used=max(files.used, -1),
+                inodes_free=max(files.available, -1),
             )
         return found
 

@@ -6,6 +6,14 @@ from typing import Protocol
 from kedge.node.storage.volume_driver import DriverError, VolumeDriver
 
 
+class DriverCatalog(Protocol):
+    """The drivers of the node."""
+
+    def find(self, name: str) -> VolumeDriver:
+        """Raises DriverError if there is no such driver."""
+        ...
+
+
 class RegisteredDrivers(Protocol):
     """Drivers that registered over the plugin socket."""
 
@@ -13,7 +21,7 @@ class RegisteredDrivers(Protocol):
 
 
 class NodeDrivers:
-    """Fulfils pod_storage.DriverCatalog. The own driver is made when a volume first needs it."""
+    """Fulfils DriverCatalog. The own driver is made when a volume first needs it."""
 
     def __init__(
         self, own: str, make: Callable[[], VolumeDriver], registered: RegisteredDrivers | None

@@ -4,11 +4,20 @@ Containers fill volumes: with millions of files, with directories deeper than an
 So the walk goes by descriptors, follows no link, leaves no file system and can be stopped.
 """
 
+import dataclasses
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.node.storage.volume_driver import (
+    DriverFeature,
+    DriverVolume,
+    MountContext,
+    VolumeDriver,
+)
 
 _OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = 0o660
@@ -16,6 +25,23 @@ _DIRECTORY: Final = 0o2110
 """Added for directories: entries can be reached, and new ones get the group."""
 _DEEPEST: Final = 256
 """Levels of directories; deeper ones keep their group."""
+
+
+def fs_group(pod: Pod) -> int:
+    """Return the pod's fsGroup; -1 for none."""
+    security = pod.spec.securityContext
+    return -1 if security is None or security.fsGroup is None else security.fsGroup
+
+
+async def delegated(
+    context: MountContext, pod: Pod, wanted: DriverVolume, driver: VolumeDriver
+) -> MountContext:
+    """Add the pod's fsGroup for a driver that applies it itself."""
+    if wanted.is_block or fs_group(pod) < 0:
+        return context
+    if DriverFeature.MOUNTS_FOR_GROUP not in await driver.features():
+        return context
+    return dataclasses.replace(context, group=fs_group(pod))
 
 
 def is_owned(place: Path, group: int) -> bool:

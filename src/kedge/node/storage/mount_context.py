@@ -45,6 +45,9 @@ class DriverContexts:
             return False
         return (await self._driver(volume)).attach_required
 
+    async def requires_republish(self, driver: str) -> bool:
+        return (await self._properties(driver)).requires_republish
+
     async def is_group_applied(self, volume: DriverVolume) -> bool:
         policy = (await self._driver(volume)).fs_group_policy
         if policy in ("File", "None"):
@@ -88,10 +91,13 @@ class DriverContexts:
 
     async def _driver(self, volume: DriverVolume) -> CsiDriverPart:
         """Return the properties of a driver; the defaults if it has no object."""
-        if volume.driver == LOCAL_DRIVER:
+        return await self._properties(volume.driver)
+
+    async def _properties(self, driver: str) -> CsiDriverPart:
+        if driver == LOCAL_DRIVER:
             return _OWN
         try:
-            return (await self._client.get_as(DRIVER_VIEW, volume.driver)).spec
+            return (await self._client.get_as(DRIVER_VIEW, driver)).spec
         except StatusError as error:
             if error.code != 404:
                 raise VolumeFailure("FailedMount", error.message) from error

@@ -27,6 +27,17 @@ from kedge.node.storage.volume_follower import VolumeFollower
 from kedge.node.storage.volume_lookup import VolumeLookup
 from kedge.node.storage.volume_objects import VOLUMES
 
+
+def check_topology(labels: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Refuse a driver whose topology contradicts the labels of the node. Raises ValueError."""
+    for key, value in labels.items():
+        if known.get(key, value) != value:
+            raise ValueError(
+                f'detected topology value collision: driver reported "{key}":"{value}" but'
+                f' existing label is "{key}":"{known[key]}"'
+            )
+
+
 MANAGED_ATTACHMENT: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 """The annotation of nodes whose volumes a controller attaches."""
 
@@ -54,18 +65,21 @@ class NodeStorage:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[str] = set()
         self.drivers = NodeDrivers(LOCAL_DRIVER, self._local_driver, registered)
+        contexts = DriverContexts(client, sources, config.name)
         self.pods = PodStorage(
             MountRecords(config.pods),
             kubelet.root,
             config.state,
             VolumeLookup(client),
             self.drivers,
-            DriverContexts(client, sources, config.name),
+            contexts,
             this,
             events,
         )
         self.pods.in_use_changed = self._report_in_use
-        self._follower = VolumeFollower(client, self.pods, self.drivers, this, events, clock)
+        self._follower = VolumeFollower(
+            client, self.pods, self.drivers, contexts, this, events, clock
+        )
         self.pods.changed = self._follower.look_at
         self.report = StorageReport(client, this, self.drivers, registered.nodes, clock)
         registered.announce = self._announce
@@ -74,6 +88,8 @@ class NodeStorage:
         """Write the labels of a driver's topology and its entry in CSINode, before the driver
         is notified."""
         if labels:
+            known = (await self._client.get(nodes.RESOURCE, self._config.name)).metadata.labels
+            check_topology(labels, known)
             patch = {"metadata": {"labels": dict(labels)}}
             await self._client.patch(nodes.RESOURCE, self._config.name, patch)
         await self.report.write_drivers()

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
@@ -16,6 +16,7 @@ from kedge.api.core_v1.volume.volume import HostPathVolumeSource, Volume
 from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.storage import group_ownership
+from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.mount_records import MountRecord, MountRecords
 from kedge.node.storage.volume_driver import (
     DriverError,
@@ -25,8 +26,13 @@ from kedge.node.storage.volume_driver import (
     VolumeDriver,
     VolumeUsage,
 )
-from kedge.node.storage.volume_lookup import FoundVolume, VolumeLookup, driver_volume
-from kedge.node.storage.volume_objects import HostPathPart, LocalPart, NfsPart
+from kedge.node.storage.volume_lookup import (
+    FoundVolume,
+    VolumeLookup,
+    check_mode,
+    driver_volume,
+)
+from kedge.node.storage.volume_objects import CsiPart, HostPathPart, LocalPart, NfsPart
 from kedge.node.volumes import host_path
 
 log = logging.getLogger(__name__)
@@ -38,14 +44,6 @@ OWN_STAGED: Final = "staged"
 """Mounts of kedge's own volumes, in the directory of the node."""
 
 
-class DriverCatalog(Protocol):
-    """The drivers of the node."""
-
-    def find(self, name: str) -> VolumeDriver:
-        """Raises DriverError if there is no such driver."""
-        ...
-
-
 class MountContexts(Protocol):
     """Collects the further arguments of drivers: secrets, attachments, tokens."""
 
@@ -54,6 +52,12 @@ class MountContexts(Protocol):
         ...
 
     async def needs_attachment(self, volume: DriverVolume) -> bool: ...
+
+    async def requires_republish(self, driver: str) -> bool: ...
+
+    async def expand_secrets(self, source: CsiPart) -> Mapping[str, str]:
+        """Raises DriverError."""
+        ...
 
     async def of_stage(self, found: FoundVolume, volume: DriverVolume) -> MountContext:
         """Raises VolumeFailure, e.g. while the volume is not attached."""
@@ -102,7 +106,7 @@ class PodStorage:
         """Mount a volume of a pod. Idempotent. Raises VolumeFailure with the whole text of the
         event."""
         found = await self._lookup.find(pod, volume, self._this.node)
-        _check_mode(pod, volume, found)
+        check_mode(pod, volume, found)
         self._gone.discard(pod.metadata.uid)
         match found.source:
             case HostPathPart():
@@ -144,13 +148,13 @@ class PodStorage:
             self._write(record, found)
             if needs_attachment and self.in_use_changed is not None:
                 await self.in_use_changed()
-            driver = await self._stage(found, wanted, record)
+            driver = await self._stage(pod, found, wanted, record)
             path = await self._publish(pod, found, wanted, record, driver)
             self._write(replace(record, path=str(path)), found)
         self.changed(found.name)
 
     async def _stage(
-        self, found: FoundVolume, wanted: DriverVolume, record: MountRecord
+        self, pod: Pod, found: FoundVolume, wanted: DriverVolume, record: MountRecord
     ) -> VolumeDriver:
         step = "MapVolume.SetUpDevice" if wanted.is_block else "MountVolume.MountDevice"
         reason = "FailedMapVolume" if wanted.is_block else "FailedMount"
@@ -158,6 +162,7 @@ class PodStorage:
             driver = self._drivers.find(wanted.driver)
             if not wanted.is_inline and DriverFeature.STAGES in await driver.features():
                 context = await self._contexts.of_stage(found, wanted)
+                context = await group_ownership.delegated(context, pod, wanted, driver)
                 staging = Path(record.staging)
                 _make(staging)
                 await driver.stage(wanted, staging, context)
@@ -178,6 +183,7 @@ class PodStorage:
         reason = "FailedMapVolume" if wanted.is_block else "FailedMount"
         try:
             context = await self._contexts.of_publish(pod, found, wanted)
+            context = await group_ownership.delegated(context, pod, wanted, driver)
             target = Path(record.target)
             _make(target.parent)
             path = await driver.publish(wanted, Path(record.staging), target, context)
@@ -203,9 +209,8 @@ class PodStorage:
     async def _give(self, pod: Pod, path: Path, *, read_only: bool) -> None:
         """Apply the pod's fsGroup; not to read-only volumes, which a driver may have mounted so.
         Raises OSError."""
-        security = pod.spec.securityContext
-        group = security.fsGroup if security is not None else None
-        if group is None or read_only:
+        security, group = pod.spec.securityContext, group_ownership.fs_group(pod)
+        if group < 0 or read_only:
             return
         policy = security.fsGroupChangePolicy if security is not None else None
         uid = pod.metadata.uid
@@ -256,6 +261,30 @@ class PodStorage:
             self.records.write(record)
         except OSError as error:
             _failed(found, f"cannot record the mount: {error.strerror}")
+
+    # Repeat.
+
+    async def requires_republish(self, driver: str) -> bool:
+        """Return whether a driver wants NodePublishVolume again and again, for volumes that show
+        tokens or other facts that change. Raises VolumeFailure."""
+        return await self._contexts.requires_republish(driver)
+
+    async def republish(self, pod: Pod, volume: Volume) -> None:
+        """Publish a mounted volume again, at the same path. Raises VolumeFailure; the volume stays
+        mounted then."""
+        record = self.find(pod.metadata.uid, volume.name)
+        if record is None or not record.driver:
+            return
+        found = await self._lookup.find(pod, volume, self._this.node)
+        wanted = driver_volume(found, pod.metadata.uid)
+        async with self._lock(record.key):
+            if self.find(record.uid, record.volume) is None or record.uid in self._gone:
+                return
+            try:
+                driver = self._drivers.find(record.driver)
+            except DriverError as error:
+                _failed(found, str(error))
+            await self._publish(pod, found, wanted, record, driver)
 
     # Unmount.
 
@@ -352,25 +381,6 @@ def _record(pod: Pod, volume: Volume, found: FoundVolume) -> MountRecord:
         is_read_only=found.is_read_only,
         is_inline=found.is_inline,
     )
-
-
-def _check_mode(pod: Pod, volume: Volume, found: FoundVolume) -> None:
-    """Refuse a volume of one mode that a container uses as one of the other."""
-    spec = pod.spec
-    for container in (*spec.initContainers, *spec.containers, *spec.ephemeralContainers):
-        mounted: Mapping[str, Sequence[str]] = {
-            "volumeMounts": [each.name for each in container.volumeMounts],
-            "volumeDevices": [each.name for each in container.volumeDevices],
-        }
-        wrong = "volumeMounts" if found.is_block else "volumeDevices"
-        if volume.name in mounted[wrong]:
-            mode = found.spec.volume_mode
-            raise VolumeFailure(
-                "FailedMount",
-                f"Unable to attach or mount volumes: unmounted volumes=[{volume.name}], unattached"
-                f" volumes=[], failed to process volumes=[{volume.name}]: volume {volume.name} has"
-                f" volumeMode {mode}, but is specified in {wrong}",
-            )
 
 
 def _failed(found: FoundVolume, reason: str) -> NoReturn:

@@ -21,7 +21,7 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.pod.dependencies import ThisNode
 from kedge.node.pod.timeouts import wait_until_set
-from kedge.node.storage.pod_storage import DriverCatalog
+from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.volume_driver import DriverError
 from kedge.node.storage.volume_objects import CAPACITIES, CLASS_VIEW, NODES, ClassObject
 

@@ -16,8 +16,9 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
+from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.mount_records import MountRecord
-from kedge.node.storage.pod_storage import DriverCatalog, PodStorage
+from kedge.node.storage.pod_storage import MountContexts, PodStorage
 from kedge.node.storage.volume_driver import (
     DriverError,
     DriverFeature,
@@ -42,6 +43,7 @@ class VolumeFollower:
         client: Client,
         storage: PodStorage,
         drivers: DriverCatalog,
+        contexts: MountContexts,
         this: ThisNode,
         events: EventSink,
         clock: Clock,
@@ -49,6 +51,7 @@ class VolumeFollower:
         self._client = client
         self._storage = storage
         self._drivers = drivers
+        self._contexts = contexts
         self._this = this
         self._events = events
         self._known: Cache[MountableVolume] = Cache()
@@ -174,7 +177,7 @@ class VolumeFollower:
             async with self._storage.lock(record.driver, record.handle):
                 wanted = _wanted(volume)
                 path, staging = Path(record.path), Path(record.staging)
-                await driver.expand(wanted, path, staging, MountContext())
+                await driver.expand(wanted, path, staging, await self._expansion(volume))
         except DriverError as error:
             pending = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
             await self._patch(claim, pending)
@@ -182,6 +185,11 @@ class VolumeFollower:
             text = f'NodeExpandVolume.NodeExpandVolume failed for volume "{name}" : {error}'
             self._events.record(claim, "Warning", "VolumeResizeFailed", text)
             raise
+
+    async def _expansion(self, volume: MountableVolume) -> MountContext:
+        source = volume.spec.csi
+        assert source is not None
+        return MountContext(secrets=await self._contexts.expand_secrets(source))
 
     async def _patch(self, claim: PersistentVolumeClaim, status: dict[str, Any]) -> None:
         await self._client.patch(

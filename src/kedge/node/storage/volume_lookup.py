@@ -1,6 +1,7 @@
 """Finds the volume behind a claim, an ephemeral volume or an inline volume of a pod."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kedge.api.core_v1 import persistent_volume_claim
@@ -157,6 +158,25 @@ def driver_volume(found: FoundVolume, uid: str) -> DriverVolume:
         is_inline=found.is_inline,
         made_on=found.made_on,
     )
+
+
+def check_mode(pod: Pod, volume: Volume, found: FoundVolume) -> None:
+    """Refuse a volume of one mode that a container uses as one of the other."""
+    spec = pod.spec
+    for container in (*spec.initContainers, *spec.containers, *spec.ephemeralContainers):
+        mounted: Mapping[str, Sequence[str]] = {
+            "volumeMounts": [each.name for each in container.volumeMounts],
+            "volumeDevices": [each.name for each in container.volumeDevices],
+        }
+        wrong = "volumeMounts" if found.is_block else "volumeDevices"
+        if volume.name in mounted[wrong]:
+            mode = found.spec.volume_mode
+            raise VolumeFailure(
+                "FailedMount",
+                f"Unable to attach or mount volumes: unmounted volumes=[{volume.name}], unattached"
+                f" volumes=[], failed to process volumes=[{volume.name}]: volume {volume.name} has"
+                f" volumeMode {mode}, but is specified in {wrong}",
+            )
 
 
 def _check_claim(claim: PersistentVolumeClaim, pod: Pod, *, is_made: bool) -> None:

@@ -36,6 +36,7 @@ from kedge.node.pod.referenced_objects import (
 )
 from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 from kedge.node.storage.pod_storage import PodStorage
+from kedge.node.storage.republisher import Republisher
 from kedge.node.volumes import empty_dir, host_path, image_volume, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, gather_all
@@ -136,6 +137,7 @@ class PodVolumes:
         self._may_mount = may_mount
         self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
+        self._republisher = Republisher(storage, self._pod, events, clock)
 
     def open(self) -> None:
         """Mount a tmpfs for volumes that must not be on a disk, if the agent may."""
@@ -149,6 +151,7 @@ class PodVolumes:
             for _ in range(_REFRESHERS):
                 tasks.create_task(self._refresh())
             tasks.create_task(self._renew())
+            tasks.create_task(self._republisher.run())
 
     # Mount and unmount.
 
@@ -343,6 +346,10 @@ class PodVolumes:
                 tokens = [token for found in held.tokens.values() for token in found]
                 if any(token.is_old(now) for token in tokens):
                     self._refresh_soon(uid, held)
+
+    def _pod(self, uid: str) -> Pod | None:
+        held = self._held.get(uid)
+        return None if held is None or held.gone else held.pod
 
     # Mounts of containers.
 

@@ -1,7 +1,7 @@
 """Device state: claims, classes and slices, and the allocations that are not yet written."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from kedge.api.resource_v1.resource_claim_status import AllocationResult
 from kedge.api.resource_v1.resource_slice import ResourceSlice
 from kedge.api.resource_v1.resource_slice_types import Device
 from kedge.client.informer import Cache, Key
-from kedge.machinery.cel import LOOP_PATIENCE, CelError
+from kedge.machinery.cel import LOOP_PATIENCE, CelError, CelPatienceError
 from kedge.scheduler.devices.allocated import AllocatedDevices, allocated_devices
 from kedge.scheduler.devices.device_search import (
     ClaimChoice,
@@ -32,8 +32,10 @@ POD_STEPS: Final = 10_000
 """The same for all nodes of one decision, which blocks the event loop: for 60 ms at
 best, and for longer on a busy machine."""
 EVALUATION_STEPS: Final = 250
-"""How many steps the first evaluation of an expression for a device counts as: it takes up to 3 ms,
-and a step takes 6 microseconds. Most evaluations are done before the search."""
+"""How many steps the first evaluation of an expression for a device counts as: it takes up to 3 ms
+on the event loop, and a step takes 6 microseconds. Most evaluations are done before the search."""
+LONG_EXPRESSION: Final = 1_024
+"""Characters of an expression that is compiled and evaluated in a thread."""
 MOST_RESULTS: Final = 16_384
 """How many results of expressions are kept per slice."""
 
@@ -56,6 +58,37 @@ class DeviceProposal(msgspec.Struct, frozen=True):
 
     choices: Sequence[ClaimChoice] = ()
     refusal: str = ""
+
+
+class SelectorEvaluation(NamedTuple):
+    """An expression that is to be evaluated for a device."""
+
+    expression: str
+    slice: ResourceSlice
+    device: Device
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.expression, self.device.name
+
+    def quick_result(self) -> bool | CelError:
+        """Evaluate on the event loop; raises CelPatienceError if that takes too long."""
+        if len(self.expression) > LONG_EXPRESSION:
+            raise CelPatienceError("too long for the event loop")
+        return self._result(LOOP_PATIENCE)
+
+    def result(self) -> bool | CelError:
+        """Evaluate in a thread: any user can write a selector that takes a while."""
+        return self._result(None)
+
+    def _result(self, patience: int | None) -> bool | CelError:
+        try:
+            values = device_values(self.slice.spec.driver, self.device)
+            return compiled(self.expression).holds(values, patience=patience)
+        except CelPatienceError:
+            raise
+        except CelError as error:
+            return error
 
 
 class DeviceState:
@@ -230,7 +263,12 @@ class DeviceState:
             known = results.get(key)
             if known is None:
                 budget.spend(EVALUATION_STEPS)
-                known = results[key] = _evaluated(expression, slice_, device)
+                try:
+                    known = SelectorEvaluation(expression, slice_, device).quick_result()
+                except CelPatienceError:
+                    # The next attempt evaluates it before the search.
+                    raise OutOfSteps from None
+                results[key] = known
             if isinstance(known, CelError):
                 raise known
             return known
@@ -244,10 +282,11 @@ class DeviceState:
             known = self._results[name] = (version, {})
         return known[1]
 
-    def evaluate_selectors(self, pod: Pod) -> Iterator[None]:
+    def evaluate_selectors(self, pod: Pod) -> Iterator[SelectorEvaluation | None]:
         """Evaluate the expressions of a pod's claims for all devices, one result per step.
 
-        The results are kept, so that the search, which is not interrupted, finds them.
+        The results are kept, so that the search, which is not interrupted, finds them. A step that
+        takes too long for the event loop is yielded: the caller runs it and calls `keep`.
         """
         try:
             claims = self.claims_of(pod)
@@ -260,15 +299,27 @@ class DeviceState:
             for expression in self._expressions(claim)
         }
         for slice_ in list(self.slices) if expressions else ():
-            yield
+            yield None
             for device in slice_.spec.devices:
                 if self.slices.get(slice_.metadata.name) is not slice_:
                     break
-                results = self._results_of(slice_)
                 for expression in expressions:
-                    if (expression, device.name) not in results:
-                        results[expression, device.name] = _evaluated(expression, slice_, device)
-                        yield
+                    evaluation = SelectorEvaluation(expression, slice_, device)
+                    if evaluation.key not in self._results_of(slice_):
+                        yield self._evaluate(evaluation)
+
+    def _evaluate(self, evaluation: SelectorEvaluation) -> SelectorEvaluation | None:
+        try:
+            self.keep(evaluation, evaluation.quick_result())
+        except CelPatienceError:
+            return evaluation
+        return None
+
+    def keep(self, evaluation: SelectorEvaluation, result: bool | CelError) -> None:
+        """Keep a result, unless the slice has changed since."""
+        slice_ = evaluation.slice
+        if self.slices.get(slice_.metadata.name) is slice_:
+            self._results_of(slice_)[evaluation.key] = result
 
     def _expressions(self, claim: ResourceClaim) -> Iterator[str]:
         for request in claim.spec.devices.requests:
@@ -276,15 +327,6 @@ class DeviceState:
                 class_ = self.classes.get(wish.deviceClassName)
                 own = class_.spec.selectors if class_ is not None else ()
                 yield from (each.cel.expression for each in (*own, *wish.selectors) if each.cel)
-
-
-def _evaluated(expression: str, slice_: ResourceSlice, device: Device) -> bool | CelError:
-    try:
-        values = device_values(slice_.spec.driver, device)
-        # Each evaluation runs on the event loop, and any user can write a selector.
-        return compiled(expression).holds(values, limit=LOOP_PATIENCE)
-    except CelError as error:
-        return error
 
 
 def _key(claim: ResourceClaim) -> Key:

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from kedge.api.builtin import defaults
 from kedge.api.builtin.resources import RESOURCES
-from kedge.api.model import Document
+from kedge.api.model import Document, ObjectMeta
 
 
 def of(**content: Any) -> Document:
@@ -40,7 +42,11 @@ def test_volume_is_retained_and_pending() -> None:
         "persistentVolumeReclaimPolicy": "Delete",
         "volumeMode": "Filesystem",
     }
-    assert defaults.pending_volume(of()).content["status"] == {"phase": "Pending"}
+    new = replace(of(), metadata=ObjectMeta(creationTimestamp="2030-01-01T00:00:00Z"))
+    assert defaults.pending_volume(new).content["status"] == {
+        "phase": "Pending",
+        "lastPhaseTransitionTime": "2030-01-01T00:00:00Z",
+    }
 
 
 def test_webhooks_get_upstreams_caution() -> None:

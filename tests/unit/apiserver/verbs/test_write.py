@@ -1,12 +1,14 @@
 """Create, update and patch, seen from outside."""
 
+import threading
 import uuid
 from typing import Any
 
 import pytest
 import yaml
 
-from kedge.apiserver.api import LARGEST_OBJECT
+from kedge.api.apiextensions_v1 import formats
+from kedge.api.model import LARGEST_OBJECT
 from kedge.testing.local_server import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC, LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -810,3 +812,25 @@ async def test_fields_behind_gates_that_are_off_are_dropped(server: LocalServer)
     assert [each.get("lifecycle") for each in spec["containers"]] == [{"preStop": hook}, None]
     assert "schedulingGroup" not in spec
     assert spec["volumes"][0]["projected"]["sources"] == [{}]
+
+
+async def test_warnings_about_a_large_object_are_made_in_a_thread(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[bool] = set()
+    recognized = formats.recognized
+
+    def noted(*given: Any) -> bool:
+        threads.add(threading.current_thread() is threading.main_thread())
+        return recognized(*given)
+
+    properties = {f"p{i}": {"type": "string", "format": "nope"} for i in range(2_000)}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "things", "kind": "Thing"}
+    spec = {"group": "x.io", "names": names, "scope": "Namespaced", "versions": [version]}
+    url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await server.post(url, {"metadata": {"name": "things.x.io"}, "spec": spec})
+    monkeypatch.setattr(formats, "recognized", noted)
+    await server.merge(f"{url}/things.x.io", {"metadata": {"labels": {"a": "b"}}})
+    assert threads == {False}

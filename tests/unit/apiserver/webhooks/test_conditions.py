@@ -45,11 +45,11 @@ async def test_conditions_that_older_releases_accepted_still_decide() -> None:
 async def test_the_event_loop_waits_for_all_conditions_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads: list[int | None] = []
+    threads: list[Any] = []
 
-    async def in_thread(hold: Any, values: Any, patience: int | None) -> bool:
-        threads.append(patience)
-        return bool(hold(values, patience))
+    async def in_thread(hold: Any, values: Any) -> bool:
+        threads.append(values)
+        return bool(hold(values))
 
     monkeypatch.setattr("asyncio.to_thread", in_thread)
     values = {**VALUES, "object": {"items": list(range(3000))}}
@@ -57,4 +57,21 @@ async def test_the_event_loop_waits_for_all_conditions_together(
     assert await Conditions([long]).hold(values)
     assert threads == []
     assert await Conditions([long] * 10).hold(values)
-    assert threads == [None]
+    assert threads == [values]
+
+
+async def test_long_conditions_are_compiled_in_a_thread_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[Any] = []
+
+    async def in_thread(hold: Any, values: Any) -> bool:
+        threads.append(values)
+        return bool(hold(values))
+
+    monkeypatch.setattr("asyncio.to_thread", in_thread)
+    made = Conditions([f"{TRUE} || '{'x' * 5_000}' == ''"])
+    assert await made.hold(VALUES)
+    assert threads == [VALUES]
+    assert await made.hold(VALUES)
+    assert threads == [VALUES]

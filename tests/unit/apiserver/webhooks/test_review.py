@@ -84,6 +84,18 @@ def test_nulls_in_an_answer_are_what_is_left_out() -> None:
     assert review.read(body, "v1", "u", mutating=True) == review.AdmissionVerdict(allowed=True)
 
 
+def test_an_answer_adds_so_many_warnings_and_annotations_at_most() -> None:
+    response = {
+        "uid": "u",
+        "allowed": True,
+        "warnings": [""] * 5_000,
+        "auditAnnotations": {f"k{i}": "" for i in range(5_000)},
+    }
+    answer = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+    verdict = review.read(msgspec.json.encode(answer), "v1", "u", mutating=False)
+    assert (len(verdict.warnings), len(verdict.annotations)) == (1_000, 1_000)
+
+
 def test_answer_without_its_kind_is_refused() -> None:
     body = msgspec.json.encode({"response": {"uid": "u", "allowed": True}})
     with pytest.raises(review.Invalid) as error:

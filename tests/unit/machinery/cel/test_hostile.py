@@ -7,6 +7,7 @@ import pytest
 
 from kedge.machinery.cel import CelError, CelProgram, uses
 from kedge.machinery.cel.types import DYN
+from kedge.machinery.patience import PatienceError, on_event_loop
 
 ENVIRONMENT = uses.crd_rule(DYN)
 LONGEST_SECONDS = 2.0
@@ -58,3 +59,12 @@ def test_equal_trees_are_equal_and_a_failed_overload_binds_nothing() -> None:
         "[[1, 2], [3]] == [[1, 2], [3]] && [] == [] && {'a': [1]} == {'a': [1]} && [1] + [] == [1]"
     )
     assert CelProgram(text, ENVIRONMENT).run({"self": {}})[0] is True
+
+
+def test_a_long_expression_is_not_compiled_on_the_event_loop() -> None:
+    long = f"[{', '.join(['1'] * 3_000)}].size() == 3"
+    with on_event_loop():
+        CelProgram("self == 1", ENVIRONMENT)
+        with pytest.raises(PatienceError):
+            CelProgram(long, ENVIRONMENT)
+    assert CelProgram(long, ENVIRONMENT).expression == long

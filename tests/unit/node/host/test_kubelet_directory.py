@@ -12,9 +12,9 @@ from kedge.supervisor.kernel import libc
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Iterator[KubeletDirectory]:
-    root = tmp_path / "kubelet"
+    root = tmp_path / "elsewhere"
     (root / "pods").mkdir(parents=True)
-    yield KubeletDirectory(root, tmp_path / "own", tmp_path / "device-plugins")
+    yield KubeletDirectory(root, tmp_path / "devices", tmp_path / "device-plugins")
     for place in mounts.below(tmp_path):
         libc.unmount(place)
 
@@ -72,9 +72,9 @@ def test_the_directory_is_shared_once_and_the_mount_goes_with_the_node(
         assert mounts.is_shared(place)
         assert len(mounts.below(tmp_path)) == 1
     mounts.memory(place)
-    assert unshare(tmp_path / "own") == ""
+    assert unshare(tmp_path) == ""
     assert mounts.below(tmp_path) == []
-    assert unshare(tmp_path / "own") == ""
+    assert unshare(tmp_path) == ""
 
 
 def test_an_agent_that_was_killed_before_it_shared_the_mount_is_followed_by_one_that_does(
@@ -110,7 +110,7 @@ def test_on_a_shared_mount_only_the_mounts_of_drivers_are_unmounted(
     for _ in range(2):
         mountable.share(mountable.root / "pods")
         mounts.memory(mountable.root / "pods")
-    assert unshare(tmp_path / "own") == ""
+    assert unshare(tmp_path) == ""
     assert mounts.below(tmp_path) == [root]
 
 
@@ -120,5 +120,15 @@ def test_mounts_of_others_stay(mountable: KubeletDirectory, tmp_path: Path) -> N
     libc.mount("", root, flags=libc.MS_SHARED)
     mounts.memory(pods)
     mountable.share(pods)
-    assert unshare(tmp_path / "own") == ""
+    assert unshare(tmp_path) == ""
     assert mounts.below(tmp_path) == [str(pods), root]
+
+
+def test_nothing_stays_mounted_in_the_directory_of_a_node(
+    mountable: KubeletDirectory, tmp_path: Path
+) -> None:
+    own = tmp_path / "kubelet"
+    own.mkdir()
+    mounts.memory(own)
+    assert unshare(tmp_path) == ""
+    assert mounts.below(tmp_path) == []

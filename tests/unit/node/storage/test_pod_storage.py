@@ -61,10 +61,13 @@ class StorageBox:
             FakeNodeFacts(),
             self.events,
             clock,
-            registered=CsiRegistry(clock),
+            registered=self.registry(),
             may_mount=False,
         )
         self.pods = self.node.pods
+
+    def registry(self) -> CsiRegistry:
+        return CsiRegistry(self.server.clock)
 
     async def _handle(self, call: Call) -> Response:
         headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}

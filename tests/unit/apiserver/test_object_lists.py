@@ -1,0 +1,78 @@
+"""Lists of objects: what their items show, and how they are divided into pieces."""
+
+import json
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from msgspec.structs import replace
+from tests.unit.apiserver.test_render import META, item, tables
+
+from kedge.api.autoscaling_v1.horizontal_pod_autoscaler import RESOURCE as FIRST_AUTOSCALERS
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import RESOURCE as AUTOSCALERS
+from kedge.api.core_v1.config_map import RESOURCE
+from kedge.api.resource import Resource
+from kedge.apiserver import object_lists
+from kedge.apiserver.watchcache import Item
+
+
+def _stored(resource: Resource[Any], separators: tuple[str, str]) -> Item:
+    document = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"name": "a"},
+        "spec": {"maxReplicas": 3},
+    }
+    return Item("/registry/a", 1, json.dumps(document, separators=separators).encode())
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["written here", "foreign"])
+@pytest.mark.parametrize(
+    "resource", [RESOURCE, AUTOSCALERS, FIRST_AUTOSCALERS], ids=lambda each: each.api_version
+)
+def test_items_of_lists_do_not_repeat_the_kind(
+    resource: Resource[Any], separators: tuple[str, str], form: str
+) -> None:
+    stored = resource.store_as.resource if resource.store_as else resource
+    items = [_stored(stored, separators)] * 2
+    make = object_lists.list_pieces if form == "json" else object_lists.yaml_list_pieces
+    listed = yaml.safe_load(b"".join(make(resource, items, META)))
+    assert (listed["kind"], listed["apiVersion"]) == (resource.list_kind, resource.api_version)
+    assert [next(iter(each)) for each in listed["items"]] == ["metadata", "metadata"]
+    assert "kind" not in listed["items"][0]
+    assert "apiVersion" not in listed["items"][0]
+
+
+def test_items_of_custom_resources_say_what_they_are() -> None:
+    custom = replace(RESOURCE, custom=True)
+    (piece,) = object_lists.list_pieces(custom, [_stored(custom, (",", ":"))], META)
+    assert json.loads(piece)["items"][0]["kind"] == "ConfigMap"
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 900])
+@pytest.mark.parametrize("size", [10, 3_000, object_lists.TURN])
+def test_a_list_is_indented_piece_by_piece(count: int, size: int) -> None:
+    items = [
+        item(number, size) for number in range(count if size < object_lists.TURN else count % 7)
+    ]
+    for plain in (object_lists.list_pieces, lambda *rest: tables(rest[1])):
+        whole = b"".join(plain(RESOURCE, items, META))
+        indented = b"".join(object_lists.indented_pieces(plain(RESOURCE, items, META)))
+        assert indented == msgspec.json.format(whole, indent=2) + b"\n"
+
+
+def test_no_document_is_decoded_while_a_piece_of_yaml_is_sent() -> None:
+    body = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{%b}}' % (
+        b",".join(b'"key-%d":"%b"' % (i, b"v" * 90) for i in range(3_000))
+    )
+    items = [Item(f"/registry/configmaps/default/{i}", i, body) for i in range(3)]
+    assert b"key-2999" in b"".join(object_lists.yaml_list_pieces(RESOURCE, items[:1], META))
+    before = sys.getallocatedblocks()
+    pieces = object_lists.yaml_list_pieces(RESOURCE, items, META)
+    first = next(pieces)
+    # A decoded document has 6,000 blocks.
+    assert sys.getallocatedblocks() - before < 1_000
+    assert len(first) + sum(map(len, pieces)) > 3 * len(body)
