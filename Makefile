@@ -15,7 +15,7 @@ PATIENT := $(PYTEST) $(AGAIN)
 ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 # These tests run a second time as a user without privileges, whose nodes have the level userns.
 ORDINARY_API := $(patsubst %,tests/e2e/test_%.py,client_commands crd durability limit_range up)
-ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,cron_job daemon_set deployment device_plugins \
+ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,claims cron_job daemon_set deployment device_plugins \
 	aggregation dns downward_api gateway images job kill life_cycle metrics_api network network_policy \
 	node_autoscaler proxy scheduling scheduling_decisions services stateful_set streams volumes)
 KUBECTLS = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \

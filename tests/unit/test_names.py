@@ -16,7 +16,7 @@ SOURCES: Final = Path(kedge.__file__).parent
 _API_TYPES = """
 Container CrossVersionObjectReference Device EndpointPort Event EventSeries
 HorizontalPodAutoscaler HorizontalPodAutoscalerSpec HorizontalPodAutoscalerStatus Node NodeMetrics
-Pod PodMetrics ResourceClaim
+PersistentVolumeClaim Pod PodMetrics ResourceClaim
 """
 API_TYPES: Final = frozenset(_API_TYPES.split())
 """Types of the API that several groups or versions define; OpenAPI publishes them by class name."""

@@ -37,6 +37,7 @@ from kedge.api.events_v1 import event as events_v1_event
 from kedge.api.metrics_v1 import usage as usage_v1
 from kedge.api.metrics_v1alpha1 import aggregate
 from kedge.api.metrics_v1alpha1 import node as node_metrics
+from kedge.api.metrics_v1alpha1 import persistent_volume_claim as claim_metrics
 from kedge.api.metrics_v1alpha1 import pod as pod_metrics
 from kedge.api.metrics_v1beta1 import usage as usage_v1beta1
 from kedge.api.policy_v1 import pod_disruption_budget
@@ -95,6 +96,7 @@ HAND_WRITTEN: tuple[Resource[Any], ...] = (
 NOT_STORED: tuple[Resource[Any], ...] = (
     node_metrics.RESOURCE,
     pod_metrics.RESOURCE,
+    claim_metrics.RESOURCE,
     *aggregate.RESOURCES,
     usage_v1.NODES,
     usage_v1.PODS,

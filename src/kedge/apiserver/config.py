@@ -195,6 +195,60 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
         ),
     ] = None
+    token_webhook: Annotated[
+        Path | None,
+        Setting(
+            "authentication-token-webhook-config-file",
+            values.FILE,
+            "kubeconfig of a webhook that is asked about tokens that the server does not know",
+            default="none",
+        ),
+    ] = None
+    token_webhook_version: Annotated[
+        str,
+        Setting(
+            "authentication-token-webhook-version",
+            values.REVIEW_VERSION,
+            "version of the TokenReviews that the webhook gets: v1 or v1beta1",
+        ),
+    ] = "v1beta1"
+    token_webhook_ttl: Annotated[
+        float,
+        Setting(
+            "authentication-token-webhook-cache-ttl",
+            values.SECONDS,
+            "how long answers of the token webhook are remembered",
+        ),
+    ] = 120.0
+    authorization_config: Annotated[
+        Path | None,
+        Setting(
+            "authorization-config",
+            values.FILE,
+            "file with an AuthorizationConfiguration: the authorizers and webhooks to ask, in"
+            " order",
+            default="Node, then RBAC",
+        ),
+    ] = None
+    extend_tokens: Annotated[
+        bool,
+        Setting(
+            "service-account-extend-token-expiration",
+            values.ON_OR_OFF,
+            "whether the default tokens of pods live for a year, for programs that do not read"
+            " them again",
+        ),
+    ] = True
+    encryption_config: Annotated[
+        Path | None,
+        Setting(
+            "encryption-provider-config",
+            values.FILE,
+            "file with an EncryptionConfiguration: the resources that are stored encrypted, and the"
+            " keys",
+            default="none",
+        ),
+    ] = None
     audit_log: Annotated[
         Path | None,
         Setting(

@@ -4,15 +4,23 @@ The modules behind them are imported only if their flag is given: most servers h
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
-from kedge.apiserver.authentication.authenticator import TokenAuthenticator, everybody
+from kedge.apiserver.authentication.authenticator import (
+    Authenticator,
+    TokenAuthenticator,
+    everybody,
+)
+from kedge.apiserver.authorization.attributes import Decision
+from kedge.apiserver.authorization.authorizer import Authorizer, Decide, OwnAuthorizer
 from kedge.apiserver.config import ServerConfig
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.clock import Clock
+from kedge.machinery.durations import parse_duration
 
 
 class OutsideIdentities(msgspec.Struct):
@@ -22,9 +30,13 @@ class OutsideIdentities(msgspec.Struct):
     anonymous: Callable[[str], bool] = everybody
     tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
     metrics: list[Callable[[Telemetry], None]] = []
+    closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
+    """Called when the server ends."""
 
 
 NONE = OutsideIdentities()
+WEBHOOK_SECONDS: Final = 30.0
+"""The time of a token webhook for one answer."""
 
 
 def configured(config: ServerConfig, clock: Clock) -> OutsideIdentities:
@@ -32,7 +44,50 @@ def configured(config: ServerConfig, clock: Clock) -> OutsideIdentities:
     identities = OutsideIdentities()
     if config.authentication_config is not None:
         _add_issuers(identities, config, clock)
+    if config.token_webhook is not None:
+        _add_token_webhook(identities, config, clock)
     return identities
+
+
+def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
+    from kedge.apiserver.authentication.token_webhook import TokenWebhook
+    from kedge.apiserver.review_webhook import ReviewWebhook
+
+    assert config.token_webhook is not None
+    webhook = ReviewWebhook(config.token_webhook, clock, WEBHOOK_SECONDS)
+    identities.closing.append(webhook.close)
+    identities.authenticators.append(
+        TokenWebhook(webhook, config.token_webhook_version, config.token_webhook_ttl, clock)
+    )
+
+
+def configure_authorizers(
+    authorizer: Authorizer, identities: OutsideIdentities, config: ServerConfig, clock: Clock
+) -> None:
+    """Ask the authorizers of the flag, if it is given; ConfigurationFileError if its file is
+    invalid."""
+    if config.authorization_config is None:
+        return
+    from kedge.apiserver.authorization import configuration
+    from kedge.apiserver.authorization.webhook import WebhookAuthorizer
+    from kedge.apiserver.review_webhook import ReviewWebhook
+
+    def decide(each: configuration.AuthorizerConfiguration) -> "Decide | OwnAuthorizer":
+        if each.type == "Node":
+            return "Node"
+        if each.type == "RBAC":
+            return "RBAC"
+        if each.type != configuration.WEBHOOK:
+            return lambda asked: Decision(each.type == "AlwaysAllow", final=True)
+        hook = each.webhook
+        assert hook is not None
+        path = Path(hook.connection_info.kube_config_file or "")
+        webhook = ReviewWebhook(path, clock, parse_duration(hook.timeout) / 1e9)
+        identities.closing.append(webhook.close)
+        return WebhookAuthorizer(each.name, hook, webhook, clock).decide
+
+    file = configuration.read(config.authorization_config)
+    authorizer.configure([decide(each) for each in file.authorizers])
 
 
 def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
@@ -54,3 +109,15 @@ def _count_reloads(counts: Telemetry, reloads: "dict[str, int]") -> None:
     counts.counter(
         name, what, lambda: ((f'status="{key}"', n) for key, n in sorted(reloads.items()))
     )
+
+
+def count_tokens(counts: Telemetry, authenticator: Authenticator) -> None:
+    """Add the metrics about service account tokens."""
+
+    def add(sort: str) -> None:
+        name = f"serviceaccount_{sort}_tokens_total"
+        what = f"Service account tokens that were verified and found {sort}."
+        counts.counter(name, what, lambda: iter([("", authenticator.token_counts.get(sort, 0))]))
+
+    add("valid")
+    add("stale")

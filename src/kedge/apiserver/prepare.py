@@ -33,7 +33,8 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
         placed,
         name=name,
         uid=random_uid(random),
-        resourceVersion="",
+        # Only a dry run shows the text: the store gives every other object its version.
+        resourceVersion=meta.resourceVersion if request.query.get("dryRun") else "",
         creationTimestamp=format_time(now),
         generation=_first_generation(request.resource, meta),
         deletionTimestamp="",

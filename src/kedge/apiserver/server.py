@@ -175,6 +175,7 @@ async def serve(
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         outside = identities.configured(config, clock)
+        identities.configure_authorizers(api.authorizer, outside, config, clock)
         lifecycle = ServerLifecycle(HOOKS)
         proxy_pki = config.pki / "front-proxy"
         extensions = ExtensionServers(Resolver(api.cache), proxy_pki, network)
@@ -192,6 +193,7 @@ async def serve(
             audit_log=trail,
             pauses=pauses,
             outside=outside,
+            extend_tokens=config.extend_tokens,
         )
         listener = HttpServer(
             app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread
@@ -235,6 +237,8 @@ async def serve(
                 await listener.close()
                 await api.caller.close()
                 extensions.close()
+                for close in outside.closing:
+                    await close()
                 if trail is not None:
                     trail.close()
                 for task in background:
@@ -334,6 +338,7 @@ def application(
     audit_log: AuditLog | None = None,
     pauses: LoopPauses | None = None,
     outside: OutsideIdentities = identities.NONE,
+    extend_tokens: bool = True,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
@@ -342,13 +347,15 @@ def application(
     counts = telemetry(api, pauses)
     for add in outside.metrics:
         add(counts)
+    authenticator = Authenticator(
+        tokens, api.cache, key, api.clock, outside.authenticators, outside.anonymous
+    )
+    identities.count_tokens(counts, authenticator)
     checks = server_checks(api.store, api.cache, lifecycle, components)
     return App(
         api,
-        authenticator=Authenticator(
-            tokens, api.cache, key, api.clock, outside.authenticators, outside.anonymous
-        ),
-        token_requests=TokenRequests(key),
+        authenticator=authenticator,
+        token_requests=TokenRequests(key, extends=extend_tokens),
         decisions=SchedulingDecisions(components),
         pages=Pages(
             api,
@@ -403,9 +410,20 @@ def admission_configuration(config: ServerConfig) -> AdmissionConfiguration:
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
+    store: Store
     if config.store == "memory":
-        return MemoryStore(clock)
-    return await SqliteStore.open(config.database, clock)
+        store = MemoryStore(clock)
+    else:
+        store = await SqliteStore.open(config.database, clock)
+    if config.encryption_config is None:
+        return store
+    from kedge.apiserver import store_protection
+
+    try:
+        return store_protection.encrypted(store, config.encryption_config)
+    except BaseException:
+        await store.close()
+        raise
 
 
 async def assemble(

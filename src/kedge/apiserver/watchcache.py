@@ -40,8 +40,11 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
+from kedge.machinery.turns import next_turn
 from kedge.storage.store import Store, StoreEntry, StoreEvent
 
+EVENTS_PER_TURN = 64
+"""Writes that are applied before the event loop does something else."""
 LOG_LENGTH = 4096
 """Changes kept in memory for each resource; watches that start further back read the store."""
 LOG_BYTES = 16 << 20
@@ -483,7 +486,12 @@ class WatchCache:
 
     async def run(self) -> None:
         """Follow the store, for ever."""
+        fed = 0
         async for event in self.store.watch("", since=self.revision):
+            fed += 1
+            if fed % EVENTS_PER_TURN == 0:
+                # After a slow commit thousands may be due, each for a hundred watchers.
+                await next_turn()
             cache = self._cache_of(event.entry.key)
             if cache is not None:
                 self._feed(cache, event)

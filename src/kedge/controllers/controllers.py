@@ -9,6 +9,7 @@ from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
 from kedge.controllers import names, namespaces
+from kedge.controllers.access.bootstrap_token_cleaner import BootstrapTokenCleaner
 from kedge.controllers.access.certificate_signing import CertificateSigningController, SignRequest
 from kedge.controllers.access.cluster_info import ClusterInfoController
 from kedge.controllers.access.cluster_role_aggregation import ClusterRoleAggregationController
@@ -104,6 +105,7 @@ class Controllers:
                 client, sign_request, clock
             ),
             "cluster-info-controller": lambda: ClusterInfoController(client, clock),
+            "bootstrap-token-cleaner-controller": lambda: BootstrapTokenCleaner(client, clock),
             "clusterrole-aggregation-controller": lambda: ClusterRoleAggregationController(
                 client, clock
             ),

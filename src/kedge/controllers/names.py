@@ -48,6 +48,11 @@ CONTROLLERS: Final = (
         "kedge's own: let anonymous users read `cluster-info` while a bootstrap token exists",
     ),
     ControllerName(
+        "bootstrap-token-cleaner-controller",
+        "tokencleaner",
+        "delete Secrets with bootstrap tokens that have expired",
+    ),
+    ControllerName(
         "clusterrole-aggregation-controller",
         "clusterrole-aggregation",
         "compute the rules of ClusterRoles with an `aggregationRule`",

@@ -1,4 +1,4 @@
-"""UsageReports: accepts the frames of nodes and keeps the newest usage of every node and pod."""
+"""UsageReports: accepts the frames of nodes and keeps the newest usage of what they measure."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from kedge.metrics.aggregates import Aggregates, PodGroups
 from kedge.metrics.collection import Collection, Versions
 from kedge.metrics.frame import Frame, FramePod, in_whole_numbers
 from kedge.metrics.frame_codec import PREFIX, FrameReader, FrameReply
-from kedge.metrics.usage_object import UsageObject
+from kedge.metrics.usage_object import ClaimUsageObject, UsageObject
 from kedge.metrics.windows import DAY, SHORTEST, TICK_SECONDS
 
 LEAST_SILENCE: Final = 60
@@ -39,11 +39,17 @@ class ObjectIdentities(Protocol):
 
     def pod_identity(self, namespace: str, name: str) -> ObjectIdentity | None: ...
 
+    def claims_of(self, namespace: str, pod: str) -> frozenset[str]:
+        """The names of the claims that a pod uses."""
+        ...
+
 
 class Reporter:
-    """One node: the time of its last report, and its pods by uid."""
+    """One node: the time of its last report, its pods and their claims by uid."""
 
-    __slots__ = ("end_tick", "heard", "live", "node", "pods", "reader", "resolution", "taken")
+    __slots__ = (
+        *("claims", "end_tick", "heard", "live", "node", "pods", "reader", "resolution", "taken"),
+    )
 
     def __init__(self, node: UsageObject, reader: FrameReader) -> None:
         self.node = node
@@ -51,6 +57,7 @@ class Reporter:
         self.heard = 0.0
         self.resolution = TICK_SECONDS
         self.pods: dict[str, UsageObject] = {}
+        self.claims: dict[str, UsageObject] = {}
         self.reader = reader
         self.taken: Sequence[FramePod] | None = None
         """The pods of the last frame, if all of them were accepted. If the next frame has the very
@@ -65,7 +72,7 @@ class Reporter:
 
 
 class UsageReports:
-    """The newest usage of every node and pod, in memory only.
+    """The newest usage of every node, pod and mounted claim, in memory only.
 
     Its owner calls `run`, and the relabel and deleted methods as the cluster changes.
     """
@@ -84,6 +91,7 @@ class UsageReports:
         self.versions = versions
         self.pods = Collection(versions, clock)
         self.nodes = Collection(versions, clock)
+        self.claims = Collection(versions, clock)
         self.aggregates = Aggregates(self.pods, groups, clock)
         self.counts: dict[str, int] = {"taken": 0, "foreign-pods": 0}
         """Frames by outcome, and pods that were left out because they are not the node's."""
@@ -112,6 +120,7 @@ class UsageReports:
         self.nodes.put(reporter.node)
         self.pods.settle()
         self.nodes.settle()
+        self.claims.settle()
         return FrameReply(resolution=TICK_SECONDS if self._is_hurried(name) else 0)
 
     def reader(self, name: str) -> FrameReader:
@@ -157,6 +166,7 @@ class UsageReports:
         if frame.pods is not reporter.taken:
             self._check_pods(reporter, frame, oldest)
         self.pods.put_all(reporter.live, frame)
+        self.claims.put_all(list(reporter.claims.values()), frame)
         if len(reporter.live) < len(reporter.pods):
             for pod in reporter.pods.values():
                 if pod.end_tick <= oldest:
@@ -167,6 +177,8 @@ class UsageReports:
         known, foreign = reporter.pods, 0
         reporter.live = []
         for sent in frame.pods:
+            if not sent.containers:
+                continue
             pod = known.get(sent.uid) or self._new_pod(reporter, sent)
             if pod is None or (pod.namespace, pod.name) != sent[:2]:
                 foreign += 1
@@ -183,8 +195,36 @@ class UsageReports:
             if pod.frame is not frame and pod.frame.pods:
                 pod.detach()
         reporter.pods = {pod.uid: pod for pod in known.values()}
+        foreign += self._check_claims(reporter, frame)
         self.counts["foreign-pods"] += foreign
         reporter.taken = None if foreign else frame.pods
+
+    def _check_claims(self, reporter: Reporter, frame: Frame) -> int:
+        """Match the claims of a frame, which are pods without containers, with those that the pods
+        of the node use; return how many are not."""
+        sent = [each for each in frame.pods if not each.containers]
+        used = self._used_claims(reporter) if sent else frozenset()
+        known, reporter.claims = reporter.claims, {}
+        for each in sent:
+            if (each.namespace, each.name) in used and self._is_free(reporter, each):
+                claim = known.pop(each.uid, None) or _new_claim(reporter, each)
+                claim.report_pod(frame, each)
+                reporter.claims[each.uid] = claim
+        for claim in known.values():
+            self.claims.drop(claim)
+        return len(sent) - len(reporter.claims)
+
+    def _used_claims(self, reporter: Reporter) -> frozenset[tuple[str, str]]:
+        return frozenset(
+            (pod.namespace, name)
+            for pod in reporter.pods.values()
+            for name in self._identities.claims_of(pod.namespace, pod.name)
+        )
+
+    def _is_free(self, reporter: Reporter, sent: FramePod) -> bool:
+        """Whether no other node reports the claim: pods of several nodes may share one."""
+        found = self.claims.get(sent.namespace, sent.name)
+        return found is None or not found.listed or found.node == reporter.node.name
 
     def _new_pod(self, reporter: Reporter, sent: FramePod) -> UsageObject | None:
         """An object for a pod that is reported for the first time, if it is bound to this node."""
@@ -201,7 +241,8 @@ class UsageReports:
         """Whether a watch waits for news of this node or of its pods."""
         if self.aggregates.hurries_nodes:
             return True
-        nodes, pods = self.nodes.listeners.values(), self.pods.listeners.values()
+        nodes = self.nodes.listeners.values()
+        pods = (*self.pods.listeners.values(), *self.claims.listeners.values())
         if not nodes and not pods:
             return False
         named = (each.fields.exact("metadata.name") for each in nodes if each.hurries_nodes)
@@ -246,8 +287,10 @@ class UsageReports:
         self.nodes.drop(reporter.node)
         for pod in reporter.pods.values():
             self.pods.drop(pod)
-        self.nodes.settle()
-        self.pods.settle()
+        for claim in reporter.claims.values():
+            self.claims.drop(claim)
+        for collection in (self.nodes, self.pods, self.claims):
+            collection.settle()
 
     async def run(self) -> None:
         """Remove the reports of silent nodes from lists, and serve aggregates, until cancelled."""
@@ -269,11 +312,16 @@ class UsageReports:
             self.nodes.hide(reporter.node)
             for pod in reporter.pods.values():
                 self.pods.hide(pod)
-        if silent:
-            self.nodes.settle()
-            self.pods.settle()
-        self.nodes.forget()
-        self.pods.forget()
+            for claim in reporter.claims.values():
+                self.claims.hide(claim)
+        for collection in (self.nodes, self.pods, self.claims):
+            if silent:
+                collection.settle()
+            collection.forget()
+
+
+def _new_claim(reporter: Reporter, sent: FramePod) -> UsageObject:
+    return ClaimUsageObject(reporter.node.name, sent.namespace, sent.name, sent.uid, {})
 
 
 @lru_cache(4096)

@@ -1,4 +1,4 @@
-"""UsageObject: the newest usage of one node or pod, and its JSON."""
+"""UsageObject: the newest usage of one node, pod or claim, and its JSON."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -143,3 +143,19 @@ class UsageObject:
                     self.frame, self.end_tick, self.containers, window
                 )
         return self.kept_usage
+
+
+class ClaimUsageObject(UsageObject):
+    """A claim of metrics/v1alpha1; metrics.k8s.io has none. In a frame it is a pod without
+    containers."""
+
+    __slots__ = ()
+
+    def body(self) -> bytes:
+        kind = encoding.beginning("PersistentVolumeClaim")
+        return kind + self.metadata() + self.rest()
+
+    def rest(self) -> bytes:
+        if self.kept_rest is None:
+            self.kept_rest = encoding.claim(self.frame, self.end_tick, self.row, self.since)
+        return self.kept_rest

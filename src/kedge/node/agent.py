@@ -355,7 +355,7 @@ class Agent:
                 gc.enable()
                 ready()
                 tasks.create_task(storage.run())
-                tasks.create_task(self._measure(pods, disk, this, client, server))
+                tasks.create_task(self._measure(pods, disk, storage, this, client, server))
         finally:
             if self._way_out is not None:
                 self._way_out.close()
@@ -485,6 +485,7 @@ class Agent:
         self,
         pods: PodWorkers,
         disk: PodDiskPlaces,
+        storage: NodeStorage,
         this: NodeRegistration,
         client: Client,
         server: NodeServer,
@@ -502,6 +503,7 @@ class Agent:
             [client],
             self._clock,
             places=disk,
+            volumes=storage.pods,
             uid=lambda: this.node.metadata.uid,
             tell=server.serve_usage,
         )

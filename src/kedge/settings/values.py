@@ -15,6 +15,7 @@ USAGE_WINDOWS: Final = tuple(WINDOWS)
 STORES: Final = ("sqlite", "memory")
 RESTART_POLICIES: Final = ("always", "never")
 DNS_MODES: Final = ("cluster", "none")
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 NODE_NETWORKS: Final = ("auto", "routes", "vxlan")
 
 T = TypeVar("T")
@@ -104,6 +105,7 @@ STORE: Final = _choice(STORES, f"not a store: choose {' or '.join(STORES)}")
 RESTART_POLICY: Final = _choice(
     RESTART_POLICIES, f"not a policy: choose {' or '.join(RESTART_POLICIES)}"
 )
+REVIEW_VERSION: Final = _choice(REVIEW_VERSIONS, f"none of {', '.join(REVIEW_VERSIONS)}")
 DNS_MODE: Final = _choice(DNS_MODES, f"not a mode: choose {' or '.join(DNS_MODES)}")
 NODE_NETWORK: Final = _choice(NODE_NETWORKS, f"none of {', '.join(NODE_NETWORKS)}")
 USAGE_WINDOW: Final = _choice(USAGE_WINDOWS, f"none of {', '.join(USAGE_WINDOWS)}")

@@ -127,6 +127,36 @@ def pods(api: Any, namespace: str, eventually: Callable[..., Any]) -> Pods:
     return Pods(api, namespace, eventually)
 
 
+class Claims:
+    """The claims of one namespace."""
+
+    def __init__(self, api: Any, namespace: str) -> None:
+        self.api = api
+        self.path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+
+    def create(self, name: str, size: str = "8Mi", **spec: Any) -> None:
+        resources = {"requests": {"storage": size}}
+        full = {"accessModes": ["ReadWriteOnce"], "resources": resources, **spec}
+        self.api.create(self.path, {"metadata": {"name": name}, "spec": full})
+
+    def get(self, name: str) -> Json:
+        found: Json = self.api.get(f"{self.path}/{name}")
+        return found
+
+    @staticmethod
+    def used(name: str) -> Json:
+        """The spec of a pod that has a claim at /data."""
+        return {
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}],
+            "container": {"volumeMounts": [{"name": "v", "mountPath": "/data"}]},
+        }
+
+
+@pytest.fixture
+def claims(api: Any, namespace: str) -> Claims:
+    return Claims(api, namespace)
+
+
 @pytest.fixture
 def own_pods(eventually: Callable[..., Any]) -> Callable[[Any, str], Pods]:
     """The pods of a cluster that is the test's own."""

@@ -1,6 +1,8 @@
-"""Claims of the default class, as ordinary users and root use them."""
+"""Claims of kedge's own classes, as ordinary users and root use them."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,28 +14,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Claims:
-    """The claims of one namespace."""
-
-    def __init__(self, api: Any, namespace: str) -> None:
-        self.api = api
-        self.path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-
-    def create(self, name: str, size: str = "8Mi", **spec: Any) -> None:
-        resources = {"requests": {"storage": size}}
-        full = {"accessModes": ["ReadWriteOnce"], "resources": resources, **spec}
-        self.api.create(self.path, {"metadata": {"name": name}, "spec": full})
-
-    def get(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.api.get(f"{self.path}/{name}")
-        return found
-
-
-@pytest.fixture
-def claims(api: Any, namespace: str) -> Claims:
-    return Claims(api, namespace)
-
-
 @pytest.fixture
 def volumes(cluster: Any, node: dict[str, Any]) -> Path:
     """The directory with the data of volumes."""
@@ -41,24 +21,19 @@ def volumes(cluster: Any, node: dict[str, Any]) -> Path:
     return place
 
 
-def using(claim: str) -> dict[str, Any]:
-    """A pod that has a claim at /data."""
-    return {
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}],
-        "container": {"volumeMounts": [{"name": "v", "mountPath": "/data"}]},
-    }
-
-
 def test_missing_data_are_reported_and_not_replaced(
-    pods: Any, claims: Claims, volumes: Path, eventually: Callable[..., Any]
+    pods: Any, claims: Any, volumes: Path, eventually: Callable[..., Any]
 ) -> None:
     claims.create("lost")
-    assert pods.says("writer", "echo kept > /data/file; cat /data/file", **using("lost")) == "kept"
+    assert (
+        pods.says("writer", "echo kept > /data/file; cat /data/file", **claims.used("lost"))
+        == "kept"
+    )
     pods.delete("writer")
     pods.gone("writer")
     place = volumes / claims.get("lost")["spec"]["volumeName"]
     place.rename(volumes.parent / "replaced-disk")
-    pods.create("reader", "cat /data/file > /dev/termination-log", **using("lost"))
+    pods.create("reader", "cat /data/file > /dev/termination-log", **claims.used("lost"))
     said = eventually(lambda: pods.events("reader", "FailedMount"))
     assert f"are missing: {place} does not exist. Restore it from a backup" in said[0]
     assert not place.exists()
@@ -66,4 +41,53 @@ def test_missing_data_are_reported_and_not_replaced(
     pods.delete("reader", gracePeriodSeconds=0)
     pods.gone("reader")
     (volumes.parent / "replaced-disk").rename(place)
-    assert pods.says("again", "cat /data/file", **using("lost")) == "kept"
+    assert pods.says("again", "cat /data/file", **claims.used("lost")) == "kept"
+
+
+def test_a_snapshot_keeps_the_data_and_restores_them(
+    cluster: Any, pods: Any, claims: Any, namespace: str
+) -> None:
+    claims.create("data")
+    pods.says("first", "echo old > /data/file; ln -s file /data/link", **claims.used("data"))
+    pods.delete("first")
+    pods.gone("first")
+    said = kedge(cluster, "volume", "snapshot", "data", "kept", "-n", namespace)
+    assert said == "snapshot kept of claim data created\n"
+    pods.says("second", "echo new > /data/file", **claims.used("data"))
+    kedge(cluster, "volume", "restore", "kept", "again", "-n", namespace)
+    assert pods.says("restored", "cat /data/link", **claims.used("again")) == "old"
+    assert "kept" in kedge(cluster, "volume", "snapshots", "-n", namespace)
+
+
+def test_usage_of_a_claim_is_measured(
+    api: Any, cluster: Any, pods: Any, claims: Any, namespace: str, eventually: Any
+) -> None:
+    claims.create("used")
+    pods.create(
+        "user", "head -c 3000000 /dev/zero > /data/f; exec sleep 1000", **claims.used("used")
+    )
+    pods.ready("user")
+    path = f"/apis/metrics/v1alpha1/namespaces/{namespace}/persistentvolumeclaims"
+
+    def storage() -> str:
+        found = [each for each in api.get(path)["items"] if each["metadata"]["name"] == "used"]
+        means = [each["usage"]["10s"]["mean"].get("storage", "") for each in found]
+        return means[0] if means else ""
+
+    # A walk over the directory each minute at most, and a report each ten seconds.
+    assert eventually(storage, 120).endswith(("Ki", "Mi"))
+    assert "used" in kedge(cluster, "top", "pvc", "-n", namespace, "--once")
+
+
+def kedge(cluster: Any, *words: str) -> str:
+    """Return what a command prints when it succeeds."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kedge", *words],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,6 +168,45 @@ def test_a_drain_heeds_the_budget(site: Site) -> None:
     assert ("unschedulable", "NoSchedule") in taints(site.node("node-2"))
     assert site.kubectl("uncordon", "node-2").returncode == 0
     site.eventually(lambda: not taints(site.node("node-2")), 10.0)
+
+
+KEEPER = "echo $NODE >> /data/nodes; trap exit TERM; while :; do sleep 0.1; done"
+
+
+def keeper() -> Json:
+    """A pod with a claim, which notes the nodes that it has been on."""
+    labels = {"app": "keeper"}
+    container = {
+        "name": "main",
+        "image": "host",
+        "command": ["sh", "-c", KEEPER],
+        "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    claimed = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [container], "volumes": claimed}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    wanted = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"metadata": {"name": "keeper"}, "spec": wanted}
+
+
+def test_a_drain_moves_a_pod_with_its_claim(site: Site, tmp_path: Path) -> None:
+    storage = {"storageClassName": "", "accessModes": ["ReadWriteOnce"]}
+    shared = {"path": str(tmp_path / "kept"), "type": "DirectoryOrCreate"}
+    volume = {**storage, "capacity": {"storage": "1Gi"}, "hostPath": shared}
+    site.api.create("/api/v1/persistentvolumes", {"metadata": {"name": "kept"}, "spec": volume})
+    claim = {**storage, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "kept"}
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    site.api.create(claims, {"metadata": {"name": "kept"}, "spec": claim})
+    site.api.create("/apis/apps/v1/namespaces/default/deployments", keeper())
+    (first,) = site.eventually(lambda: site.places("keeper"), 40.0)
+    drained = site.kubectl("drain", first, "--pod-selector=app=keeper", "--timeout=50s")
+    assert drained.returncode == 0, drained.stderr
+    (second,) = site.eventually(lambda: site.places("keeper") - {first}, 40.0)
+    noted = tmp_path / "kept" / "nodes"
+    site.eventually(lambda: noted.read_text().split() == [first, second])
+    assert site.kubectl("uncordon", first).returncode == 0
+    site.eventually(lambda: not taints(site.node(first)), 10.0)
 
 
 def test_a_node_that_pauses_is_not_ready_for_a_while_and_loses_nothing(site: Site) -> None:

@@ -1,12 +1,21 @@
 """The log of changes: the memory that it takes is the memory that is counted."""
 
+import asyncio
 import json
 import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 from kedge.api.core_v1.config_map import RESOURCE
 from kedge.apiserver import render
-from kedge.apiserver.watchcache import Item, ResourceCache, splice_head
+from kedge.apiserver.watchcache import (
+    EVENTS_PER_TURN,
+    Item,
+    ResourceCache,
+    WatchCache,
+    splice_head,
+)
+from kedge.machinery.turns import next_turn
 from kedge.storage.store import StoreEntry, StoreEvent
 
 
@@ -49,3 +58,27 @@ def test_a_superseded_state_keeps_no_row() -> None:
     cache.feed(written(1_024))
     assert first.row is None
     assert first.body in cache.log[0].line
+
+
+class BusyStore:
+    """Has many writes to tell at once."""
+
+    revision = 0
+
+    async def watch(self, prefix: str, *, since: int) -> AsyncIterator[StoreEvent]:
+        for number in range(1, 1_001):
+            yield written(number)
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_writes_that_are_due_together_are_applied_in_turns() -> None:
+    cache = WatchCache(BusyStore())  # type: ignore[arg-type]
+    most = 0
+    async with asyncio.TaskGroup() as tasks:
+        feeding = tasks.create_task(cache.run())
+        while cache.revision < 1_000:
+            before = cache.revision
+            await next_turn()
+            most = max(most, cache.revision - before)
+        feeding.cancel()
+    assert most <= EVENTS_PER_TURN

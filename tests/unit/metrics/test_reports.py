@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from kedge.machinery.quantity import Quantity
+from kedge.metrics.detail_windows import NONE_KNOWN, SIZE, DetailWindows
 from kedge.metrics.frame import WIDTH
 from kedge.metrics.frame_codec import encode
 from kedge.metrics.serve import lists
@@ -199,3 +201,82 @@ async def test_what_was_written_of_long_lists_is_let_go_when_nobody_asks_again(
     metrics.sweep()
     assert entry.kept_rest is None
     assert (await server.get(PODS))["items"] == listed["items"]
+
+
+CLAIMS = "/apis/metrics/v1alpha1/namespaces/default/persistentvolumeclaims"
+
+
+async def claiming_pod(nodes: Any, name: str, node: str, claim: str) -> None:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": claim}}
+    spec = {"containers": [{"name": "main", "image": "i"}], "volumes": [volume], "nodeName": node}
+    body = {"metadata": {"name": name}, "spec": spec}
+    made = await nodes.server.post("/api/v1/namespaces/default/pods", body)
+    nodes.uids[f"default/{name}"] = made["metadata"]["uid"]
+
+
+async def report_claims(nodes: Any, node: str, pod: str, *claims: str) -> None:
+    """Report a pod, and claims: pods without containers, with bytes and inodes."""
+    named: dict[str, list[str]] = {f"default/{pod}": ["main"]}
+    frame = nodes.frame(node, named | {f"default/{each}": [] for each in claims})
+    memory = memoryview(bytearray(SIZE))
+    windows = DetailWindows(memory)
+    values = list(NONE_KNOWN)
+    values[0], values[1] = float(5 << 20), 7.0
+    windows.put(frame.end_tick, values)
+    rows = len(frame.values) // WIDTH
+    details = [windows.row()] * rows
+    answer = await nodes.send(node, encode(frame._replace(details=details)))
+    assert answer.status == 200, answer.text
+
+
+async def test_a_claim_is_reported_by_the_node_of_its_pod(server: LocalServer, nodes: Any) -> None:
+    await nodes.node("n1")
+    await claiming_pod(nodes, "a", "n1", "data")
+    await report_claims(nodes, "n1", "a", "data", "foreign")
+    assert names(await server.get(CLAIMS)) == ["data"]
+    assert names(await server.get(PODS)) == ["a"]
+    found = await server.get(f"{CLAIMS}/data")
+    assert found["kind"] == "PersistentVolumeClaim"
+    for window in ("10s", "1m", "1h", "1d"):
+        for statistic in ("mean", "max", "95th"):
+            usage = found["usage"][window][statistic]
+            assert Quantity.parse(usage["storage"]).value() == pytest.approx(5 << 20, rel=0.01)
+            assert usage["inodes"] == "7"
+    assert server.app.api.metrics.counts["foreign-pods"] == 1
+
+
+async def test_a_claim_that_is_not_mounted_any_more_is_gone(
+    server: LocalServer, nodes: Any
+) -> None:
+    await nodes.node("n1")
+    await claiming_pod(nodes, "a", "n1", "data")
+    await report_claims(nodes, "n1", "a", "data")
+    watching = await server.watch(f"{CLAIMS}?watch=true")
+    await server.clock.advance(10)
+    await report_claims(nodes, "n1", "a")
+    assert names(await server.get(CLAIMS)) == []
+    assert (await watching.seen())[-1] == ("DELETED", "data")
+
+
+def reporter_of(server: LocalServer, claim: str) -> str:
+    found = server.app.api.metrics.claims.get("default", claim)
+    return found.node if found is not None else ""
+
+
+async def test_a_shared_claim_is_reported_by_one_node_at_a_time(
+    server: LocalServer, nodes: Any
+) -> None:
+    for node in ("n1", "n2"):
+        await nodes.node(node)
+        await claiming_pod(nodes, f"on-{node}", node, "data")
+        await report_claims(nodes, node, f"on-{node}", "data")
+    assert reporter_of(server, "data") == "n1"
+    await server.clock.advance(10)
+    await report_claims(nodes, "n1", "on-n1")
+    await report_claims(nodes, "n2", "on-n2", "data")
+    assert reporter_of(server, "data") == "n2"
+
+
+async def test_claims_have_no_further_percentiles(server: LocalServer) -> None:
+    answer = await server.call("GET", f"{CLAIMS}?percentiles=50")
+    assert answer.status == 400

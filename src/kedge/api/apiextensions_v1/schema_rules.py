@@ -1,12 +1,14 @@
 """Validation of a CRD's schema beyond its structure: keywords, list types, CEL rules, defaults."""
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from kedge.api import rules
+from kedge.api.apiextensions_v1.internal_schema import internal_schema
 from kedge.api.apiextensions_v1.json_schema import (
     JSONSchemaProps,
     ValidationRule,
@@ -119,6 +121,10 @@ def _patterns_are_too_large(schema: JSONSchemaProps) -> bool:
     return False
 
 
+_MOST_QUOTED: Final = 100
+"""Parts of a schema that is quoted with all fields of the internal type, a kilobyte for each."""
+
+
 def _root_words(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
     if schema.type and schema.type != "object":
         why = (
@@ -126,12 +132,13 @@ def _root_words(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
             "if the status subresource is enabled"
         )
         yield FieldError.invalid(f"{path}.type", schema.type, why)
-    elif not document(schema).keys() <= _AT_ROOT.keys():
+    elif not (quoted := document(schema)).keys() <= _AT_ROOT.keys():
         why = (
             f"only [{' '.join(_AT_ROOT.values())}] fields are allowed at the root of the schema "
             "if the status subresource is enabled"
         )
-        yield FieldError.invalid(path, schema, why)
+        is_long = any(True for _ in islice(every(schema), _MOST_QUOTED, None))
+        yield FieldError.invalid(path, schema if is_long else internal_schema(quoted), why)
 
 
 def _unsupported_word(schema: JSONSchemaProps) -> str:

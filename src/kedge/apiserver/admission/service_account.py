@@ -25,6 +25,7 @@ from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.mirror_pods import is_mirror, projections, referred
 from kedge.apiserver.admission.refusal import refused
+from kedge.apiserver.authentication.service_accounts import TOKEN_SECONDS
 from kedge.apiserver.watchcache import Change, Item, ResourceCache
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
@@ -33,8 +34,6 @@ DEFAULT = "default"
 VOLUME_PREFIX = "kube-api-access-"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 MOUNTABLE_ONLY = "kubernetes.io/enforce-mountable-secrets"
-TOKEN_SECONDS = 3607
-"""Slightly more than an hour, as upstream: it distinguishes these tokens from requested ones."""
 
 PATIENCE = 10
 INTERVAL = 0.1

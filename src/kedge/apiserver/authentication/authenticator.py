@@ -84,6 +84,11 @@ class Authenticator:
         objects = [cache.of(resource) for resource in (accounts, pods, nodes)]
         self._verified.follow(objects, cache.of(secret.RESOURCE))
 
+    @property
+    def token_counts(self) -> Mapping[str, int]:
+        """Verified service account tokens, by `valid` and `stale`."""
+        return self._accounts.counts
+
     def user(self, http: HttpRequest) -> User:
         """The user behind a request; anonymous without credentials, 401 with wrong ones."""
         header = http.headers.get("authorization")

@@ -2,8 +2,10 @@
 
 import base64
 import hmac
+import logging
+from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,12 +22,20 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import not_found
 
+log = logging.getLogger(__name__)
+
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 AUDIENCES: Final = (ISSUER,)
 """A token must name one of these audiences to be valid for this server."""
 LEGACY_ISSUER: Final = "kubernetes/serviceaccount"
 """The issuer of tokens in Secrets: they are valid as long as the Secret exists."""
 INVALID_SINCE: Final = "kubernetes.io/legacy-token-invalid-since"
+
+TOKEN_SECONDS: Final = 3607
+"""The requested lifetime of the token that every pod gets. It is slightly more than an hour, as in
+Kubernetes, to tell these tokens from others."""
+STALE: Final = timedelta(minutes=1)
+"""How often the use of a stale token is counted."""
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 POD_NAME: Final = "authentication.kubernetes.io/pod-name"
@@ -53,6 +63,8 @@ class Bound(msgspec.Struct, frozen=True, omit_defaults=True):
     pod: Ref | None = None
     secret: Ref | None = None
     node: Ref | None = None
+    warnafter: jwt.Seconds = 0
+    """When the token should have been renewed; 0 if that is when it expires."""
 
 
 class TokenClaims(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +152,8 @@ class ServiceAccountTokens:
         self._cache = cache
         self._key = key
         self._clock = clock
+        self.counts: Counter[str] = Counter()
+        """Verified tokens, by `valid` and `stale`."""
 
     def verified(self, token: bytes, audiences: Sequence[str]) -> Verified | None:
         """Return the holder of a token; None if it is no service account token.
@@ -182,7 +196,19 @@ class ServiceAccountTokens:
         elif bound.node is not None:
             living.bound(node.RESOURCE, "", bound.node)
         user = User(claims.sub, groups_of(bound.namespace), account.uid, _extra(claims))
-        return Verified(user, meant_for or AUDIENCES, living.until, tuple(living.keys))
+        until = self._counted(claims, now, living.until)
+        return Verified(user, meant_for or AUDIENCES, until, tuple(living.keys))
+
+    def _counted(self, claims: TokenClaims, now: datetime, until: datetime) -> datetime:
+        """Count a token, and return how long it is remembered: stale ones are counted often."""
+        warning = claims.bound.warnafter
+        if not warning or now <= jwt.moment(warning):
+            self.counts["valid"] += 1
+            return min(until, jwt.moment(warning)) if warning else until
+        self.counts["stale"] += 1
+        late = int((now - jwt.moment(warning)).total_seconds())
+        log.warning("stale token used user=%s seconds_after_warning=%d", claims.sub, late)
+        return min(until, now + STALE)
 
     def _verify_legacy(
         self, parsed: jwt.Unverified, claims: LegacyClaims, token: bytes, audiences: Sequence[str]

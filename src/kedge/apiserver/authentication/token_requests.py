@@ -20,6 +20,7 @@ from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.service_accounts import (
     AUDIENCES,
+    TOKEN_SECONDS,
     Bound,
     Ref,
     TokenClaims,
@@ -54,13 +55,17 @@ RESOURCE: Final = Resource(
 DEFAULT_SECONDS: Final = 3600
 LEAST_SECONDS: Final = 600
 MOST_SECONDS: Final = 1 << 32
+EXTENDED_SECONDS: Final = 365 * 24 * 3600
+"""The lifetime of the default tokens of pods: programs that do not read them again go on."""
 
 
 class TokenRequests:
     """Signs tokens with the cluster's key."""
 
-    def __init__(self, key: SigningKey) -> None:
+    def __init__(self, key: SigningKey, *, extends: bool = True) -> None:
+        """`extends`: whether the default tokens of pods live for a year."""
         self._key = key
+        self._extends = extends
 
     async def serve(self, api: Api, request: Request) -> Response:
         """POST to an account's token."""
@@ -83,7 +88,10 @@ class TokenRequests:
         if not self._key.ready:
             await asyncio.to_thread(self._key.prepare)
         now = api.clock.now()
-        token = jwt.sign(self._key, _claims(api, bound, spec, int(now.timestamp())))
+        claims = _claims(api, bound, spec, int(now.timestamp()))
+        if self._extends:
+            claims = extended(claims, spec["expirationSeconds"])
+        token = jwt.sign(self._key, claims)
         ends = now + timedelta(seconds=spec["expirationSeconds"])
         answer = wanted | {"status": {"token": token, "expirationTimestamp": format_time(ends)}}
         return render.plain(posted, answer, 201)
@@ -226,3 +234,14 @@ def _claims(api: Api, bound: Bound, spec: dict[str, Any], now: int) -> TokenClai
         jti=str(uuid.UUID(int=api.random.getrandbits(128), version=4)),
         bound=bound,
     )
+
+
+def extended(claims: TokenClaims, seconds: int) -> TokenClaims:
+    """Return the claims of a pod's default token with a longer life, and the moment from which its
+    use counts as stale; other claims unchanged. The request is answered with the shorter life,
+    so that kubelets renew the token in time."""
+    bound = claims.bound
+    if bound.pod is None or seconds != TOKEN_SECONDS or claims.aud != AUDIENCES:
+        return claims
+    bound = msgspec.structs.replace(bound, warnafter=claims.exp)
+    return msgspec.structs.replace(claims, exp=claims.iat + EXTENDED_SECONDS, bound=bound)

@@ -52,6 +52,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     allowed: bool
     reason: str = ""
+    final: bool = False
+    """Whether no other authorizer may allow it."""
 
 
 def of_resource(user: User, verb: str, target: ResourcePath, http: HttpRequest) -> Attributes:

@@ -184,7 +184,7 @@ system:volume-scheduler
 ADDED = """\
 system:aggregated-metrics-reader
   read metrics.k8s.io: nodes pods
-  read metrics: pods
+  read metrics: persistentvolumeclaims pods
 system:aggregated-scheduling-decisions-reader
   get,list scheduling.kedge: schedulingdecisions
 """

@@ -34,6 +34,39 @@ class IdentitySketch(msgspec.Struct, frozen=True):
     spec: IdentitySpec = IdentitySpec()
 
 
+class ClaimSketch(msgspec.Struct, frozen=True, rename="camel"):
+    """The claim of a volume."""
+
+    claim_name: str = ""
+
+
+class ClaimingVolume(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume of a pod."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSketch | None = None
+    ephemeral: msgspec.Raw | None = None
+
+    def claim_of(self, pod: str) -> str:
+        """Return the name of its claim; empty if it has none."""
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod}-{self.name}" if self.ephemeral is not None else ""
+
+
+class ClaimingSpec(msgspec.Struct, frozen=True):
+    """The volumes of a pod."""
+
+    volumes: list[ClaimingVolume] = []
+
+
+class ClaimingPod(msgspec.Struct, frozen=True):
+    """The fields of a pod that say which claims it uses."""
+
+    spec: ClaimingSpec = ClaimingSpec()
+
+
+_claiming = msgspec.json.Decoder(ClaimingPod)
 _identity = msgspec.json.Decoder(IdentitySketch)
 _pod = msgspec.json.Decoder(PodSketch)
 _node = msgspec.json.Decoder(NodeSketch)
@@ -54,6 +87,13 @@ class CachedCluster:
 
     def pod_identity(self, namespace: str, name: str) -> ObjectIdentity | None:
         return _identified(self._pods.get(self._pods.resource.key(namespace, name)))
+
+    def claims_of(self, namespace: str, pod: str) -> frozenset[str]:
+        item = self._pods.get(self._pods.resource.key(namespace, pod))
+        if item is None or b'"volumes"' not in item.body:
+            return frozenset()
+        volumes = _claiming.decode(item.body).spec.volumes
+        return frozenset(filter(None, (each.claim_of(pod) for each in volumes)))
 
     def nodes(self) -> Iterable[NodeSketch]:
         return [_node.decode(item.body) for item in self._nodes.values()]

@@ -47,7 +47,8 @@ def requested(request: Request) -> str:
     if percentiles.PARAMETER not in request.query:
         return ""
     resource = request.resource
-    if resource.source is not ObjectSource.NODE_REPORTS or resource.group != "metrics":
+    is_reported = resource.source is ObjectSource.NODE_REPORTS and resource.group == "metrics"
+    if not is_reported or resource.plural not in ("nodes", "pods"):
         raise bad_request(f"{percentiles.PARAMETER} apply to pods and nodes of metrics/v1alpha1")
     if request.verb == "watch":
         raise bad_request(f"{percentiles.PARAMETER} cannot be watched: get or list them")

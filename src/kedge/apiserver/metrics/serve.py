@@ -63,7 +63,9 @@ def _collection(api: Api, request: Request) -> Collection:
     resource = request.resource
     if resource.source is ObjectSource.USAGE_AGGREGATES:
         return api.metrics.aggregates.current(resource.plural)
-    return api.metrics.nodes if resource.plural == "nodes" else api.metrics.pods
+    reports = api.metrics
+    by_plural = {"nodes": reports.nodes, "persistentvolumeclaims": reports.claims}
+    return by_plural.get(resource.plural, reports.pods)
 
 
 def _check_fields(request: Request, fields: FieldSelector) -> None:

@@ -15,7 +15,7 @@ from kedge.apiserver import body, managed, prepare
 from kedge.apiserver.media import PATCHES, body_type
 from kedge.apiserver.request import Request, field_manager
 from kedge.apiserver.verbs import decode
-from kedge.machinery import patch, patch_text, strategic
+from kedge.machinery import go_integers, patch, patch_text, strategic
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
@@ -215,9 +215,12 @@ def _apply(request: Request) -> Patch:
         try:
             return decode.fitted(request, document, "PatchOptions", read.duplicates)
         except decode.UnreadableDocument as error:
-            if not error.restored:
+            if not error.restored or request.resource.custom:
                 raise
-            raise managed.unconvertible(document, error.restored) from None
+            whole = go_integers.converted(request.resource.schema, document)
+            if whole == document:
+                raise managed.unconvertible(document, error.restored) from None
+            return settle(whole)
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str

@@ -34,7 +34,7 @@ class TopOptions(NamedTuple):
     wide: bool = False
     headings: bool = True
     grouped: bool = False
-    """Whether `what` names groups of pods."""
+    """Whether `what` names groups of pods, or claims."""
 
     @property
     def of_nodes(self) -> bool:
@@ -195,13 +195,13 @@ def _cells(line: UsageLine, look: TopOptions, trends: Mapping[str, str] | None) 
     cpu, memory = line.usage.get("cpu"), line.usage.get("memory")
     shown += [cores(cpu), megabytes(memory)]
     if look.of_nodes:
-        shown += [_share(cpu, line.limits.get("cpu")), _share(memory, line.limits.get("memory"))]
+        shown += [share(cpu, line.limits.get("cpu")), share(memory, line.limits.get("memory"))]
     elif not look.plain:
         shown += [
-            _share(cpu, line.requests.get("cpu")),
-            _share(cpu, line.limits.get("cpu")),
-            _share(memory, line.requests.get("memory")),
-            _share(memory, line.limits.get("memory")),
+            share(cpu, line.requests.get("cpu")),
+            share(cpu, line.limits.get("cpu")),
+            share(memory, line.requests.get("memory")),
+            share(memory, line.limits.get("memory")),
         ]
     if look.wide:
         shown += detail_columns.cells(line.usage)
@@ -210,7 +210,8 @@ def _cells(line: UsageLine, look: TopOptions, trends: Mapping[str, str] | None) 
     return shown + ([trends.get(line.key, "")] if trends is not None else [])
 
 
-def _share(used: Quantity | None, of: Quantity | None) -> str:
+def share(used: Quantity | None, of: Quantity | None) -> str:
+    """Return a share in percent; `-` if it is not known."""
     if used is None or not of:
         return "-"
     return f"{(200 * used.nanos + of.nanos) // (2 * of.nanos)}%"

@@ -87,9 +87,21 @@ def is_used(claim: PersistentVolumeClaim, pods: Sequence[Pod]) -> bool:
 def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     name = claim.metadata.name
     for each in claims_of(pod):
-        if each.name == name and (not each.is_ephemeral or is_made_for(claim, pod)):
+        if each.name != name:
+            continue
+        if not each.is_ephemeral or (is_made_for(claim, pod) and not _is_shut_down(pod)):
             return True
     return False
+
+
+def _is_shut_down(pod: Pod) -> bool:
+    """Whether the node is done with a deleted pod, or its deletion was forced.
+
+    Such a pod may wait for the end of its own claim (foreground deletion). The claim must not wait
+    for the pod then.
+    """
+    meta = pod.metadata
+    return meta.deletionTimestamp is not None and meta.deletionGracePeriodSeconds == 0
 
 
 def _names(pod: Pod, claim: str) -> bool:

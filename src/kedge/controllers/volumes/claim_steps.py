@@ -16,6 +16,7 @@ from kedge.api.storage_v1.local_volumes import LOCAL_PROVISIONER
 from kedge.api.storage_v1.persistent_volume import BIND_COMPLETED, PersistentVolume
 from kedge.api.storage_v1.storage_class import StorageClass
 from kedge.client.events import NORMAL, WARNING
+from kedge.controllers.volumes.provisioned_volume import source_claim
 
 IN_TREE: Final = "kubernetes.io/"
 """The prefix of provisioners that were part of Kubernetes."""
@@ -160,11 +161,18 @@ def _unbound(claim: PersistentVolumeClaim, known: KnownStorage) -> ClaimStep:
         return BindClaim(volume)
     if has_no_class(claim) and (default := known.default_class()) is not None:
         return AssignClass(default.metadata.name)
-    if waits and SELECTED_NODE not in claim.metadata.annotations:
+    is_placed = SELECTED_NODE in claim.metadata.annotations or _is_copy(claim, storage_class)
+    if waits and not is_placed:
         return LeavePending(waiting_event(known.unscheduled_pods(claim)))
     if not name:
         return LeavePending(NO_CLASS)
     return _provision(claim, name, storage_class)
+
+
+def _is_copy(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> bool:
+    """Whether a claim begins with the content of another, on whose node its volume is made."""
+    is_local = storage_class is not None and storage_class.provisioner == LOCAL_PROVISIONER
+    return is_local and bool(source_claim(claim))
 
 
 def waiting_event(pods: Sequence[str]) -> StorageEvent:

@@ -17,6 +17,7 @@ from kedge.api.storage_v1.binding import (
     SELECTED_NODE,
     class_of,
     has_no_class,
+    is_fully_bound,
     reference_to,
     size_of,
 )
@@ -49,8 +50,10 @@ from kedge.controllers.volumes.claim_users import ClaimUsers
 from kedge.controllers.volumes.known_storage import CachedStorage
 from kedge.controllers.volumes.provisioned_volume import (
     chosen_node,
+    copy_refusal,
     provisioned_volume,
     refusal,
+    source_claim,
     volume_name,
 )
 from kedge.controllers.volumes.volume_steps import (
@@ -283,6 +286,7 @@ class PersistentVolumeBinder:
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected: str
     ) -> None:
         name = storage_class.metadata.name
+        source = self._source(claim)
         node = self._node_for(claim, storage_class, selected)
         why = refusal(claim) or (node if isinstance(node, str) else "")
         if why or isinstance(node, str):
@@ -298,20 +302,24 @@ class PersistentVolumeBinder:
                 self._loop.add_later(task, PROVISION_SECONDS)
             return
         try:
-            volume = await self._writes.create(provisioned_volume(claim, storage_class, node))
+            handle = source.spec.csi.volumeHandle if source and source.spec.csi else ""
+            made = provisioned_volume(claim, storage_class, node, handle)
+            volume = await self._writes.create(made)
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
             # An earlier attempt was interrupted, and its volume is not in the cache yet.
             raise Unfinished(f"volume {volume_name(claim)} exists") from error
-        made = f"Successfully provisioned volume {volume.metadata.name} using {LOCAL_PROVISIONER}"
-        self._tell(claim, StorageEvent(NORMAL, "ProvisioningSucceeded", made))
+        text = f"Successfully provisioned volume {volume.metadata.name} using {LOCAL_PROVISIONER}"
+        self._tell(claim, StorageEvent(NORMAL, "ProvisioningSucceeded", text))
         await self._bind(claim, volume)
 
     def _node_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected: str
     ) -> Node | str:
         """Return the node of a new volume, or why there is none."""
+        if source_claim(claim):
+            return self._node_of_copy(claim, storage_class)
         known = self._nodes.get(selected) if selected else None
         if selected and known is None:
             return f'node "{selected}" not found'
@@ -321,6 +329,26 @@ class PersistentVolumeBinder:
             return found
         where = f'node "{selected}" has not' if selected else "no node has"
         return f"{where} enough free storage"
+
+    def _source(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        """Return the volume that the volume of a claim begins as a copy of."""
+        name = source_claim(claim)
+        found = self._claims.get(name, claim.metadata.namespace) if name else None
+        if found is None or not is_fully_bound(found):
+            return None
+        return self._volumes.get(found.spec.volumeName)
+
+    def _node_of_copy(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass
+    ) -> Node | str:
+        """Return the node that has the source of a copy, or why there is none."""
+        source = self._source(claim)
+        if (why := copy_refusal(claim, source)) or source is None:
+            return why
+        is_near = reachable_from(source)
+        nodes = [each for each in self._nodes if is_near(each.metadata.name, each.metadata.labels)]
+        found = chosen_node(storage_class, nodes, self._capacities, size_of(claim).value())
+        return found or "the node of the source has not enough free storage"
 
     # Volumes.
 

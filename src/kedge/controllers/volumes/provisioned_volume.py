@@ -5,15 +5,27 @@ from typing import Any, Final
 
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.storage_v1.binding import FILESYSTEM, class_of, reference_to, size_of
+from kedge.api.storage_v1.binding import (
+    FILESYSTEM,
+    class_of,
+    has_same_mode,
+    reference_to,
+    size_of,
+)
 from kedge.api.storage_v1.capacity import free_bytes
 from kedge.api.storage_v1.csi import CsiStorageCapacity
 from kedge.api.storage_v1.local_volumes import (
+    COPY_OF,
+    LOCAL_DATA,
     LOCAL_DRIVER,
     LOCAL_FINALIZER,
     LOCAL_PROVISIONER,
 )
-from kedge.api.storage_v1.persistent_volume import PROVISIONED_BY, PV_PROTECTION
+from kedge.api.storage_v1.persistent_volume import (
+    PROVISIONED_BY,
+    PV_PROTECTION,
+    PersistentVolume,
+)
 from kedge.api.storage_v1.storage_class import StorageClass
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -29,9 +41,34 @@ def refusal(claim: PersistentVolumeClaim) -> str:
     """Return why no volume can be made for a claim; empty if one can."""
     if claim.spec.selector is not None:
         return "claim.Spec.Selector is not supported"
-    if claim.spec.dataSourceRef is not None:
+    if claim.spec.dataSourceRef is not None and not source_claim(claim):
         kind, name = claim.spec.dataSourceRef.kind, claim.spec.dataSourceRef.name
         return f"a volume cannot be made from {kind} {name}"
+    return ""
+
+
+def source_claim(claim: PersistentVolumeClaim) -> str:
+    """Return the name of the claim whose content a claim begins with; empty if there is none."""
+    source = claim.spec.dataSourceRef
+    if source is None or source.kind != "PersistentVolumeClaim" or source.apiGroup:
+        return ""
+    is_here = (source.namespace or claim.metadata.namespace) == claim.metadata.namespace
+    return source.name if is_here else ""
+
+
+def copy_refusal(claim: PersistentVolumeClaim, source: PersistentVolume | None) -> str:
+    """Return why a volume cannot be copied for a claim; empty if it can."""
+    name = source_claim(claim)
+    if source is None:
+        return f"claim {name} does not exist or is not bound"
+    if source.driver != LOCAL_DRIVER:
+        return f"the volume of claim {name} was not made by {LOCAL_PROVISIONER}"
+    if LOCAL_DATA not in source.metadata.annotations:
+        return f"claim {name} has no data: no pod has used it"
+    if not has_same_mode(source, claim):
+        return f"claim {name} has another volumeMode"
+    if size_of(claim) < source.size:
+        return f"the request is smaller than claim {name}, which has {source.size}"
     return ""
 
 
@@ -55,14 +92,18 @@ def chosen_node(
 
 
 def provisioned_volume(
-    claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node
+    claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node, copy_of: str = ""
 ) -> dict[str, Any]:
-    """Return the volume for a claim on a node, as it is posted."""
+    """Return the volume for a claim on a node, as it is posted; `copy_of` is the handle of the
+    volume that it begins with."""
     meta = node.metadata
     parameters = dict(storage_class.parameters)
     csi: dict[str, Any] = {"driver": LOCAL_DRIVER, "volumeHandle": volume_name(claim)}
     if fs_type := parameters.pop(FS_TYPE, ""):
         csi["fsType"] = fs_type
+    parameters.pop(COPY_OF, None)
+    if copy_of:
+        parameters[COPY_OF] = copy_of
     if parameters:
         csi["volumeAttributes"] = parameters
     hostname = {

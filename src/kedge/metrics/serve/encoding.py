@@ -4,7 +4,7 @@ Lists have tens of thousands of rows, all new every ten seconds. Therefore one c
 numbers of a row, in the smallest unit; the few that fit a larger unit are then replaced.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil
@@ -54,6 +54,31 @@ def node(frame: Frame) -> bytes:
     _containers(pieces, b',"systemContainers":[', frame, frame.systems, end)
     pieces.append(b"}")
     return b"".join(pieces)
+
+
+def claim(frame: Frame, end_tick: int, row: int, since: int) -> bytes:
+    """JSON after the metadata of a PersistentVolumeClaim of metrics/v1alpha1."""
+    numbers = frame.row(row)
+    times = zip(WINDOWS, _times(end_tick * TICK_SECONDS, since), strict=True)
+    windows = [
+        b'"%b":{%b,%b}' % (window.encode(), time, b",".join(_claim_statistics(numbers, window)))
+        for window, time in times
+    ]
+    return b',"usage":{%b}}' % b",".join(windows)
+
+
+def _claim_statistics(numbers: Sequence[float], window: str) -> Iterator[bytes]:
+    for statistic in STATISTICS:
+        amounts = {
+            name: quantity(detail, numbers[at])
+            for name, detail in _OF_CLAIMS.items()
+            if numbers[at := index(window, statistic, detail)] >= 0
+        }
+        yield b'"%b":%b' % (statistic.encode(), _encode(amounts))
+
+
+_OF_CLAIMS: Final = {"storage": "ephemeral-storage", "inodes": "ephemeral-inodes"}
+"""The resources of a claim, and the details that they are in frames."""
 
 
 def pod_usage(

@@ -111,7 +111,7 @@ class NodeServer:
                 raise StatusError(503, "ServiceUnavailable", "the node agent is starting")
             if request.path == "/metrics":
                 _only(request, "GET")
-                return Response(200, self._pauses.text().encode(), CONTENT_TYPE)
+                return Response(200, self._metrics(request), CONTENT_TYPE)
             if request.path.startswith(("/stats/", "/metrics/", f"/{WINDOWS_ROOT}")):
                 return self._tell(request)
             surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)
@@ -126,6 +126,12 @@ class NodeServer:
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             return text_response("the node agent has a defect; its log has the details", 500)
+
+    def _metrics(self, request: HttpRequest) -> bytes:
+        """Return the metrics of the agent, and of volumes once they are measured."""
+        found = self._usage(request) if self._usage is not None else None
+        volumes = found.body if found is not None and isinstance(found.body, bytes) else b""
+        return self._pauses.text().encode() + volumes
 
     def _tell(self, request: HttpRequest) -> Response:
         _only(request, "GET", "POST")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kedge.node.server.callers import WINDOWS_ROOT
-from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource
+from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource, volumes
 from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.sampler import Sampler
 from kedge.node.stats.summary import summary
@@ -27,6 +27,8 @@ def answer(request: HttpRequest, now: NodeReadings, windows: WindowPages) -> Res
         case "/stats/summary":
             brief = request.query.flag("only_cpu_and_memory")
             return json_response(summary(now, only_cpu_and_memory=brief))
+        case "/metrics":
+            return Response(200, volumes(now).encode(), CONTENT_TYPE)
         case "/metrics/resource":
             return Response(200, resource(now).encode(), CONTENT_TYPE)
         case "/metrics/cadvisor":

@@ -78,6 +78,20 @@ def cadvisor(now: NodeReadings) -> str:
     return page.text()
 
 
+def volumes(now: NodeReadings) -> str:
+    """The usage of claims, which upstream has among the metrics of the kubelet."""
+    page = TextPage()
+    for name, text, _ in _VOLUMES:
+        page.family(name, "gauge", f"[ALPHA] {text}")
+    for claim in now.claims.all():
+        labels = {"namespace": claim.namespace, "persistentvolumeclaim": claim.name}
+        for name, _, field in _VOLUMES:
+            amount = getattr(claim.usage, field)
+            if amount >= 0:
+                page.add(name, labels, amount)
+    return page.text()
+
+
 def _add_whole(page: TextPage, whole: LastReading, details: CgroupDetails) -> None:
     """The machine, as the group of all groups."""
     labels = dict.fromkeys(("container", "id", "image", "name", "namespace", "pod"), "")
@@ -167,6 +181,14 @@ _RESOURCE: Final = (
         "pod_memory_working_set_bytes", "gauge", "[STABLE] Working set of a pod, in bytes"
     ),
     MetricFamily("resource_scrape_error", "gauge", "[STABLE] 1 if something could not be measured"),
+)
+_VOLUMES: Final = (
+    ("kubelet_volume_stats_available_bytes", "Bytes that are free", "available_bytes"),
+    ("kubelet_volume_stats_capacity_bytes", "Size of the volume in bytes", "capacity_bytes"),
+    ("kubelet_volume_stats_inodes", "Most inodes of the volume", "inodes"),
+    ("kubelet_volume_stats_inodes_free", "Inodes that are free", "inodes_free"),
+    ("kubelet_volume_stats_inodes_used", "Inodes in use", "inodes_used"),
+    ("kubelet_volume_stats_used_bytes", "Bytes in use", "used_bytes"),
 )
 _MACHINE: Final = (
     MetricFamily("cadvisor_version_info", "gauge", "What measures, and on what; always 1"),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Protocol
 
 from kedge.client.client import Client
@@ -12,6 +13,7 @@ from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
 from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.server import usage
+from kedge.node.stats.claim_usage import ClaimUsage, MountedVolumes
 from kedge.node.stats.disk_usage import DiskUsage
 from kedge.node.stats.meters import UsageSources
 from kedge.node.stats.publisher import Publisher
@@ -42,17 +44,19 @@ async def measure(
     clock: Clock,
     *,
     places: DiskPlaces,
+    volumes: MountedVolumes,
     uid: Callable[[], str],
     tell: Callable[[Callable[[HttpRequest], Response | None]], None],
 ) -> None:
-    """Measure until cancelled. `places` has the directories that pods write to; `uid` returns that
-    of the node; `tell` gets the handler of requests for usage."""
+    """Measure until cancelled. `places` has the directories that pods write to, `volumes` what they
+    have mounted; `uid` returns that of the node; `tell` gets the handler of requests for usage."""
     groups = cgroups.here() if runtime.level is RuntimeLevel.FULL else None
     if groups is not None:
         # Also before the first pod: other nodes of this machine count the node by its group.
         with contextlib.suppress(OSError):
             groups.group(config.cgroup).make()
     disk = DiskUsage(clock)
+    claims = ClaimUsage(volumes, disk, clock)
     windows = await asyncio.to_thread(WindowFile, config.usage, machine.boot_id)
     sampler = Sampler(
         windows,
@@ -62,6 +66,7 @@ async def measure(
         ),
         clock,
         runtime=lambda: runtime.supervisor,
+        claims=claims,
     )
     sampler.release_unused()
     readings = NodeReadings(
@@ -71,6 +76,7 @@ async def measure(
         node=config.name,
         state=config.state,
         images=config.images,
+        claims=claims,
     )
     tell(usage.handler(readings, sampler, config.name, uid))
     publisher = Publisher(
@@ -83,5 +89,6 @@ async def measure(
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(sampler.run())
-        tasks.create_task(disk.run(lambda: sampler.disk_subjects(places)))
+        tasks.create_task(claims.run())
+        tasks.create_task(disk.run(lambda: chain(sampler.disk_subjects(places), claims.subjects())))
         tasks.create_task(publisher.run())

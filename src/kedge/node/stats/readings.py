@@ -10,6 +10,7 @@ from kedge.metrics.track import LastReading, Track, UsageReading
 from kedge.node.host.machine import MachineInfo, meminfo
 from kedge.node.runtime.runtime import RuntimeContainer
 from kedge.node.stats import cgroup
+from kedge.node.stats.claim_usage import MeasuredClaims, NoClaims
 from kedge.node.stats.meters import PodMeter
 from kedge.node.stats.sampler import Sampler
 from kedge.supervisor.kernel.cgroups import Cgroups
@@ -97,6 +98,7 @@ class NodeReadings:
         node: str,
         state: Path,
         images: Path,
+        claims: MeasuredClaims | None = None,
     ) -> None:
         self._sampler = sampler
         self._cgroups = cgroups
@@ -105,6 +107,8 @@ class NodeReadings:
         self.state = state
         """A directory on the file system that pods write to."""
         self.images = images
+        self.claims = claims or NoClaims()
+        """The usage of mounted claims."""
 
     def pods(self) -> Iterator[PodReading]:
         for meter in self._sampler.meters.values():

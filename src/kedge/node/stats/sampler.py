@@ -2,21 +2,23 @@
 
 import asyncio
 import logging
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock
-from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
+from kedge.metrics.frame import Frame, FrameContainer, FramePod
 from kedge.metrics.track import Track
 from kedge.metrics.window_file import WindowFile
 from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.stats.claim_meters import ClaimMeters
+from kedge.node.stats.claim_usage import MeasuredClaims, NoClaims
 from kedge.node.stats.disk_usage import DiskKey, DiskSubject
 from kedge.node.stats.meters import NodeMeter, PodMeter, TrackIndex, UsageMeter, UsageSources
 from kedge.node.stats.panel import Panels
+from kedge.node.stats.rows import Rows
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +63,17 @@ class Sampler:
         clock: Clock,
         *,
         runtime: Callable[[], int],
+        claims: MeasuredClaims | None = None,
     ) -> None:
-        """`runtime` returns the current process that runs containers; 0 if there is none."""
+        """`runtime` returns the current process that runs containers; 0 if there is none. `claims`
+        has the usage of mounted claims."""
         self._store = store
         self._pods = pods
         self._sources = sources
         self._clock = clock
         self._tracks_by_key = TrackIndex(store, clock)
         self.node = NodeMeter(self._tracks_by_key, sources, runtime)
+        self.claims = ClaimMeters(claims or NoClaims(), self._tracks_by_key)
         self.meters: dict[str, PodMeter] = {}
         """By uid."""
         self._panels: Panels | None = None
@@ -139,6 +144,7 @@ class Sampler:
         for pod in self.meters.values():
             if pod.close(tick):
                 self._panels = None
+        self.claims.close(tick)
         self._store.write_tick(tick)
         waiting, self._waiting = self._waiting, []
         for future in waiting:
@@ -175,8 +181,8 @@ class Sampler:
             self._panels = None
 
     def release_unused(self) -> None:
-        """Release the slots of pods that are no longer on this node."""
-        here = {pod.metadata.uid for pod in self._pods.pods()}
+        """Release the slots of pods and claims that are no longer on this node."""
+        here = {pod.metadata.uid for pod in self._pods.pods()} | self.claims.uids()
         for uid in self._tracks_by_key.uids():
             if uid and uid not in here:
                 self._tracks_by_key.forget(uid)
@@ -189,6 +195,7 @@ class Sampler:
         yield from self.node.tracks()
         for pod in self.meters.values():
             yield from pod.tracks()
+        yield from self.claims.tracks()
 
     def disk_subjects(self, places: DiskPlaces) -> Iterator[DiskSubject]:
         """Running pods and their containers, with the directories that they write to."""
@@ -233,23 +240,11 @@ class Sampler:
             for pod in self.meters.values()
             if (containers := _containers(pod))
         ]
+        pods += self.claims.measured(rows)
         since = self.node.machine.since
         return Frame(
             node, uid, self._tick, resolution, since, systems, pods, rows.values, rows.details
         )
-
-
-class Rows:
-    """The rows of a frame."""
-
-    def __init__(self) -> None:
-        self.values = array("f")
-        self.details: list[bytes] = []
-
-    def add(self, track: Track) -> int:
-        self.values += track.row()
-        self.details.append(track.details.row())
-        return len(self.values) // WIDTH - 1
 
 
 def _measured(pod: PodMeter, measured: list[tuple[str, Track]], rows: Rows, now: int) -> FramePod:

@@ -8,6 +8,7 @@ from typing import Any
 from kedge.machinery.durations import format_time
 from kedge.metrics.track import LastReading, Track
 from kedge.node.stats import readings as raw
+from kedge.node.stats.claim_usage import MeasuredClaim
 from kedge.node.stats.readings import (
     CgroupDetails,
     ContainerReading,
@@ -87,9 +88,30 @@ def _pod(now: NodeReadings, measured: PodReading, brief: bool) -> Document:
         return found
     if measured.pid and not measured.pod.spec.hostNetwork:
         found["network"] = _network(raw.interfaces(measured.pid), measured.total.time)
+    if volumes := [_volume(name, claim, measured) for name, claim in now.claims.of_pod(meta.uid)]:
+        found["volume"] = volumes
     if details.processes:
         found["process_stats"] = {"process_count": details.processes}
     return found
+
+
+def _volume(name: str, claim: MeasuredClaim, measured: PodReading) -> Document:
+    """Return the usage of a claim, without what is not known."""
+    usage = claim.usage
+    amounts = {
+        "availableBytes": usage.available_bytes,
+        "capacityBytes": usage.capacity_bytes,
+        "usedBytes": usage.used_bytes,
+        "inodesFree": usage.inodes_free,
+        "inodes": usage.inodes,
+        "inodesUsed": usage.inodes_used,
+    }
+    return {
+        "time": time_text(measured.total.time),
+        **{key: amount for key, amount in amounts.items() if amount >= 0},
+        "name": name,
+        "pvcRef": {"name": claim.name, "namespace": claim.namespace},
+    }
 
 
 def _container(now: NodeReadings, measured: ContainerReading, brief: bool) -> Document:

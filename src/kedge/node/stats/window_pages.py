@@ -39,6 +39,7 @@ class WindowPages:
         wanted = requested(request)
         _, _, *path = [unquote(part) for part in request.path.strip("/").split("/")][1:]
         frame = in_whole_numbers(self._sampler.current(self._node, self._uid(), TICK_SECONDS))
+        pods = [each for each in frame.pods if each.containers]
         match path:
             case ["nodes"]:
                 return _listed("nodes", [self._node_document(frame, wanted)])
@@ -47,9 +48,9 @@ class WindowPages:
                     raise not_found(_GROUP, "nodes", name)
                 return json_response(self._node_document(frame, wanted))
             case ["pods"]:
-                return _listed("pods", [self._pod(frame, each, wanted) for each in frame.pods])
+                return _listed("pods", [self._pod(frame, each, wanted) for each in pods])
             case ["namespaces", namespace, "pods", *name] if len(name) < 2:
-                found = [each for each in frame.pods if each.namespace == namespace]
+                found = [each for each in pods if each.namespace == namespace]
                 if not name:
                     return _listed("pods", [self._pod(frame, each, wanted) for each in found])
                 return json_response(self._named(frame, found, name[0], wanted))

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kedge.api.storage_v1.local_volumes import LOCAL_DATA, LOCAL_DRIVER
+from msgspec.structs import replace
+
+from kedge.api.storage_v1.local_volumes import COPY_OF, LOCAL_DATA, LOCAL_DRIVER
 from kedge.machinery.quantity import Format, Quantity
-from kedge.node.storage import loop_device, volume_image
+from kedge.node.storage import loop_device, tree_copy, volume_image
 from kedge.node.storage.local_store import LocalVolume, LocalVolumeRecord, LocalVolumeStore
 from kedge.node.storage.volume_driver import (
     DriverError,
@@ -20,6 +22,7 @@ from kedge.node.storage.volume_driver import (
     VolumeUsage,
 )
 from kedge.node.volumes import mounts
+from kedge.node.volumes.usage import disk_usage
 from kedge.supervisor.kernel import libc
 
 T = TypeVar("T")
@@ -29,6 +32,7 @@ ENFORCE: Final = "enforce"
 directories."""
 _WORK: Final = ThreadPoolExecutor(4, "local-volumes")
 _REMOVALS: Final = ThreadPoolExecutor(1, "local-volume-removal")
+_COPIES: Final = ThreadPoolExecutor(1, "local-volume-copy")
 _FEATURES: Final = frozenset(
     (DriverFeature.STAGES, DriverFeature.EXPANDS, DriverFeature.REPORTS_USAGE)
 )
@@ -94,6 +98,11 @@ class LocalDriver:
     async def delete(self, handle: str) -> None:
         await _off_loop(self._store.remove, handle, pool=_REMOVALS)
 
+    async def copy(self, volume: DriverVolume, source: str) -> None:
+        """Make a volume with the content of another one, which no pod uses."""
+        await _off_loop(self._copy, volume, source, pool=_COPIES)
+        await self._mark(volume)
+
     # In threads.
 
     def _stage(self, volume: DriverVolume, staging: Path) -> None:
@@ -117,7 +126,34 @@ class LocalDriver:
             raise _missing(volume, found.content)
         if found is None and volume.made_on:
             raise _missing(volume, self._store.directory / volume.handle)
+        if found is None and COPY_OF in volume.attributes:
+            raise DriverError("the content of the volume is being copied: see the claim's events")
         return found or self._make(volume)
+
+    def _copy(self, volume: DriverVolume, source: str) -> None:
+        if self._store.find(volume.handle) is not None:
+            return
+        origin = self._store.find(source)
+        if origin is None or not origin.content.exists():
+            place = self._store.directory / source if origin is None else origin.content
+            raise DriverError(f"the data to copy are missing: {place} does not exist")
+        record = origin.record
+        if volume.attributes.get(ENFORCE) == "true" and not record.is_image:
+            raise DriverError(
+                "the size of a copy of a directory cannot be enforced: use the class of its source"
+            )
+        needed, free = disk_usage([origin.directory]), self._store.free_bytes()
+        if needed > free:
+            raise DriverError(
+                f"the node has {_amount(free)} left for local volumes, and the copy needs"
+                f" {_amount(needed)}"
+            )
+        if not record.is_image:
+            record = replace(record, size=volume.size)
+        name = origin.content.name
+        self._store.make(
+            volume.handle, record, lambda place: tree_copy.copy(origin.content, place / name)
+        )
 
     def _make(self, volume: DriverVolume) -> LocalVolume:
         why = self._why_not(volume)
@@ -226,8 +262,11 @@ class LocalDriver:
         if not found.record.is_image:
             # The disk is not the volume's; its content is counted elsewhere, slowly.
             whole = of_file_system(found.data)
-            left = min(whole.available_bytes, found.record.size)
-            return VolumeUsage(capacity_bytes=found.record.size, available_bytes=left)
+            return VolumeUsage(
+                capacity_bytes=found.record.size,
+                available_bytes=min(whole.available_bytes, found.record.size),
+                inodes_free=whole.inodes_free,
+            )
         return of_file_system(path)
 
 

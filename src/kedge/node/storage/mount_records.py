@@ -13,6 +13,10 @@ from typing import Final
 
 import msgspec
 
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.volume import Volume
+from kedge.node.storage.volume_lookup import FoundVolume
+
 log = logging.getLogger(__name__)
 
 DIRECTORY: Final = "claims"
@@ -38,6 +42,7 @@ class MountRecord(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     claim: str = ""
     """Empty for an inline volume."""
+    claim_uid: str = ""
     access_modes: tuple[str, ...] = ()
     is_block: bool = False
     is_read_only: bool = False
@@ -105,3 +110,20 @@ def _read_all(pods: Path) -> Iterator[MountRecord]:
                 yield msgspec.json.decode(path.read_bytes(), type=MountRecord)
             except msgspec.DecodeError as error:
                 log.error("invalid mount record file=%s error=%r", path, str(error))
+
+
+def new_record(pod: Pod, volume: Volume, found: FoundVolume) -> MountRecord:
+    """Return the record of a volume that is going to be mounted."""
+    return MountRecord(
+        uid=pod.metadata.uid,
+        pod=pod.metadata.name,
+        volume=volume.name,
+        name=found.name,
+        namespace=pod.metadata.namespace,
+        claim=found.claim,
+        claim_uid=found.claim_uid,
+        access_modes=found.spec.access_modes,
+        is_block=found.is_block,
+        is_read_only=found.is_read_only,
+        is_inline=found.is_inline,
+    )

@@ -17,7 +17,7 @@ from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.storage import group_ownership
 from kedge.node.storage.driver_catalog import DriverCatalog
-from kedge.node.storage.mount_records import MountRecord, MountRecords
+from kedge.node.storage.mount_records import MountRecord, MountRecords, new_record
 from kedge.node.storage.volume_driver import (
     DriverError,
     DriverFeature,
@@ -133,15 +133,18 @@ class PodStorage:
                 f'MountVolume.NewMounter initialization failed for volume "{found.name}" :'
                 f' path "{source.path}" does not exist',
             )
-        record = replace(_record(pod, volume, found), path=source.path)
+        record = replace(new_record(pod, volume, found), path=source.path)
         self._check_single_pod(record, found)
         self._write(record, found)
 
     async def _mount_by_driver(self, pod: Pod, volume: Volume, found: FoundVolume) -> None:
         wanted = driver_volume(found, pod.metadata.uid)
-        record = self._placed(_record(pod, volume, found), wanted)
+        record = self._placed(new_record(pod, volume, found), wanted)
         async with self._lock(record.key):
             self._check_single_pod(record, found)
+            if self.records.find(record.uid, record.volume) is None:
+                # Without a driver nothing can be mounted, and no later driver has to unmount it.
+                self._driver(found, wanted)
             needs_attachment = await self._contexts.needs_attachment(wanted)
             record = replace(record, is_attached=needs_attachment)
             # The record before the deed: from here on the volume may be mounted.
@@ -156,10 +159,8 @@ class PodStorage:
     async def _stage(
         self, pod: Pod, found: FoundVolume, wanted: DriverVolume, record: MountRecord
     ) -> VolumeDriver:
-        step = "MapVolume.SetUpDevice" if wanted.is_block else "MountVolume.MountDevice"
-        reason = "FailedMapVolume" if wanted.is_block else "FailedMount"
+        driver = self._driver(found, wanted)
         try:
-            driver = self._drivers.find(wanted.driver)
             if not wanted.is_inline and DriverFeature.STAGES in await driver.features():
                 context = await self._contexts.of_stage(found, wanted)
                 context = await group_ownership.delegated(context, pod, wanted, driver)
@@ -168,8 +169,13 @@ class PodStorage:
                 await driver.stage(wanted, staging, context)
             return driver
         except (DriverError, OSError) as error:
-            text = f'{step} failed for volume "{found.name}" : {error}'
-            raise VolumeFailure(reason, text) from error
+            raise _not_staged(found, wanted, error) from error
+
+    def _driver(self, found: FoundVolume, wanted: DriverVolume) -> VolumeDriver:
+        try:
+            return self._drivers.find(wanted.driver)
+        except DriverError as error:
+            raise _not_staged(found, wanted, error) from error
 
     async def _publish(
         self,
@@ -280,10 +286,7 @@ class PodStorage:
         async with self._lock(record.key):
             if self.find(record.uid, record.volume) is None or record.uid in self._gone:
                 return
-            try:
-                driver = self._drivers.find(record.driver)
-            except DriverError as error:
-                _failed(found, str(error))
+            driver = self._driver(found, wanted)
             await self._publish(pod, found, wanted, record, driver)
 
     # Unmount.
@@ -368,19 +371,10 @@ class PodStorage:
         return self._locks.setdefault(key, asyncio.Lock())
 
 
-def _record(pod: Pod, volume: Volume, found: FoundVolume) -> MountRecord:
-    return MountRecord(
-        uid=pod.metadata.uid,
-        pod=pod.metadata.name,
-        volume=volume.name,
-        name=found.name,
-        namespace=pod.metadata.namespace,
-        claim=found.claim,
-        access_modes=found.spec.access_modes,
-        is_block=found.is_block,
-        is_read_only=found.is_read_only,
-        is_inline=found.is_inline,
-    )
+def _not_staged(found: FoundVolume, wanted: DriverVolume, error: Exception) -> VolumeFailure:
+    step = "MapVolume.SetUpDevice" if wanted.is_block else "MountVolume.MountDevice"
+    reason = "FailedMapVolume" if wanted.is_block else "FailedMount"
+    return VolumeFailure(reason, f'{step} failed for volume "{found.name}" : {error}')
 
 
 def _failed(found: FoundVolume, reason: str) -> NoReturn:

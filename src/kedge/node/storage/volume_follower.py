@@ -1,4 +1,4 @@
-"""Follows PersistentVolumes: deletes the data of local volumes, and grows mounted volumes."""
+"""Follows PersistentVolumes: copies and deletes local volumes, and grows mounted volumes."""
 
 import asyncio
 import logging
@@ -16,9 +16,11 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
+from kedge.node.storage import volume_copies
 from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.mount_records import MountRecord
 from kedge.node.storage.pod_storage import MountContexts, PodStorage
+from kedge.node.storage.volume_copies import VolumeCopies
 from kedge.node.storage.volume_driver import (
     DriverError,
     DriverFeature,
@@ -31,6 +33,8 @@ from kedge.node.storage.volume_objects import VOLUME_VIEW, VOLUMES, CsiPart, Mou
 log = logging.getLogger(__name__)
 
 _RETRIES: Final = Backoff(first=0.5, most=60.0)
+_WORKERS: Final = 4
+"""Volumes that grow at the same time."""
 _RESIZE_CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "NodeResizeError")
 _IN_PROGRESS: Final = {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}
 
@@ -57,44 +61,73 @@ class VolumeFollower:
         self._known: Cache[MountableVolume] = Cache()
         self._known.listen(self._changed)
         self._informer = Informer(client, VOLUME_VIEW, self._known, clock)
-        self._queue: WorkQueue[str] = WorkQueue(clock, _RETRIES)
+        self._copies = VolumeCopies(storage, drivers, events)
+        self._waiting: set[str] = set()
+        """Copies that could not be made yet."""
+        self._growth, self._removals, self._copying = (
+            WorkQueue[str](clock, _RETRIES) for _ in range(3)
+        )
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled. A long deletion or copy does not delay growth."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._informer.run())
-            tasks.create_task(self._work())
+            for queue in (self._copying, self._removals, *[self._growth] * _WORKERS):
+                tasks.create_task(self._work(queue))
 
     def look_at(self, volume: str) -> None:
         """Look at a volume again: a pod has mounted or unmounted it."""
-        self._queue.add(volume)
+        self._add(volume)
+        for name in self._waiting:
+            self._copying.add(name)
 
     def _changed(self, key: Key) -> None:
-        if self._known.get(key.name) is not None:
-            self._queue.add(key.name)
+        self._add(key.name)
 
-    async def _work(self) -> None:
+    def _add(self, name: str) -> None:
+        volume = self._known.get(name)
+        if volume is None:
+            self._waiting.discard(name)
+        elif volume.metadata.deletion_timestamp:
+            self._removals.add(name)
+        elif volume_copies.is_due(volume):
+            self._copying.add(name)
+        else:
+            self._growth.add(name)
+
+    async def _work(self, queue: WorkQueue[str]) -> None:
         while True:
-            name = await self._queue.get()
+            name = await queue.get()
             try:
                 volume = self._known.get(name)
                 if volume is not None:
                     await self._follow(volume)
             except (DriverError, StatusError, VolumeFailure, OSError) as error:
-                if self._queue.retry(name) == 1:
+                if queue.retry(name) == 1:
                     log.warning("volume not followed volume=%s error=%r", name, str(error))
             else:
-                self._queue.forget(name)
+                queue.forget(name)
             finally:
-                self._queue.done(name)
+                queue.done(name)
 
     async def _follow(self, volume: MountableVolume) -> None:
         if volume.metadata.deletion_timestamp:
             await self._reclaim(volume)
             return
+        if volume_copies.is_due(volume):
+            await self._make_copy(volume)
+            return
         mounted = [each for each in self._storage.records if each.name == volume.metadata.name]
         if volume.spec.csi is not None and any(each.path for each in mounted):
             await self._expand(volume, [each for each in mounted if each.path])
+
+    async def _make_copy(self, volume: MountableVolume) -> None:
+        name = volume.metadata.name
+        if not self._is_here(volume):
+            return
+        self._waiting.add(name)
+        await self._copies.make(volume, _wanted(volume))
+        self._waiting.discard(name)
 
     # The end of a local volume.
 
@@ -108,8 +141,12 @@ class VolumeFollower:
         async with self._storage.lock(source.driver, source.volume_handle):
             if self._storage.records.users(source.driver, source.volume_handle):
                 return
+            current = await self._current(volume)
+            if current is None:
+                return
+            volume = current
             if volume.spec.persistent_volume_reclaim_policy != "Retain":
-                await self._drivers.find(source.driver).delete(source.volume_handle)
+                await self._delete(volume, source)
             rest = [each for each in volume.metadata.finalizers if each != LOCAL_FINALIZER]
             version = volume.metadata.resource_version
             patch = {"metadata": {"finalizers": rest, "resourceVersion": version}}
@@ -120,6 +157,25 @@ class VolumeFollower:
                 if error.code not in (404, 409):
                     raise
 
+    async def _current(self, volume: MountableVolume) -> MountableVolume | None:
+        """Return the volume as the server has it now: its policy may have changed since it was
+        deleted. None if it is another one, or gone."""
+        where = f"metadata.name={volume.metadata.name}"
+        found = (await self._client.list_as(VOLUME_VIEW, fields=where)).items
+        same = [each for each in found if each.metadata.uid == volume.metadata.uid]
+        return same[0] if same and self._is_ours(same[0]) else None
+
+    async def _delete(self, volume: MountableVolume, source: CsiPart) -> None:
+        try:
+            await self._drivers.find(source.driver).delete(source.volume_handle)
+        except DriverError as error:
+            meta = volume.metadata
+            about = ObjectReference(
+                apiVersion="v1", kind="PersistentVolume", name=meta.name, uid=meta.uid
+            )
+            self._events.record(about, "Warning", "VolumeFailedDelete", str(error))
+            raise
+
     def _is_ours(self, volume: MountableVolume) -> bool:
         source = volume.spec.csi
         if source is None or source.driver != LOCAL_DRIVER:
@@ -129,6 +185,9 @@ class VolumeFollower:
         # Other finalizers first: protection waits until no claim is bound to the volume.
         if any(each == "kubernetes.io/pv-protection" for each in volume.metadata.finalizers):
             return False
+        return self._is_here(volume)
+
+    def _is_here(self, volume: MountableVolume) -> bool:
         affinity = volume.spec.node_affinity
         terms = affinity.required.nodeSelectorTerms if affinity and affinity.required else ()
         own = self._this.node.metadata.labels.get("kubernetes.io/hostname", "")

@@ -39,6 +39,7 @@ class FoundVolume(NamedTuple):
     is_inline: bool = False
     made_on: str = ""
     """The node that made the data of a local volume."""
+    claim_uid: str = ""
 
     @property
     def is_block(self) -> bool:
@@ -65,7 +66,8 @@ class VolumeLookup:
             raise _unprocessed(volume, f"error processing PVC {place}: {error}") from error
         found = await self._volume(claim, volume, place)
         is_read_only = bool(source is not None and source.readOnly)
-        return bound_volume(volume, name, found, node, is_read_only=is_read_only)
+        bound = bound_volume(volume, name, found, node, is_read_only=is_read_only)
+        return bound._replace(claim_uid=claim.metadata.uid)
 
     async def _claim(self, pod: Pod, name: str) -> PersistentVolumeClaim:
         try:

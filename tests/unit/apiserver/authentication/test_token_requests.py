@@ -209,3 +209,32 @@ async def test_requests_pass_admission(identities: ClusterIdentities) -> None:
     assert isinstance(attempt.object, Document)
     assert attempt.object.kind == "TokenRequest"
     assert attempt.object.content["spec"]["audiences"] == [ISSUER]
+
+
+async def test_the_default_token_of_a_pod_lives_for_a_year(identities: ClusterIdentities) -> None:
+    await identities.account("bob")
+    spec = {"serviceAccountName": "bob", "containers": [{"name": "c", "image": "i"}]}
+    pod = {"metadata": {"name": "p"}, "spec": spec}
+    await identities.server.post("/api/v1/namespaces/default/pods", pod)
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    response = await identities.ask("bob", {"spec": spec_of(bound, 3607)})
+    assert isinstance(response.body, bytes)
+    status = msgspec.json.decode(response.body)["status"]
+    assert status["expirationTimestamp"] == "2030-01-01T01:00:07Z"
+    claims = claims_of(status["token"])
+    assert claims["exp"] - claims["iat"] == 365 * 24 * 3600
+    assert claims["kubernetes.io"]["warnafter"] - claims["iat"] == 3607
+    for other in (spec_of(bound, 3608), {"expirationSeconds": 3607}):
+        claims = claims_of(await identities.token("bob", **other))
+        assert claims["exp"] - claims["iat"] == other["expirationSeconds"]
+        assert "warnafter" not in claims["kubernetes.io"]
+    identities.user(status["token"])
+    assert identities.authenticator.token_counts == {"valid": 1}
+    await identities.clock.advance(3700)
+    identities.user(status["token"])
+    identities.user(status["token"])
+    assert identities.authenticator.token_counts == {"valid": 1, "stale": 1}
+
+
+def spec_of(bound: dict[str, str], seconds: int) -> dict[str, Any]:
+    return {"expirationSeconds": seconds, "boundObjectRef": bound}

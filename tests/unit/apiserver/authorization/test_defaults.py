@@ -42,7 +42,8 @@ def test_what_the_defaults_give_is_what_upstreams_give(table: Callable[[str], An
     sums = [each for each in roles if isinstance(each, ClusterRole) and each.aggregationRule]
     for each in reversed(sums):
         others = [other for other in roles if isinstance(other, ClusterRole)]
-        roles[roles.index(each)] = replace(each, rules=gathered(each, others))
+        rules = [rule for rule in gathered(each, others) if rule is not None]
+        roles[roles.index(each)] = replace(each, rules=rules)
     for made in roles:
         known.put_role(RoleName(made.metadata.namespace, made.metadata.name), made.rules)
     for given in defaults.bindings():

@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from kedge.api.apiextensions_v1.definition import CustomResourceDefinition
@@ -11,6 +12,7 @@ from kedge.apiserver.crd import registrar, resources
 from kedge.apiserver.crd.resources import Converters, resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.crd.schema import from_openapi
+from kedge.apiserver.long_work import LongWork
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
@@ -408,3 +410,21 @@ async def test_the_schema_of_a_custom_kind_is_made_beside_the_event_loop(
     await server.call("GET", f"{WIDGETS}/w")
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_the_schema_of_a_changed_kind_weighs_more_than_its_bytes(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored objects are converted by it, so it is made before the kind is served."""
+    weights: dict[str, int] = {}
+    run = LongWork.run
+
+    async def noted(self: LongWork, weight: int, function: Any, *arguments: Any) -> Any:
+        weights[getattr(function, "__name__", "")] = weight
+        return await run(self, weight, function, *arguments)
+
+    monkeypatch.setattr(LongWork, "run", noted)
+    body = definition()
+    await server.post(CRDS, body)
+    await server.settle()
+    assert weights["_home"] == weights["resources_of"] >= 2 * len(msgspec.json.encode(body))

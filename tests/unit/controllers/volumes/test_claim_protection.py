@@ -2,7 +2,11 @@
 
 from typing import Any
 
-from kedge.controllers.volumes.claim_protection import ClaimProtectionController
+import pytest
+
+from kedge.api.core_v1.persistent_volume_claim import RESOURCE
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.controllers.volumes.claim_protection import ClaimProtectionController, is_used
 from kedge.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
 from kedge.controllers.volumes.volume_protection import VolumeProtectionController
 from kedge.testing.controllers import ControllerHarness, workshop
@@ -48,6 +52,26 @@ async def test_a_pod_without_a_node_does_not_hold_a_claim() -> None:
         await pod(place, "")
         await place.remove(f"{CLAIMS}/data")
         assert await place.below(CLAIMS) == []
+
+
+@pytest.mark.parametrize(("grace", "is_held"), [(None, True), (30, True), (0, False)])
+def test_the_claim_of_an_ephemeral_volume_does_not_wait_for_a_pod_that_waits_for_it(
+    grace: int | None, is_held: bool
+) -> None:
+    deletion = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+    meta = {"name": "p", "namespace": "default", "uid": "u"} | (
+        deletion if grace is not None else {}
+    )
+    template: Json = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+    spec = {
+        "nodeName": "n1",
+        "containers": [{"name": "main", "image": "host"}],
+        "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}],
+    }
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    made = {"name": "p-v", "namespace": "default", "ownerReferences": [owner]}
+    claimed = RESOURCE.from_document({"metadata": made})
+    assert is_used(claimed, [PODS.from_document({"metadata": meta, "spec": spec})]) is is_held
 
 
 async def test_a_finalizer_that_a_person_removed_comes_back() -> None:

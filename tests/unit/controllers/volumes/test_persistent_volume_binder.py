@@ -304,3 +304,49 @@ async def test_a_claim_without_a_class_gets_the_default_one_later() -> None:
         found = await the_claim(place)
         assert found["spec"]["storageClassName"] == "standard"
         assert found["status"]["phase"] == "Bound"
+
+
+COPY = {"dataSource": {"kind": "PersistentVolumeClaim", "name": "data"}}
+
+
+async def made_source(place: ControllerHarness, **metadata: Any) -> None:
+    """A bound claim `data` whose volume is on n1."""
+    await local_class(place, volumeBindingMode="WaitForFirstConsumer")
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}}
+    source = {"driver": "local.kedge.dev", "volumeHandle": "h"}
+    reference = {"namespace": "default", "name": "data"}
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}, "csi": source}
+    whole = {**spec, "claimRef": reference, "nodeAffinity": affinity}
+    await place.create(VOLUMES, {"metadata": {"name": "pv", **metadata}, "spec": whole})
+    await claim(place, volumeName="pv")
+
+
+async def test_a_copy_is_made_at_once_on_the_node_of_its_source() -> None:
+    async with workshop(PersistentVolumeBinder) as place:
+        await made_source(place, annotations={"kedge.dev/local-data": "n1"})
+        wanted = {"resources": {"requests": {"storage": "2Gi"}}, "storageClassName": "standard"}
+        copied = await claim(place, "copy", **wanted, **COPY)
+        assert (await the_claim(place, "copy"))["status"]["phase"] == "Bound"
+        made = await the_volume(place, f"pvc-{copied['metadata']['uid']}")
+        assert made["spec"]["csi"]["volumeAttributes"] == {"kedge.dev/copy-of": "h"}
+        (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        assert term["matchExpressions"][0]["values"] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "size", "why"),
+    [
+        ({}, "2Gi", "has no data: no pod has used it"),
+        ({"kedge.dev/local-data": "n1"}, "1Gi", "smaller than claim data, which has 2Gi"),
+    ],
+)
+async def test_a_copy_that_cannot_be_made_is_explained(
+    annotations: dict[str, str], size: str, why: str
+) -> None:
+    async with workshop(PersistentVolumeBinder) as place:
+        await made_source(place, annotations=annotations)
+        wanted = {"resources": {"requests": {"storage": size}}, "storageClassName": "standard"}
+        await claim(place, "copy", **wanted, **COPY)
+        assert any(why in message for _, message in await place.events())
+        assert (await the_claim(place, "copy"))["status"]["phase"] == "Pending"

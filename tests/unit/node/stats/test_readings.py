@@ -1,5 +1,6 @@
 """NodeReadings samples, which only the node tells (point 17): the pages that stock tools read."""
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 from kedge.metrics.window_file import WindowFile
 from kedge.node.host.machine import MachineInfo
 from kedge.node.server import usage
+from kedge.node.stats.claim_usage import MeasuredClaim, NoClaims
 from kedge.node.stats.meters import SYSTEMS, UsageSources
 from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.sampler import Sampler
 from kedge.node.stats.window_pages import WindowPages
+from kedge.node.storage.volume_driver import VolumeUsage
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, Version, group
 from kedge.web.message import HttpRequest
@@ -24,6 +27,18 @@ MB = 1 << 20
 MACHINE = MachineInfo(
     hostname="m", cpus=4, memory=8 << 30, boot_id="b", machine_id="i", kernel="6.18"
 )
+
+
+class OneClaim(NoClaims):
+    """The pod web has a claim."""
+
+    claim = MeasuredClaim("default", "data", "uid-data", VolumeUsage(100, 40, 60, 10, 4, -1))
+
+    def all(self) -> list[MeasuredClaim]:
+        return [self.claim]
+
+    def of_pod(self, uid: str) -> list[tuple[str, MeasuredClaim]]:
+        return [("v", self.claim)] if uid == "uid-web" else []
 
 
 async def measured(directory: Path, machine: MeasuredMachine) -> NodeReadings:
@@ -43,7 +58,13 @@ async def measured(directory: Path, machine: MeasuredMachine) -> NodeReadings:
         machine.use(group("uid-web", "side"), cpu=0.25 * second, memory=2 * MB)
         sampler.take(START + second)
     return NodeReadings(
-        sampler, machine.cgroups, MACHINE, node="n1", state=directory, images=directory
+        sampler,
+        machine.cgroups,
+        MACHINE,
+        node="n1",
+        state=directory,
+        images=directory,
+        claims=OneClaim(),
     )
 
 
@@ -140,3 +161,31 @@ async def test_statistics_are_told_only_in_their_own_group(raw: NodeReadings) ->
     for path in ("/stats/", "/metrics/probes", "/stats/summary/web"):
         assert usage.answer(HttpRequest("GET", path), raw, pages(raw)) is None
     assert "95th" not in asked(raw, "/stats/summary")
+
+
+async def test_the_summary_has_the_claims_of_pods(tmp_path: Path, machine: MeasuredMachine) -> None:
+    raw = await measured(tmp_path, machine)
+    (volume,) = json.loads(asked(raw, "/stats/summary"))["pods"][0]["volume"]
+    assert volume.pop("time")
+    assert volume == {
+        "name": "v",
+        "pvcRef": {"name": "data", "namespace": "default"},
+        "capacityBytes": 100,
+        "usedBytes": 40,
+        "availableBytes": 60,
+        "inodes": 10,
+        "inodesUsed": 4,
+    }
+    brief = json.loads(asked(raw, "/stats/summary", "only_cpu_and_memory=true"))
+    assert "volume" not in brief["pods"][0]
+
+
+async def test_claims_are_among_the_metrics_of_the_kubelet(
+    tmp_path: Path, machine: MeasuredMachine
+) -> None:
+    page = asked(await measured(tmp_path, machine), "/metrics")
+    labels = '{namespace="default",persistentvolumeclaim="data"}'
+    assert f"kubelet_volume_stats_used_bytes{labels} 40\n" in page
+    assert f"kubelet_volume_stats_capacity_bytes{labels} 100\n" in page
+    assert "# TYPE kubelet_volume_stats_inodes_used gauge\n" in page
+    assert "inodes_free" not in page

@@ -1,4 +1,4 @@
-"""`kedge top`: what nodes, pods and containers use, live."""
+"""`kedge top`: what nodes, pods, containers and claims use, live."""
 
 from argparse import ArgumentParser, Namespace
 from typing import Final
@@ -10,10 +10,10 @@ from kedge.cli.objects import client_flags
 from kedge.metrics.windows import WINDOWS
 
 DESCRIPTION: Final = """\
-Show the usage of nodes, pods and containers in the last ten seconds, minute, hour or day. At a
-terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed once.
-Columns such as CPU/REQ show the usage as a share of the request or the limit. For a kind such as
-deployments, the usage of all its pods is added up: the mean is exact, max and 95th are the most
+Show the usage of nodes, pods, containers and claims in the last ten seconds, minute, hour or day.
+At a terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed
+once. Columns such as CPU/REQ show the usage as a share of the request or the limit. For a kind such
+as deployments, the usage of all its pods is added up: the mean is exact, max and 95th are the most
 that it can be."""
 EXAMPLES: Final = """\
   # The nodes; the pods of the current namespace, and of all
@@ -27,6 +27,9 @@ EXAMPLES: Final = """\
   # All pods of each Deployment, and of each namespace
   kedge top deploy
   kedge top namespaces
+
+  # How full claims are
+  kedge top pvc
 
   # Disk, network and throttling as well
   kedge top pods -o wide
@@ -46,10 +49,10 @@ def add_flags(parser: ArgumentParser) -> None:
         "what",
         nargs="?",
         default="nodes",
-        metavar="nodes|pods|KIND|NODE",
-        help="nodes (default), pods, a kind whose pods are added up (deployments, statefulsets, "
-        "daemonsets, replicasets, jobs, cronjobs, services, namespaces, qosclasses), or a node "
-        "whose pods are to be shown",
+        metavar="nodes|pods|pvc|KIND|NODE",
+        help="nodes (default), pods, pvc (claims), a kind whose pods are added up (deployments, "
+        "statefulsets, daemonsets, replicasets, jobs, cronjobs, services, namespaces, qosclasses), "
+        "or a node whose pods are to be shown",
     )
     client_flags.add_cluster(parser)
     client_flags.add_everywhere(parser)
@@ -67,7 +70,7 @@ def add_flags(parser: ArgumentParser) -> None:
         "--sort-by",
         choices=("cpu", "memory", "name"),
         default="cpu",
-        help="sort order (default: cpu)",
+        help="sort order (default: cpu; claims: used bytes unless by name)",
     )
     parser.add_argument("--containers", action="store_true", help="one line per container")
     parser.add_argument("--once", action="store_true", help="print once and exit")
@@ -89,6 +92,7 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     from kedge.cli.objects.connection import visit
     from kedge.cli.usage.lines import TopOptions
+    from kedge.cli.usage.top import claims
     from kedge.cli.usage.top.groups import KINDS
     from kedge.cli.usage.top.view import record, show
 
@@ -104,7 +108,7 @@ def run(flags: Namespace) -> int:
         containers=flags.containers,
         wide=flags.output == "wide",
         headings=not flags.no_headers,
-        grouped=flags.what in KINDS,
+        grouped=flags.what in KINDS or flags.what in claims.NAMES,
     )
     if flags.watch:
         return visit(client_config(Settings(flags)), lambda there: record(there, look))

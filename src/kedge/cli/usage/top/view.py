@@ -11,15 +11,16 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from kedge.api.core_v1 import node as core_node
+from kedge.api.core_v1 import persistent_volume_claim as core_claim
 from kedge.api.core_v1.pod import pod as core_pod
-from kedge.api.metrics_v1alpha1 import aggregate, node, pod
+from kedge.api.metrics_v1alpha1 import aggregate, node, persistent_volume_claim, pod
 from kedge.api.metrics_v1alpha1.windows import Windows
 from kedge.api.resource import Resource
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.output import outputs
 from kedge.cli.usage import lines as usage
 from kedge.cli.usage.lines import NOTHING, TopOptions, UsageLine
-from kedge.cli.usage.top import groups
+from kedge.cli.usage.top import claims, groups
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.durations import format_time
@@ -86,10 +87,8 @@ class TopView:
         self._look = look
         self._group = groups.KINDS.get(look.what)
         """The resource of groups of pods, if those are shown."""
-        self._resource: Resource[Any] = self._group or (
-            node.RESOURCE if look.of_nodes else pod.RESOURCE
-        )
-        self._core: Resource[Any] = core_node.RESOURCE if look.of_nodes else core_pod.RESOURCE
+        self._of_claims = look.what in claims.NAMES
+        self._resource, self._core = _resources(look)
         self._namespace = _namespace(connection, look)
         self._fields = f"spec.nodeName={look.node}" if look.node else ""
         self._measured: dict[str, Any] = {}
@@ -193,14 +192,14 @@ class TopView:
             await self._fetch_known()
 
     def _remember(self, measured: Any) -> None:
-        if self._group is not None:
+        if self._group is not None or self._of_claims:
             return
         for key, windows in _histories(measured):
             amount = windows[SHORTEST].mean.get("cpu", NOTHING) if SHORTEST in windows else NOTHING
             self._histories.setdefault(key, deque(maxlen=_HISTORY)).append(amount)
 
     def lines(self) -> list[UsageLine]:
-        if self._group is not None:
+        if self._group is not None or self._of_claims:
             return []
         make: Callable[..., list[UsageLine]] = (
             usage.node_lines if self._look.of_nodes else usage.pod_lines
@@ -215,6 +214,8 @@ class TopView:
         """The same for programs."""
         if self._group is not None:
             return groups.documents(self._measured.values(), self._look)
+        if self._of_claims:
+            return claims.documents(self._measured.values(), self._known, self._look)
         return usage.documents(self.lines(), self._look)
 
     def recorded(self) -> str:
@@ -228,6 +229,8 @@ class TopView:
     def _table(self, trends: bool) -> list[str]:
         if self._group is not None and self._measured:
             return groups.table(list(self._measured.values()), self._look)
+        if self._of_claims and self._measured:
+            return claims.table(self._measured.values(), self._known, self._look)
         lines = self.lines()
         if not lines:
             return [self.nothing()]
@@ -239,6 +242,15 @@ class TopView:
     def nothing(self) -> str:
         where = f" in {self._namespace} namespace" if self._namespace else ""
         return f"Nothing has been reported lately{where}."
+
+
+def _resources(look: TopOptions) -> tuple[Resource[Any], Resource[Any]]:
+    """Return the usage to show, and the objects that it is about."""
+    if look.what in claims.NAMES:
+        return persistent_volume_claim.RESOURCE, core_claim.RESOURCE
+    if look.of_nodes:
+        return node.RESOURCE, core_node.RESOURCE
+    return groups.KINDS.get(look.what, pod.RESOURCE), core_pod.RESOURCE
 
 
 def _namespace(connection: ApiSession, look: TopOptions) -> str:

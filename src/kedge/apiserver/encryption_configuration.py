@@ -1,0 +1,193 @@
+"""EncryptionConfiguration: which resources are stored encrypted, and with which keys."""
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from kedge.apiserver import configuration_file
+from kedge.machinery.errors import FieldError
+
+KIND: Final = "EncryptionConfiguration"
+API_VERSIONS: Final = ("apiserver.config.k8s.io/v1",)
+_AES_SIZES: Final = (16, 24, 32)
+_SECRETBOX_SIZES: Final = (32,)
+_UNSERVED: Final = ("apiserveripinfo", "serviceipallocations", "servicenodeportallocations")
+
+
+class _EncryptionPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the file, in which every field is known."""
+
+
+class EncryptionKey(_EncryptionPart, frozen=True):
+    """A named key."""
+
+    name: str = ""
+    secret: str = ""
+
+    @property
+    def material(self) -> bytes:
+        return base64.b64decode(self.secret, validate=True)
+
+
+class EncryptionKeys(_EncryptionPart, frozen=True):
+    """The keys of a provider; the first one writes, all read."""
+
+    keys: Sequence[EncryptionKey] = ()
+
+
+class EncryptionProvider(_EncryptionPart, frozen=True):
+    """One provider: exactly one of its fields is set."""
+
+    aesgcm: EncryptionKeys | None = None
+    aescbc: EncryptionKeys | None = None
+    secretbox: EncryptionKeys | None = None
+    identity: dict[str, Any] | None = None
+    kms: dict[str, Any] | None = None
+
+
+class EncryptedResources(_EncryptionPart, frozen=True):
+    """Resources, and their providers in order: the first one writes, all read."""
+
+    resources: Sequence[str] = ()
+    providers: Sequence[EncryptionProvider] = ()
+
+
+class EncryptionConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    resources: Sequence[EncryptedResources] = ()
+
+
+def read(path: Path) -> EncryptionConfiguration:
+    """Return the configuration in a file; a ConfigurationFileError says what is wrong, without
+    quoting a key."""
+    return configuration_file.read(path, parse)
+
+
+def parse(document: Any) -> EncryptionConfiguration:
+    """Return the configuration in a document; ValueError if it is malformed or invalid."""
+    if document is None:
+        raise ValueError("empty config data")
+    found = configuration_file.strictly(document, EncryptionConfiguration)
+    configuration_file.check_kind(found.api_version, found.kind, KIND, API_VERSIONS)
+    configuration_file.raise_errors(errors(found))
+    return found
+
+
+def errors(file: EncryptionConfiguration) -> Iterator[FieldError]:
+    """Yield what is wrong with the file, in upstream's order."""
+    if not file.resources:
+        yield FieldError.required("resources", "at least one resources is required")
+    for i, entry in enumerate(file.resources):
+        at = f"resources[{i}]"
+        names, providers = f"{at}.resources", f"{at}.providers"
+        if not entry.resources:
+            yield FieldError.required(names, f"at least one {names} is required")
+        yield from _overlaps(names, entry.resources)
+        for j, name in enumerate(entry.resources):
+            yield from _name_errors(f"{names}[{j}]", name)
+        if not entry.providers:
+            yield FieldError.required(providers, f"at least one {providers} is required")
+        for j, provider in enumerate(entry.providers):
+            yield from _provider_errors(f"{providers}[{j}]", provider)
+
+
+def split(resource: str) -> tuple[str, str]:
+    """Return plural and group of a name such as `deployments.apps`."""
+    plural, _, group = resource.partition(".")
+    return plural, group
+
+
+def _overlaps(at: str, resources: Sequence[str]) -> Iterator[FieldError]:
+    names = [split(each) for each in resources]
+    if len(set(names)) < len(names):
+        why = "the same resource cannot be specified multiple times"
+        yield FieldError.invalid(at, list(resources), why)
+    everything = ("*", "*") in names and len(names) > 1
+    groups = [group for plural, group in names if plural == "*"]
+    masked = any(group in groups and plural != "*" for plural, group in names)
+    if everything or masked:
+        why = (
+            "using overlapping resources such as 'secrets' and '*.' in the same resource list is"
+            " not allowed as they will be masked"
+        )
+        yield FieldError.invalid(at, list(resources), why)
+
+
+def _name_errors(at: str, name: str) -> Iterator[FieldError]:
+    plural, group = split(name)
+    why = ""
+    if name != name.lower():
+        why = "resource name should not contain capital letters"
+    elif name == "*":
+        why = (
+            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all"
+            " resources"
+        )
+    elif name in _UNSERVED:
+        why = "resources which do not have REST API/s cannot be encrypted"
+    elif group == "events.k8s.io":
+        why = (
+            "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use"
+            " 'events' instead in the config file"
+        )
+    elif group == "extensions":
+        why = "'extensions' group has been removed and cannot be used for encryption"
+    elif group == "*" and plural != "*":
+        why = "encrypting the same resource across groups is not supported"
+    if why:
+        yield FieldError.invalid(at, name, why)
+
+
+def _provider_errors(at: str, provider: EncryptionProvider) -> Iterator[FieldError]:
+    sizes = {"aesgcm": _AES_SIZES, "aescbc": _AES_SIZES, "secretbox": _SECRETBOX_SIZES}
+    given = [name for name in ("aesgcm", "aescbc", "secretbox", "identity", "kms")
+             if getattr(provider, name) is not None]  # fmt: skip
+    if not given:
+        why = "provider does not contain any of the expected providers"
+        yield FieldError.invalid(at, "", f"{why}: KMS, AESGCM, AESCBC, Secretbox, Identity")
+    elif len(given) > 1:
+        why = (
+            "more than one provider specified in a single element, should split into different"
+            " list elements"
+        )
+        yield FieldError.invalid(at, "REDACTED", why)
+    elif given == ["kms"]:
+        yield FieldError.invalid(
+            f"{at}.kms", "REDACTED", "key management services are not supported"
+        )
+    elif given == ["secretbox"]:
+        why = "secretbox is not supported: use aesgcm"
+        yield FieldError.invalid(f"{at}.secretbox", "REDACTED", why)
+    elif given != ["identity"]:
+        keys = getattr(provider, given[0])
+        yield from _key_errors(f"{at}.{given[0]}.keys", keys.keys, sizes[given[0]])
+
+
+def _key_errors(
+    at: str, keys: Sequence[EncryptionKey], sizes: tuple[int, ...]
+) -> Iterator[FieldError]:
+    if not keys:
+        yield FieldError.required(at, "at least one keys is required")
+    for i, key in enumerate(keys):
+        if not key.name:
+            yield FieldError.required(f"{at}[{i}].name", "name is a mandatory field for a key")
+        field = f"{at}[{i}].secret"
+        if not key.secret:
+            yield FieldError.required(field, "secret is a mandatory field for a key")
+            continue
+        try:
+            size = len(key.material)
+        except binascii.Error:
+            yield FieldError.invalid(field, "REDACTED", "secrets must be base64 encoded")
+            continue
+        if size not in sizes:
+            listed = " ".join(map(str, sizes))
+            why = f"secret is not of the expected length, got {size}, expected one of [{listed}]"
+            yield FieldError.invalid(field, "REDACTED", why)
