@@ -58,14 +58,15 @@ def _untyped(resource: Resource[Any], items: Iterable[Item]) -> Iterable[bytes]:
         msgspec.json.encode(resource.kind),
         msgspec.json.encode(resource.api_version),
     )
-    return (_behind(start, item.body) for item in items)
-
-
-def _behind(start: bytes, body: bytes) -> bytes:
-    """Return an object behind its kind, which this server writes first."""
-    if body.startswith(start):
-        return body[len(start) :]
-    return _encoded(msgspec.json.decode(body))
+    length = len(start)
+    # This server writes the kind first; a body that begins otherwise is decoded. The slice is
+    # inside the expression because a call for each item of a long list is felt.
+    return (
+        body[length:]
+        if (body := item.body).startswith(start)
+        else _encoded(msgspec.json.decode(body))
+        for item in items
+    )
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
