@@ -5,6 +5,7 @@ import asyncio
 from pathlib import Path
 
 from tests.differential import probes, report, schemas, sequences
+from tests.differential.cases import Kind
 from tests.differential.comparison import Figures, compare
 
 from kedge.client import login
@@ -47,22 +48,30 @@ def main() -> None:
 
 
 async def _run(options: argparse.Namespace) -> tuple[Figures, str]:
+    version, kinds = await _published(options)
+    cases = [] if options.no_sequences else list(sequences.sequences(kinds))
+    cases += probes.probes(kinds, options.count, options.seed)
+    # Connected only now: to make the cases may take longer than a server keeps idle connections.
     reference, candidate = _server(options.reference), _server(options.candidate)
     try:
-        kinds = [
-            kind
-            for kind in await schemas.kinds(reference)
-            if not options.kind or kind.label.startswith(tuple(options.kind))
-        ]
-        cases = [] if options.no_sequences else list(sequences.sequences(kinds))
-        cases += probes.probes(kinds, options.count, options.seed)
         figures = await compare(reference, candidate, kinds, cases)
-        version = await schemas.version(reference)
-        scope = ", changes of single fields" if options.no_sequences else ""
-        return figures, f"Kubernetes {version.removeprefix('v')} and kedge{scope}"
     finally:
         await reference.close()
         await candidate.close()
+    scope = ", changes of single fields" if options.no_sequences else ""
+    return figures, f"Kubernetes {version.removeprefix('v')} and kedge{scope}"
+
+
+async def _published(options: argparse.Namespace) -> tuple[str, list[Kind]]:
+    """Return the version of the reference, and its kinds that were asked for."""
+    reference = _server(options.reference)
+    try:
+        found = await schemas.kinds(reference)
+        version = await schemas.version(reference)
+    finally:
+        await reference.close()
+    wanted = tuple(options.kind)
+    return version, [each for each in found if not wanted or each.label.startswith(wanted)]
 
 
 def _server(text: str) -> Transport:
