@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -59,6 +59,29 @@ class ScalePaths(msgspec.Struct, frozen=True):
     selector: str = ".spec.selector"
 
 
+class VersionConversion(Protocol):
+    """The conversion of objects whose versions differ in more than their apiVersion, by a webhook.
+
+    Objects are cached as they are stored, each in the version in which it was written.
+    """
+
+    def is_stored_form(self, item: Any) -> bool:
+        """Whether an item has the version in which objects are stored now."""
+        ...
+
+    async def stored(self, value: bytes) -> bytes:
+        """Return an encoded object in the version in which it is stored."""
+        ...
+
+    async def document(self, document: dict[str, Any], api_version: str) -> dict[str, Any]:
+        """Return an object that is not stored in another version."""
+        ...
+
+    async def items(self, items: Sequence[Any], api_version: str) -> list[Any]:
+        """Return cached items in a version."""
+        ...
+
+
 class Resource(
     ResourceIdentity, Generic[T], frozen=True, kw_only=True, eq=False, dict=True, weakref=True
 ):
@@ -82,6 +105,8 @@ class Resource(
     """The component that has the objects; only those of the store can be written."""
     store_as: "StoredAs | None" = None
     """For a kind that is stored as another one: that kind and the conversion."""
+    conversion: VersionConversion | None = None
+    """For a kind whose versions a webhook converts. Reads then wait for it."""
     schema_source: Callable[[], Schema] | None = None
     """Returns the schema of a Document; a Struct is its own schema."""
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
@@ -102,6 +127,11 @@ class Resource(
     def is_schema_made(self) -> bool:
         """Whether `schema` is at hand. That of a large custom kind takes a tenth of a second."""
         return "schema" in self.__dict__
+
+    @cached_property
+    def relabelling(self) -> "StoredAs | None":
+        """The conversion from and to the stored kind, if the server makes it by itself."""
+        return self.store_as if self.conversion is None else None
 
     @cached_property
     def extensions(self) -> extensions.ExtensionPaths | None:

@@ -78,6 +78,13 @@ class Api:
     def find(self, request: Request) -> Item | None:
         return self.cache_of(request.resource).get(request.key)
 
+    async def own_version(self, resource: Resource[Any], item: Item) -> Item:
+        """Return an item in the resource's version, if a webhook converts between versions."""
+        if resource.conversion is None:
+            return item
+        found: list[Item] = await resource.conversion.items([item], resource.api_version)
+        return found[0]
+
     def timestamp(self) -> str:
         return format_time(self.clock.now())
 
@@ -105,6 +112,8 @@ class Api:
     ) -> Item:
         """Store an encoded object, as a new one or in place of an item; returns once every reader
         sees it. Raises 413."""
+        if resource.conversion is not None:
+            value = await resource.conversion.stored(value)
         most = LARGEST_OBJECT
         if item is not None:
             # A stored object that is larger can be marked for deletion.
@@ -141,7 +150,8 @@ def gone(request: Request) -> StatusError:
 def live_document(resource: Resource[Any], item: Item) -> dict[str, Any]:
     """Return a stored object in the resource's own version, with its resourceVersion."""
     document = item.document()
-    return resource.store_as.from_stored(document) if resource.store_as is not None else document
+    view = resource.relabelling
+    return view.from_stored(document) if view is not None else document
 
 
 _encoder = msgspec.json.Encoder(enc_hook=enc_hook)
@@ -167,7 +177,7 @@ def new_stored_bytes(
     object would be too large."""
     meta = replace(obj.metadata, managedFields=[_ordered(owner) for owner in owners] or ())
     value = encoded_document(resource, replace(obj, metadata=meta))
-    if resource.store_as is not None:
+    if resource.relabelling is not None:
         return to_stored_bytes(resource, msgspec.json.decode(value))
     if len(value) > LARGEST_OBJECT and owners:
         return new_stored_bytes(resource, obj, ())
@@ -186,14 +196,15 @@ def _in_order(entry: dict[str, Any]) -> dict[str, Any]:
 
 def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
     """Return a document as the store keeps it: in the stored version, without resourceVersion, and
-    without managedFields if it would be too large."""
-    if resource.store_as is not None:
-        document = resource.store_as.to_stored(document)
+    without managedFields if it would be too large. A version that a webhook converts stays."""
+    home = resource
+    if resource.relabelling is not None:
+        document = resource.relabelling.to_stored(document)
+        home = resource.relabelling.resource
     metadata = {k: v for k, v in document["metadata"].items() if k != "resourceVersion"}
     if "managedFields" in metadata:
         metadata["managedFields"] = [_in_order(entry) for entry in metadata["managedFields"]]
     rest = {k: v for k, v in document.items() if k not in ("kind", "apiVersion", "metadata")}
-    home = stored(resource)
     head = {"kind": home.kind, "apiVersion": home.api_version, "metadata": metadata}
     value = msgspec.json.encode(head | rest)
     if len(value) > LARGEST_OBJECT and metadata.pop("managedFields", None):

@@ -19,7 +19,7 @@ otherwise a table of a hundred of them would be one piece."""
 
 def own_version(resource: Resource[Any], body: bytes) -> bytes:
     """Stored bytes in the version that was asked for."""
-    if resource.store_as is None:
+    if resource.relabelling is None:
         return body
     return msgspec.json.encode(own_document(resource, body))
 
@@ -27,7 +27,8 @@ def own_version(resource: Resource[Any], body: bytes) -> bytes:
 def own_document(resource: Resource[Any], body: bytes) -> dict[str, Any]:
     """Stored bytes as a document of the version that was asked for."""
     document: dict[str, Any] = msgspec.json.decode(body)
-    return document if resource.store_as is None else resource.store_as.from_stored(document)
+    view = resource.relabelling
+    return document if view is None else view.from_stored(document)
 
 
 def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) -> Iterator[bytes]:
@@ -43,7 +44,7 @@ def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) 
 
 def _typed(resource: Resource[Any], items: Iterable[Item]) -> Iterable[bytes]:
     """Return whole objects."""
-    if resource.store_as is None:
+    if resource.relabelling is None:
         return (item.body for item in items)
     return in_turns(items, lambda item: own_version(resource, item.body))
 

@@ -41,7 +41,7 @@ from kedge.api.resource import Resource
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
 from kedge.machinery.turns import next_turn
-from kedge.storage.store import Store, StoreEntry, StoreEvent
+from kedge.storage.store import ENCRYPTED, Store, StoreEntry, StoreEvent, UndecryptableValue
 
 EVENTS_PER_TURN = 64
 """Writes that are applied before the event loop does something else."""
@@ -262,19 +262,31 @@ class ResourceCache:
     def __len__(self) -> int:
         return len(self._items)
 
-    async def adopt(self, resource: Resource[Any], clock: Clock) -> None:
+    async def adopt(
+        self, resource: Resource[Any], clock: Clock, entries: Iterable[StoreEntry] = ()
+    ) -> None:
         """Go on under a changed definition of the same resource.
 
         Converting all objects takes long, so it is done in many turns of the event loop, into a
         mapping that no reader sees. The results take effect in one turn. Objects that were written
         between these turns are recognised by identity (a write makes a new Item) and converted in
         the last turn; there are few of them.
+
+        `entries` is what the store holds, for a kind whose versions a webhook converts: it must get
+        each object in the version in which it was stored, which the items may not have kept.
         """
+        stored = {entry.key: entry for entry in entries}
         anew: dict[str, tuple[Item, bytes]] = {}
         for item in tuple(self._items.values()):
             await clock.give_way()
-            anew[item.key] = item, _reread(resource, item.document(), item.revision)
-        changed = resource.api_version != self.resource.api_version
+            entry = stored.get(item.key)
+            is_same = entry is not None and entry.revision == item.revision
+            document = msgspec.json.decode(entry.value) if entry and is_same else item.document()
+            anew[item.key] = item, _reread(resource, document, item.revision)
+        changed = (
+            resource.api_version != self.resource.api_version
+            or resource.conversion is not self.resource.conversion
+        )
         self.resource = resource
         self._head = splice_head(resource)
         for key, item in self._items.items():
@@ -285,9 +297,9 @@ class ResourceCache:
             item.derived_anew()
             item.body = body
         if changed:
-            # The log holds bytes in the old version. It is dropped, and watches end with None:
-            # their clients start again from the store's history, which is converted when it is
-            # read.
+            # The log holds bytes in the old version, and watches would ask the old webhook. It is
+            # dropped, and watches end with None: their clients start again from the store's
+            # history, which is converted when it is read.
             self.log.clear()
             self._log_bytes = 0
             self.log_start = self.changed
@@ -300,6 +312,8 @@ class ResourceCache:
         self._keys = sorted(self._items)
 
     def item(self, entry: StoreEntry) -> Item:
+        if entry.value.startswith(ENCRYPTED):
+            raise UndecryptableValue(entry.key)  # the server runs without its key
         return Item(entry.key, entry.revision, self.stamped(entry.value, entry.revision))
 
     def stamped(self, value: bytes, revision: int) -> bytes:
@@ -548,10 +562,10 @@ def _reread(resource: Resource[Any], document: dict[str, Any], revision: int) ->
     """A document that was perhaps stored in another version or under another definition."""
     if resource.read is not None:
         document = resource.read(document)
-    document["kind"] = resource.kind
-    document["apiVersion"] = resource.api_version
+    version = resource.api_version if resource.conversion is None else document["apiVersion"]
+    head = {"kind": resource.kind, "apiVersion": version, "metadata": document["metadata"]}
     document["metadata"]["resourceVersion"] = str(revision)
-    return msgspec.json.encode(document)
+    return msgspec.json.encode(head | {k: v for k, v in document.items() if k not in head})
 
 
 async def history(

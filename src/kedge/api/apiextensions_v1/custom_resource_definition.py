@@ -33,11 +33,24 @@ def default(crd: CustomResourceDefinition) -> CustomResourceDefinition:
     spec = msgspec.structs.replace(
         spec,
         names=names,
-        conversion=spec.conversion or CustomResourceConversion(strategy="None"),
+        conversion=_default_conversion(spec.conversion),
         versions=[_normal_version(version) for version in spec.versions],
     )
     crd = msgspec.structs.replace(crd, spec=spec)
     return crd if crd.status.storedVersions else remember_storage_version(crd)
+
+
+def _default_conversion(given: CustomResourceConversion | None) -> CustomResourceConversion:
+    if given is None:
+        return CustomResourceConversion(strategy="None")
+    webhook = given.webhook
+    client = webhook.clientConfig if webhook is not None else None
+    if webhook is None or client is None or client.service is None or client.service.port:
+        return given
+    service = msgspec.structs.replace(client.service, port=443)
+    client = msgspec.structs.replace(client, service=service)
+    webhook = msgspec.structs.replace(webhook, clientConfig=client)
+    return msgspec.structs.replace(given, webhook=webhook)
 
 
 def _normal_version(version: CustomResourceDefinitionVersion) -> CustomResourceDefinitionVersion:

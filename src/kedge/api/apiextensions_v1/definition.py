@@ -73,7 +73,7 @@ class CustomResourceConversion(Model):
     __required__ = ("strategy",)
 
     strategy: str = ""
-    """None: only the apiVersion changes. Webhook is not served."""
+    """None: only the apiVersion changes. Webhook: a webhook converts objects."""
     webhook: WebhookConversion | None = None
     """The webhook of strategy Webhook."""
 

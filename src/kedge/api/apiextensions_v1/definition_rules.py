@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kedge.api import rules
+from kedge.api.apiextensions_v1.conversion_rules import bundle_errors, conversion_errors
 from kedge.api.apiextensions_v1.definition import (
     APPROVAL,
     CustomResourceColumnDefinition,
@@ -14,6 +15,7 @@ from kedge.api.apiextensions_v1.definition import (
     CustomResourceDefinitionVersion,
     CustomResourceSubresources,
     SelectableField,
+    WebhookConversion,
     is_established,
     schema_of_version,
 )
@@ -50,6 +52,7 @@ def validate_update(
     new: CustomResourceDefinition, old: CustomResourceDefinition
 ) -> Iterator[FieldError]:
     yield from validate(new, old)
+    yield from bundle_errors(new, old)
     if is_established(old):
         yield from rules.unchanged("spec.scope", new.spec.scope, old.spec.scope)
         yield from rules.unchanged("spec.names.kind", new.spec.names.kind, old.spec.names.kind)
@@ -196,8 +199,14 @@ def _conversion(spec: CustomResourceDefinitionSpec) -> Iterator[FieldError]:
     conversion = spec.conversion
     if conversion is None:
         return
-    yield from rules.one_of("spec.conversion.strategy", conversion.strategy, ("None",))
-    if conversion.strategy == "None" and conversion.webhook is not None:
+    path = "spec.conversion.strategy"
+    if conversion.strategy != "None" and spec.preserveUnknownFields:
+        why = "must be None if spec.preserveUnknownFields is true"
+        yield FieldError.invalid(path, conversion.strategy, why)
+    yield from rules.one_of(path, conversion.strategy, ("None", "Webhook"))
+    if conversion.strategy == "Webhook":
+        yield from conversion_errors(conversion.webhook or WebhookConversion())
+    elif conversion.webhook is not None:
         why = "should not be set when strategy is not set to Webhook"
         if conversion.webhook.clientConfig is not None:
             yield FieldError.forbidden("spec.conversion.webhookClientConfig", why)

@@ -62,7 +62,7 @@ def _webhook(hook: Fields, path: str) -> Errors:
         yield FieldError.invalid(f"{path}.timeoutSeconds", seconds, why)
     yield from selector(hook, path, "namespaceSelector")
     yield from selector(hook, path, "objectSelector")
-    yield from _client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from client_config_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
 
 
 def _conditions(conditions: Sequence[Fields], path: str) -> Errors:
@@ -90,7 +90,8 @@ def _expression(expression: str, path: str) -> Errors:
         yield FieldError.invalid(path, expression, str(error))
 
 
-def _client_config(client: Fields, path: str) -> Errors:
+def client_config_errors(client: Fields, path: str) -> Errors:
+    """Yield the errors of the address of a webhook."""
     if ("url" in client) == ("service" in client):
         yield FieldError.required(path, "exactly one of url or service is required")
     elif "url" in client:

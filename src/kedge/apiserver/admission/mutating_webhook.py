@@ -116,10 +116,15 @@ class _Mutation:
         return changed
 
     async def _apply(self, seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> bool:
-        changed = await off_loop(verdict.weight, _patched, self._attempt, seen, verdict)
-        if changed is None:
+        document = await off_loop(verdict.weight, _patched, seen, verdict)
+        if document is None:
             return False
-        self._become(changed)
+        resource = self._attempt.request.resource
+        try:
+            own = await review.seen_as(document, seen.match.resource, resource)
+        except StatusError as error:
+            raise internal(error.message) from None
+        self._become(await off_loop(verdict.weight, _accepted, self._attempt, own))
         return True
 
     def _become(self, obj: Object | None) -> None:
@@ -131,27 +136,32 @@ class _Mutation:
         self._asked = set()
 
 
-def _patched(
-    attempt: Attempt, seen: ReviewedObjects, verdict: review.AdmissionVerdict
-) -> Object | None:
-    """Return the object as the webhook wants it; None if that changes nothing."""
+def _patched(seen: ReviewedObjects, verdict: review.AdmissionVerdict) -> dict[str, Any] | None:
+    """Return the object as the webhook wants it, in the version that it was shown; None if that
+    changes nothing."""
     operations = _operations(verdict.patch)
     if not operations:
         return None
-    hook, resource = seen.match.hook, attempt.request.resource
+    hook = seen.match.hook
     if seen.object is None or not seen.about.own_kind:
         why = "attempted to modify the object, which is not supported for this operation"
         raise internal(f'admission webhook "{hook.name}" {why}')
     if verdict.patch_type != "JSONPatch":
         raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
-    view = seen.match.resource
     try:
-        patched = fitted(view, apply_json(seen.object, operations), [])
-        if patched == seen.object:
-            return None
-        changed = decode.to_object(resource, review.seen_as(patched, view, resource))
+        patched = fitted(seen.match.resource, apply_json(seen.object, operations), [])
     except PatchError as error:
         raise internal(error.message) from None
+    except StatusError as error:
+        raise internal(error.message) from None
+    return None if patched == seen.object else patched
+
+
+def _accepted(attempt: Attempt, document: dict[str, Any]) -> Object | None:
+    """Return a patched document as the object of the attempt."""
+    resource = attempt.request.resource
+    try:
+        changed = decode.to_object(resource, document)
     except StatusError as error:
         raise internal(error.message) from None
     return settled(attempt, resource.strategy.default(changed))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -21,12 +21,15 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.crd.naming import accepted_names
 from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
+from kedge.apiserver.crd.view_cache import ViewCache
+from kedge.apiserver.crd.webhook_converter import VersionForm, WebhookConverter
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.delete import delete_object
 from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.apiserver.watchcache import Change, Item, ResourceCache
 from kedge.machinery.errors import StatusError, forbidden
+from kedge.storage.store import StoreEntry
 from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
@@ -56,6 +59,7 @@ class Registrar:
         """Keys of definitions to look at, each once, the first first."""
         self._woken = asyncio.Event()
         self._rules = RuleCache()
+        self._views = ViewCache()
 
     async def load(self) -> None:
         """Serve what was established before the server stopped."""
@@ -156,14 +160,19 @@ class Registrar:
         if self._bases.get(meta.name) == basis:
             return
         weight = size * SCHEMA_COST
-        resources = await self._api.long_work.run(weight, resources_of, definition, self._rules)
+        resources = await self._api.long_work.run(
+            weight, resources_of, definition, self._rules, self._converter
+        )
         name = meta.name
         for old in self._served.get(name, ()):
             if not any(_same(old, new) for new in resources):
                 self._api.catalog.remove(old)
-        home = await self._api.long_work.run(weight, _home, definition, resources, self._rules)
+        home = await self._api.long_work.run(weight, self._home, definition, resources)
         cache = await self._api.cache.add(home)
-        await cache.adopt(home, self._api.clock)
+        entries: Sequence[StoreEntry] = ()
+        if home.conversion is not None:
+            entries = (await self._api.store.list(home.prefix)).entries
+        await cache.adopt(home, self._api.clock, entries)
         for resource in resources:
             self._api.catalog.add(resource)
         self._served[name], self._bases[name] = resources, basis
@@ -182,7 +191,9 @@ class Registrar:
     async def _empty(self, definition: CustomResourceDefinition) -> None:
         """Delete every object of a doomed kind, then let the definition go."""
         name = definition.metadata.name
-        home = self._homes.setdefault(name, _home(definition, (), self._rules))
+        # Deletion works without a webhook: it may be gone already, with the rest of an operator.
+        home = replace(self._home(definition, ()), conversion=None)
+        self._homes.setdefault(name, home)
         cache = await self._api.cache.add(home)
         for resource in self._served.get(name, ()):
             self._api.catalog.add(_without_create(resource))
@@ -192,6 +203,37 @@ class Registrar:
             cache.listeners.add(self._again(RESOURCE.key("", name), cache))
             return
         await self._modify(name, _without_cleanup, UNCHECKED)
+
+    def _converter(
+        self, definition: CustomResourceDefinition, forms: Mapping[str, VersionForm]
+    ) -> WebhookConverter:
+        return WebhookConverter(
+            definition,
+            forms,
+            caller=self._api.caller,
+            long_work=self._api.long_work,
+            cache=self._views,
+        )
+
+    def _home(
+        self, definition: CustomResourceDefinition, served: Sequence[Resource[Any]]
+    ) -> Resource[Any]:
+        """Return the resource in the storage version, even if that version is not served."""
+        home = self._stored(definition, served)
+        if home.read is not None:
+            # Stored objects are converted by it, on the event loop.
+            _ = home.schema
+        return home
+
+    def _stored(
+        self, definition: CustomResourceDefinition, served: Sequence[Resource[Any]]
+    ) -> Resource[Any]:
+        if served and served[0].version == storage_version(definition):
+            return served[0]
+        spec = definition.spec
+        versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
+        definition = replace(definition, spec=replace(spec, versions=versions))
+        return resources_of(definition, self._rules, self._converter)[0]
 
     def _again(self, key: str, cache: ResourceCache) -> Listener:
         def look(change: Change | None) -> None:
@@ -222,27 +264,6 @@ class Registrar:
 
 UNCHECKED = replace(write.MAIN, validate=lambda resource, new, old: iter(()))
 """For changes that must not fail because a definition breaks rules that are newer than it."""
-
-
-def _home(
-    definition: CustomResourceDefinition, served: Sequence[Resource[Any]], rules: RuleCache
-) -> Resource[Any]:
-    """Return the resource in the storage version, even if that version is not served."""
-    home = _stored(definition, served, rules)
-    if home.read is not None:
-        # Stored objects are converted by it, on the event loop.
-        _ = home.schema
-    return home
-
-
-def _stored(
-    definition: CustomResourceDefinition, served: Sequence[Resource[Any]], rules: RuleCache
-) -> Resource[Any]:
-    if served and served[0].version == storage_version(definition):
-        return served[0]
-    spec = definition.spec
-    versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
-    return resources_of(replace(definition, spec=replace(spec, versions=versions)), rules)[0]
 
 
 def _without_create(resource: Resource[Any]) -> Resource[Any]:

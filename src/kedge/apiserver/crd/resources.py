@@ -33,17 +33,33 @@ from kedge.apiserver.crd.validation import (
     validate_scale,
     validate_scale_status,
 )
+from kedge.apiserver.crd.webhook_converter import VersionForm, WebhookConverter
 from kedge.machinery import durations, names
 from kedge.machinery.errors import FieldError
 from kedge.machinery.jsonpath import JSONPath, parse_path
 from kedge.machinery.schema import Schema
 
+Converters = Callable[[CustomResourceDefinition, Mapping[str, VersionForm]], WebhookConverter]
+"""Makes the converter of a definition that has a conversion webhook."""
 
-def resources_of(crd: CustomResourceDefinition, rules: RuleCache) -> list[Resource[Document]]:
+
+def resources_of(
+    crd: CustomResourceDefinition, rules: RuleCache, converters: Converters
+) -> list[Resource[Document]]:
     """One Resource per served version, the one that is stored first if it is served."""
+    contents = {version.name: _Contents(crd, version, rules) for version in crd.spec.versions}
+    converter = None
+    if crd.spec.conversion is not None and crd.spec.conversion.strategy == "Webhook":
+        forms = {name: VersionForm(each.read, each.prune) for name, each in contents.items()}
+        converter = converters(crd, forms)
     stored_name = storage_version(crd)
     stored = next(
-        (_resource(crd, v, rules) for v in crd.spec.versions if v.name == stored_name), None
+        (
+            _resource(crd, v, contents[v.name], converter)
+            for v in crd.spec.versions
+            if v.name == stored_name
+        ),
+        None,
     )
     served: list[Resource[Document]] = []
     for version in crd.spec.versions:
@@ -51,18 +67,19 @@ def resources_of(crd: CustomResourceDefinition, rules: RuleCache) -> list[Resour
             if version.served and stored is not None:
                 served.insert(0, stored)
         elif version.served:
-            served.append(_resource(crd, version, rules, stored))
+            served.append(_resource(crd, version, contents[version.name], converter, stored))
     return served
 
 
 def _resource(
     crd: CustomResourceDefinition,
     version: CustomResourceDefinitionVersion,
-    rules: RuleCache,
+    contents: "_Contents",
+    converter: WebhookConverter | None,
     stored: Resource[Document] | None = None,
 ) -> Resource[Document]:
     words = crd.status.acceptedNames if crd.status.acceptedNames.plural else crd.spec.names
-    contents = _Contents(crd, version, rules)
+    read = contents.read if converter is None else converter.read
     # Nothing here may hold the definition: it takes twenty times the memory of its JSON.
     deprecation = _deprecation(crd, version) if version.deprecated else ""
     return Resource(
@@ -80,7 +97,8 @@ def _resource(
         schema_source=lambda: contents.schema,
         custom=True,
         # Objects stored under the first definition are as it wants them.
-        read=contents.read if crd.metadata.generation > 1 else None,
+        read=read if crd.metadata.generation > 1 else None,
+        conversion=converter,
         registry=f"{crd.spec.group}/{words.plural}",
         strategy=Strategy(
             default=contents.default,
@@ -149,6 +167,10 @@ class _Contents:
     def read(self, document: dict[str, Any]) -> dict[str, Any]:
         """A document that was stored under an earlier definition, as this one sees it."""
         return apply_defaults(self.schema, prune(self.schema, document, []))
+
+    def prune(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the declared fields of a document."""
+        return prune(self.schema, document, [])
 
     def validate_new(self, obj: Document) -> Iterator[FieldError]:
         whole = _whole(obj)

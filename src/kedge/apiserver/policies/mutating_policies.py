@@ -119,7 +119,7 @@ class _PolicyRun:
     ) -> None:
         policy = invocation.policy
         if policy.conditions is not None:
-            values = self._values(about, invocation)
+            values = await self._values(about, invocation)
             known = {**values, "namespaceObject": {}, "variables": None}
             try:
                 if not await policy.conditions.hold(known):
@@ -133,11 +133,11 @@ class _PolicyRun:
             except MutationError as error:
                 self._report(invocation, str(error))
 
-    def _values(
+    async def _values(
         self, about: review.ReviewSubject, invocation: Invocation[MutatingParts]
     ) -> dict[str, Any]:
         # Made anew each time: a mutation may have changed the object.
-        return RequestValues(self._attempt, about, self._around).of(invocation)
+        return await RequestValues(self._attempt, about, self._around).of(invocation)
 
     async def _mutate(
         self,
@@ -146,18 +146,18 @@ class _PolicyRun:
         about: review.ReviewSubject,
     ) -> None:
         view, resource = invocation.view, self._attempt.request.resource
-        values = self._values(about, invocation)
+        values = await self._values(about, invocation)
         was = values["object"]
         try:
             with on_event_loop():
                 document = patched(mutation, values, view.schema)
         except PatienceError:
-            values = self._values(about, invocation)
+            values = await self._values(about, invocation)
             document = await asyncio.to_thread(patched, mutation, values, view.schema)
         shaped = _shaped(view, document)
         if shaped == was:
             return
-        changed = decode.to_object(resource, review.seen_as(shaped, view, resource))
+        changed = decode.to_object(resource, await review.seen_as(shaped, view, resource))
         obj = settled(self._attempt, resource.strategy.default(changed))
         self._attempt = msgspec.structs.replace(self._attempt, object=obj)
 

@@ -3,13 +3,30 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from kedge.api.catalog import Catalog
 from kedge.api.resource import Resource
 from kedge.apiserver.request import stored
 from kedge.apiserver.watchcache import Item, Selection, WatchCache
 from kedge.machinery.selectors import labels_from_object, parse_fields
 
-Param = dict[str, Any] | None
+
+class UnconvertedParam(msgspec.Struct, frozen=True):
+    """A parameter of a kind whose versions a webhook converts; it is asked when it is needed."""
+
+    resource: Resource[Any]
+    item: Item
+
+    async def document(self) -> dict[str, Any]:
+        """Return the parameter in the version of the paramKind."""
+        assert self.resource.conversion is not None
+        found = await self.resource.conversion.items([self.item], self.resource.api_version)
+        shown: dict[str, Any] = found[0].document()
+        return shown
+
+
+Param = dict[str, Any] | UnconvertedParam | None
 
 
 class ConfigurationError(Exception):
@@ -80,8 +97,10 @@ def _found(
     return items.select(Selection(home, namespace, labels, parse_fields("")))
 
 
-def _document(resource: Resource[Any], item: Item) -> dict[str, Any]:
+def _document(resource: Resource[Any], item: Item) -> dict[str, Any] | UnconvertedParam:
+    if resource.conversion is not None:
+        return UnconvertedParam(resource, item)
     document = item.document()
-    if resource.store_as is not None:
-        document = resource.store_as.from_stored(document)
+    if resource.relabelling is not None:
+        document = resource.relabelling.from_stored(document)
     return document | {"kind": resource.kind, "apiVersion": resource.api_version}

@@ -12,6 +12,7 @@ from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.policies.policy_params import (
     ConfigurationError,
     Param,
+    UnconvertedParam,
     param_resource,
     params_of,
 )
@@ -150,28 +151,31 @@ class RequestValues:
         self._known: dict[str, dict[str, Any]] = {}
         """By apiVersion."""
 
-    def of(self, invocation: Invocation[Any]) -> dict[str, Any]:
+    async def of(self, invocation: Invocation[Any]) -> dict[str, Any]:
         """Return the values for a policy, with variables that have not been evaluated."""
         view = invocation.view
         known = self._known.get(view.api_version)
         if known is None:
-            known = self._known[view.api_version] = self._seen_in(view)
-        values = {**known, "params": invocation.param}
+            known = self._known[view.api_version] = await self._seen_in(view)
+        param = invocation.param
+        if isinstance(param, UnconvertedParam):
+            param = await param.document()
+        values = {**known, "params": param}
         values["variables"] = PolicyVariables(invocation.policy.variables, values)
         return values
 
-    def _seen_in(self, view: Resource[Any]) -> dict[str, Any]:
+    async def _seen_in(self, view: Resource[Any]) -> dict[str, Any]:
         attempt, about, around = self._attempt, self._about, self._around
 
-        def in_view(obj: Any) -> dict[str, Any] | None:
+        async def in_view(obj: Any) -> dict[str, Any] | None:
             document = review.document_of(about.resource, obj)
             if document is None or not about.own_kind:
                 return document
-            return review.seen_as(document, about.resource, view)
+            return await review.seen_as(document, about.resource, view)
 
         return {
-            "object": in_view(attempt.object),
-            "oldObject": in_view(attempt.old),
+            "object": await in_view(attempt.object),
+            "oldObject": await in_view(attempt.old),
             "request": uses.request_value(review.description(about, view)),
             "namespaceObject": around.namespace_object(about),
             **requested(around.authorizer, attempt.request, about),

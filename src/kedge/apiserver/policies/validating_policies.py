@@ -74,7 +74,7 @@ class _PolicyReview:
 
     async def _judged(self, invocation: Invocation[ValidatingParts]) -> Judgement:
         policy = invocation.policy
-        values = self._values.of(invocation)
+        values = await self._values.of(invocation)
         if policy.conditions is not None:
             # Upstream's match conditions see an empty namespace object and no variables.
             known = {**values, "namespaceObject": {}, "variables": None}
@@ -87,7 +87,7 @@ class _PolicyReview:
             with on_event_loop():
                 return judge(policy, values)
         except PatienceError:
-            values = self._values.of(invocation)
+            values = await self._values.of(invocation)
         return await asyncio.to_thread(judge, policy, values)
 
     def _record(self, invocation: Invocation[ValidatingParts], judgement: Judgement) -> None:

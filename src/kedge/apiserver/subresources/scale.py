@@ -34,14 +34,14 @@ async def get(api: Api, request: Request) -> Response:
     item = api.find(request)
     if item is None:
         raise gone(request)
-    return _answer(api, request, item)
+    return await _answer(api, request, item)
 
 
 async def update(api: Api, request: Request) -> Response:
     """Set the replicas of a workload."""
     posted = decode.posted_small(_view(request), "UpdateOptions")
     _check_name(request, posted)
-    return _answer(api, request, await _set(api, request, lambda scale: posted))
+    return await _answer(api, request, await _set(api, request, lambda scale: posted))
 
 
 async def patch(api: Api, request: Request) -> Response:
@@ -52,10 +52,11 @@ async def patch(api: Api, request: Request) -> Response:
     def patched(scale: dict[str, Any]) -> dict[str, Any]:
         return change.produce(scale, "scale", write.MAIN.ignored, api.timestamp()).document
 
-    return _answer(api, request, await _set(api, request, patched))
+    return await _answer(api, request, await _set(api, request, patched))
 
 
-def _answer(api: Api, request: Request, item: Item) -> Response:
+async def _answer(api: Api, request: Request, item: Item) -> Response:
+    item = await api.own_version(request.resource, item)
     shown = scale_of(request.resource, live_document(request.resource, item))
     scale = Item(item.key, item.revision, msgspec.json.encode(shown))
     return render.one(_view(request), scale, api.clock)

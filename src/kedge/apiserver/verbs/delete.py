@@ -93,7 +93,9 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
             item = api.find(request)
             if item is None:
                 raise gone(request)
-            size, resource = len(item.body), request.resource
+            resource = request.resource
+            item = await api.own_version(resource, item)
+            size = len(item.body)
             live = await api.long_work.run(size, live_document, resource, item)
             check_preconditions(request, live, options.preconditions)
             obj = await api.long_work.run(size, resource.from_document, live)

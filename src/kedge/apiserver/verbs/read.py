@@ -39,13 +39,14 @@ def get(api: Api, request: Request) -> Response | Coroutine[Any, Any, Response]:
     item = api.find(request)
     if item is None:
         raise gone(request)
-    if len(item.body) < LONG:
+    if len(item.body) < LONG and request.resource.conversion is None:
         return render.one(request, item, api.clock)
     return shown_object(api, request, item)
 
 
 async def shown_object(api: Api, request: Request, item: Item, status: int = 200) -> Response:
     """Return one object; a large one is shown in a thread."""
+    item = await api.own_version(request.resource, item)
     return await api.long_work.run(len(item.body), render.one, request, item, api.clock, status)
 
 
@@ -79,6 +80,7 @@ def list_(api: Api, request: Request) -> Response | Awaitable[Response]:
         raise initial_events_on_list()
     limit = list_numbers(query).limit if request.http.query_string else 0
     is_plain = query.get("resourceVersion") in ("", "0") and not limit
+    is_plain = is_plain and request.resource.conversion is None
     if is_plain and not query.get("continue") and not query.get("resourceVersionMatch"):
         return _list_latest(api, request)
     return _list_snapshot(api, request)
@@ -115,10 +117,24 @@ async def read_page(api: Api, request: Request) -> ListPage:
     if snapshot.exact and snapshot.exact < cache.changed:
         return await _past(api, request, selection, snapshot, limit)
     revision = snapshot.exact or api.cache.revision
-    items = await chosen(api, cache, selection)
-    if snapshot.after:
-        items = [item for item in items if item.key > snapshot.after]
-    return _page(selection, items, limit, revision)
+    items = await chosen(api, cache, selection, snapshot.after)
+    return await _own_page(selection, _page(selection, items, limit, revision))
+
+
+async def _own_page(selection: Selection, page: ListPage) -> ListPage:
+    """Return a page in the version of the request. Only a page is converted if every object is
+    selected; otherwise selectors were asked about converted objects."""
+    if not selection.everything:
+        return page
+    return msgspec.structs.replace(page, items=await own_versions(selection, page.items))
+
+
+async def own_versions(selection: Selection, items: Sequence[Item]) -> Sequence[Item]:
+    """Return items in the version that a selection is about, if a webhook converts them."""
+    resource = selection.resource
+    if resource.conversion is None:
+        return items
+    return await resource.conversion.items(items, resource.api_version)
 
 
 def _list_latest(api: Api, request: Request) -> Response | Awaitable[Response]:
@@ -169,14 +185,21 @@ def effort_of(item: Item) -> int:
     return len(item.body) + 500
 
 
-async def chosen(api: Api, cache: ResourceCache, selection: Selection) -> list[Item]:
-    """Return the objects that are selected at this moment, over many turns of the event loop."""
-    return await _matching(api, selection, cache.candidates(selection))
+async def chosen(
+    api: Api, cache: ResourceCache, selection: Selection, after: str = ""
+) -> list[Item]:
+    """Return the objects that are selected at this moment and have keys after one, over many turns
+    of the event loop."""
+    items = cache.candidates(selection)
+    if after:
+        items = [item for item in items if item.key > after]
+    return await _matching(api, selection, items)
 
 
 async def _matching(api: Api, selection: Selection, items: Sequence[Item]) -> list[Item]:
     if selection.everything:
         return list(items)
+    items = await own_versions(selection, items)
     kept, effort = [], 0
     for item in items:
         effort += effort_of(item)
@@ -228,13 +251,13 @@ async def _past(
         items.append(cache.item(entry))
     if not page.more:
         kept = await _matching(api, selection, items)
-        return _page(selection, kept, limit, snapshot.exact)
+        return await _own_page(selection, _page(selection, kept, limit, snapshot.exact))
     meta = ListMeta(
         resourceVersion=str(snapshot.exact),
         continue_=token(snapshot.exact, items[-1].key, selection),
         remainingItemCount=page.remaining,
     )
-    return ListPage(items, meta)
+    return await _own_page(selection, ListPage(items, meta))
 
 
 async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> ListSnapshot:

@@ -20,9 +20,10 @@ def selected(request: Request) -> Selection:
     _check(request.resource, fields)
     if request.name:
         fields = FieldSelector([*fields.terms, FieldTerm("metadata.name", "=", request.name)])
-    return Selection(
-        stored(request.resource), request.namespace, labels, _stored_names(request, fields)
-    )
+    resource = request.resource
+    # Upstream selects converted objects; only they have the fields of the requested version.
+    home = resource if resource.conversion is not None else stored(resource)
+    return Selection(home, request.namespace, labels, _stored_names(request, fields))
 
 
 def _check(resource: Resource[Any], fields: FieldSelector) -> None:

@@ -15,7 +15,7 @@ If it falls behind the start of the log in state 2 it gets 410 and starts again,
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from kedge.apiserver.long_work import LONG
 from kedge.apiserver.media import ResponseForm
 from kedge.apiserver.object_lists import own_version, partial
 from kedge.apiserver.request import Request, list_numbers
-from kedge.apiserver.verbs.read import check_match, parse_own_revision
+from kedge.apiserver.verbs.read import check_match, own_versions, parse_own_revision
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import (
     Change,
@@ -46,6 +46,8 @@ BOOKMARK_SECONDS = 60.0
 PUSHED_BYTES = 64 << 10
 """A larger change is not sent to all watchers in the turn of the event loop that brings it: to
 encrypt a megabyte takes a millisecond or two for each of them. They send it themselves in turns."""
+CONVERTED_TOGETHER = 100
+"""Changes that are converted before the first of them is sent, if a webhook converts them."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Show = Callable[[str, Item], bytes]
@@ -117,7 +119,7 @@ class EventEncoder:
         self._columns_sent = False
         self._encoded: tuple[Item, bytes] | None = None
         """A large object that was encoded in a thread."""
-        own = request.resource.store_as is None
+        own = request.resource.relabelling is None
         self._is_protobuf = choice.form.startswith("protobuf")
         self._event = protobuf_answers.event if self._is_protobuf else event_line
         self.plain = choice.form == "json" and own
@@ -226,6 +228,8 @@ class WatchStream:
         self._tell: Callable[[str, bytes], None] | None = None
         """Takes objects instead of lines, if the sink does."""
         self._lagging: asyncio.Future[None] | None = None
+        self._waits_for_webhook = selection.resource.conversion is not None
+        """Whether each object must be converted by a webhook before it is sent."""
 
     def from_now(self, *, announce: bool, not_older: int) -> Callable[[Sink], Any]:
         """Stream the objects that exist, then the changes."""
@@ -236,21 +240,37 @@ class WatchStream:
                 return
             # A cache that was filled a moment ago may be ahead of the others.
             self._position = max(self._api.cache.revision, self._cache.loaded)
-            for item in self._cache.candidates(self._selection):
+            try:
+                if not await self._send_existing(sink):
+                    return
+            except StatusError as error:
+                sink.write(self._lines.error(error))
+                return
+            if announce:
+                sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
+            await self._follow()
+
+        return run
+
+    async def _send_existing(self, sink: Sink) -> bool:
+        """Send the objects that exist; False if the time is up before."""
+        for portion in self._portions(self._cache.candidates(self._selection)):
+            for item in await own_versions(self._selection, portion):
                 await self._api.clock.give_way()
                 if self._is_late():
-                    return
+                    return False
                 if not self._selection.everything and not self._selection.matches(item):
                     continue
                 await self._lines.prepare(item)
                 sink.write(self._lines.of("ADDED", item))
                 if sink.paused:
                     await sink.drain()
-            if announce:
-                sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
-            await self._follow()
+        return True
 
-        return run
+    def _portions(self, items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+        """Split items into those that are converted together; all, if nothing is converted."""
+        size = CONVERTED_TOGETHER if self._waits_for_webhook else max(len(items), 1)
+        return (items[i : i + size] for i in range(0, len(items), size))
 
     def from_revision(self, revision: int) -> Callable[[Sink], Any]:
         """Stream the changes after a revision."""
@@ -262,6 +282,9 @@ class WatchStream:
                 await self._replay()
             except RevisionCompacted as lost:
                 sink.write(self._lines.error(_too_old(revision, lost.oldest)))
+                return
+            except StatusError as error:
+                sink.write(self._lines.error(error))
                 return
             await self._follow()
 
@@ -288,7 +311,7 @@ class WatchStream:
         while self._position < self._cache.log_start:
             until = self._cache.log_start
             changes, reached = await history(self._api.store, self._cache, self._position, until)
-            for change in changes:
+            for change in await self._converted(changes):
                 await self._api.clock.give_way()
                 if self._is_late():
                     return
@@ -330,6 +353,12 @@ class WatchStream:
             fresh = self._cache.changes_after(self._position)
             if not fresh:
                 return True
+            if self._waits_for_webhook:
+                try:
+                    fresh = await self._converted(fresh[:CONVERTED_TOGETHER])
+                except StatusError as error:
+                    self._sink.write(self._lines.error(error))
+                    return False
             for change in fresh:
                 await self._api.clock.give_way()
                 if self._is_late():
@@ -339,6 +368,24 @@ class WatchStream:
                 self._send(change)
                 if self._sink.paused:
                     break
+
+    async def _converted(self, changes: list[Change]) -> list[Change]:
+        """Return the changes with objects in the version of the watch, if a webhook converts them.
+        The states before them matter only to selectors."""
+        if not self._waits_for_webhook:
+            return changes
+        selection = self._selection
+        items = await own_versions(selection, [change.item for change in changes])
+        if selection.everything:
+            return [
+                Change(change.type, item, None) for change, item in zip(changes, items, strict=True)
+            ]
+        before = [change.previous for change in changes if change.previous is not None]
+        previous = iter(await own_versions(selection, before))
+        return [
+            Change(change.type, item, None if change.previous is None else next(previous))
+            for change, item in zip(changes, items, strict=True)
+        ]
 
     async def _listen(self, seconds: float) -> None:
         """Let the cache push each change, until the time is up or the client lags."""
@@ -358,7 +405,7 @@ class WatchStream:
         lagging = self._lagging
         if lagging is None or lagging.done():
             return
-        if change is None or change.size > PUSHED_BYTES:
+        if change is None or change.size > PUSHED_BYTES or self._waits_for_webhook:
             lagging.set_result(None)
         else:
             self._push_small(change, lagging)

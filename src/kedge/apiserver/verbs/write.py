@@ -393,12 +393,14 @@ async def modify(
             item = api.find(request)
             if item is None:
                 raise gone(request)
+            is_current = _is_current(request.resource, item)
+            item = await api.own_version(request.resource, item)
             size, stored = len(request.http.body), len(item.body)
             live = await api.long_work.run(stored, live_document, request.resource, item)
             try:
                 wanted = await api.long_work.run(size and size + stored, change, live)
                 new = await _changed(api, request, live, wanted, part, manager, stored)
-                if await api.long_work.run(stored, eq, new, live):
+                if is_current and await api.long_work.run(stored, eq, new, live):
                     return item
                 if dry:
                     return Item(item.key, item.revision, _unstored_bytes(request.resource, new))
@@ -407,6 +409,12 @@ async def modify(
                 await api.caught_up(race)
             finally:
                 api.admission.release(request)
+
+
+def _is_current(resource: Resource[Any], item: Item) -> bool:
+    """Whether an object is stored as it would be now. A write that changes nothing stores others
+    again, which is how a client migrates them to another storage version."""
+    return resource.conversion is None or resource.conversion.is_stored_form(item)
 
 
 async def _changed(
@@ -527,8 +535,8 @@ async def _store_changed(api: Api, request: Request, item: Item, document: dict[
 
 def _unstored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
     """Return the bytes of a document that is answered and not stored, in the stored version."""
-    if resource.store_as is not None:
-        document = resource.store_as.to_stored(document)
+    if resource.relabelling is not None:
+        document = resource.relabelling.to_stored(document)
     return msgspec.json.encode(document)
 
 

@@ -49,14 +49,16 @@ class ReviewedObjects(msgspec.Struct, frozen=True):
     old: dict[str, Any] | None
 
     @classmethod
-    def of(cls, attempt: Attempt, about: review.ReviewSubject, match: Match) -> "ReviewedObjects":
-        def in_view(obj: Object | None) -> dict[str, Any] | None:
+    async def of(
+        cls, attempt: Attempt, about: review.ReviewSubject, match: Match
+    ) -> "ReviewedObjects":
+        async def in_view(obj: Object | None) -> dict[str, Any] | None:
             document = review.document_of(about.resource, obj)
             if document is None or not about.own_kind:
                 return document
-            return review.seen_as(document, about.resource, match.resource)
+            return await review.seen_as(document, about.resource, match.resource)
 
-        return cls(about, match, in_view(attempt.object), in_view(attempt.old))
+        return cls(about, match, await in_view(attempt.object), await in_view(attempt.old))
 
     def description(self) -> dict[str, Any]:
         return review.description(self.about, self.match.resource)
@@ -96,7 +98,7 @@ class Webhooks:
             raise internal(hook.fault)
         if not (self._in_namespaces(hook, attempt, about) and _in_objects(hook, attempt)):
             return None
-        seen = ReviewedObjects.of(attempt, about, match)
+        seen = await ReviewedObjects.of(attempt, about, match)
         return seen if await self._conditions_hold(attempt, hook, seen) else None
 
     def _in_namespaces(self, hook: Hook, attempt: Attempt, about: review.ReviewSubject) -> bool:

@@ -116,12 +116,14 @@ def document_of(resource: Resource[Any], obj: Object | None) -> dict[str, Any] |
     return plain
 
 
-def seen_as(
+async def seen_as(
     document: dict[str, Any], resource: Resource[Any], view: Resource[Any]
 ) -> dict[str, Any]:
     """A resource's document in the version of another view of the same objects."""
     if view is resource:
         return document
+    if resource.conversion is not None:
+        return await resource.conversion.document(document, view.api_version)
     if resource.store_as is not None:
         document = resource.store_as.to_stored(document)
     if view.store_as is not None:

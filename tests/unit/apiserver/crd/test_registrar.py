@@ -9,7 +9,7 @@ import pytest
 from kedge.api.apiextensions_v1.definition import CustomResourceDefinition
 from kedge.api.resource import Resource
 from kedge.apiserver.crd import registrar, resources
-from kedge.apiserver.crd.resources import resources_of
+from kedge.apiserver.crd.resources import Converters, resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.long_work import LongWork
@@ -371,9 +371,11 @@ async def test_definitions_are_read_and_served_once_for_each_change(
     """With ten definitions of a megabyte each, ten times ten readings stopped the server."""
     made: list[str] = []
 
-    def counted(crd: CustomResourceDefinition, rules: RuleCache) -> list[Resource[Any]]:
+    def counted(
+        crd: CustomResourceDefinition, rules: RuleCache, converters: Converters
+    ) -> list[Resource[Any]]:
         made.append(crd.metadata.name)
-        return resources_of(crd, rules)
+        return resources_of(crd, rules, converters)
 
     monkeypatch.setattr(registrar, "resources_of", counted)
     names = [f"{letter}s" for letter in "abcdef"]

@@ -6,6 +6,7 @@ from kedge.api.presentation import Age
 from kedge.api.resource import Resource
 from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
+from kedge.testing.custom_resources import no_webhook
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -38,7 +39,9 @@ def resources(*versions: dict[str, Any], **spec: Any) -> list[Resource[Document]
             **spec,
         },
     }
-    return resources_of(kind.strategy.default(kind.from_document(document)), RuleCache())
+    return resources_of(
+        kind.strategy.default(kind.from_document(document)), RuleCache(), no_webhook
+    )
 
 
 def one(**version: Any) -> Resource[Document]:

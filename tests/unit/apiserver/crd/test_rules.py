@@ -16,6 +16,7 @@ from kedge.apiserver.long_work import LongWork
 from kedge.machinery import patience
 from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.testing.clock import FakeClock
+from kedge.testing.custom_resources import no_webhook
 from kedge.testing.local_server import MERGE, LocalServer
 
 CASES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text())
@@ -46,7 +47,7 @@ def definition(schema: dict[str, Any]) -> dict[str, Any]:
 def resource(schema: dict[str, Any], cache: RuleCache | None = None) -> Resource[Document]:
     kind = custom_resource_definition.RESOURCE
     crd = kind.strategy.default(kind.from_document(definition(schema)))
-    return resources_of(crd, cache or RuleCache())[0]
+    return resources_of(crd, cache or RuleCache(), no_webhook)[0]
 
 
 def tab(kind: Resource[Document], spec: Any) -> Document:
