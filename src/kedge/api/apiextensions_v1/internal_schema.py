@@ -65,8 +65,11 @@ _DOCS: Final[Mapping[str, tuple[str, Any]]] = {
 }
 
 
-def internal_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a schema with the names and zero values of the internal type."""
+def internal_schema(schema: Any) -> dict[str, Any]:
+    """Return the document of a schema with the names and zero values of the internal type. A value
+    that is no schema, which is an error elsewhere, is quoted as an empty one."""
+    if not isinstance(schema, Mapping):
+        schema = {}
     return {
         name: _value(wire, schema[wire]) if wire in schema else zero
         for wire, (name, zero) in _FIELDS.items()
@@ -74,25 +77,27 @@ def internal_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(wire: str, value: Any) -> Any:
+    if not isinstance(value, (Mapping, list, bool)):
+        return value
     match wire:
         case "items" if isinstance(value, list):
             return {"Schema": None, "JSONSchemas": [internal_schema(each) for each in value]}
         case "items":
             return {"Schema": internal_schema(value), "JSONSchemas": None}
-        case "allOf" | "oneOf" | "anyOf":
+        case "allOf" | "oneOf" | "anyOf" if isinstance(value, list):
             return [internal_schema(each) for each in value]
         case "not":
             return internal_schema(value)
-        case "properties" | "patternProperties" | "definitions":
+        case "properties" | "patternProperties" | "definitions" if isinstance(value, Mapping):
             return {name: internal_schema(each) for name, each in sorted(value.items())}
         case "additionalProperties" | "additionalItems":
             return _or_bool(value)
-        case "dependencies":
+        case "dependencies" if isinstance(value, Mapping):
             return {name: _or_names(each) for name, each in sorted(value.items())}
-        case "externalDocs":
+        case "externalDocs" if isinstance(value, Mapping):
             return _renamed(value, _DOCS)
-        case "x-kubernetes-validations":
-            return [_renamed(each, _RULE) for each in value]
+        case "x-kubernetes-validations" if isinstance(value, list):
+            return [_renamed(each, _RULE) for each in value if isinstance(each, Mapping)]
     return value
 
 
@@ -103,9 +108,9 @@ def _or_bool(value: Any) -> dict[str, Any]:
 
 
 def _or_names(value: Any) -> dict[str, Any]:
-    if isinstance(value, list):
-        return {"Schema": None, "Property": value}
-    return {"Schema": internal_schema(value), "Property": None}
+    if isinstance(value, Mapping):
+        return {"Schema": internal_schema(value), "Property": None}
+    return {"Schema": None, "Property": value if isinstance(value, list) else None}
 
 
 def _renamed(value: Mapping[str, Any], names: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:

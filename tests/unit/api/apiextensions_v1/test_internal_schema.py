@@ -33,6 +33,11 @@ def test_an_empty_schema_has_every_field() -> None:
         ("additionalProperties", {}, "AdditionalProperties", {"Allows": True, "Schema": EMPTY}),
         ("dependencies", {"a": ["b"]}, "Dependencies", {"a": {"Schema": None, "Property": ["b"]}}),
         ("dependencies", {"a": {}}, "Dependencies", {"a": {"Schema": EMPTY, "Property": None}}),
+        ("dependencies", {"a": 5}, "Dependencies", {"a": {"Schema": None, "Property": None}}),
+        ("additionalItems", 5, "AdditionalItems", 5),
+        ("items", 5, "Items", 5),
+        ("properties", {"a": 5}, "Properties", {"a": EMPTY}),
+        ("oneOf", [5], "OneOf", [EMPTY]),
         ("externalDocs", {"url": "u"}, "ExternalDocs", {"Description": "", "URL": "u"}),
     ],
 )
@@ -52,3 +57,12 @@ def test_rules_are_quoted_whole() -> None:
         "FieldPath": "",
         "OptionalOldSelf": None,
     }
+
+
+@pytest.mark.parametrize("value", [5, "a", None, True, [], [5], {}, {"a": 5}, {"a": [5]}])
+@pytest.mark.parametrize("wire", ["items", "not", "oneOf", "definitions", "dependencies"])
+@pytest.mark.parametrize("depth", [0, 1])
+def test_no_value_of_a_wrong_type_is_an_error(wire: str, value: Any, depth: int) -> None:
+    given = {"additionalItems": {wire: value}} if depth else {wire: value}
+    assert len(internal_schema(given)) == len(EMPTY)
+    assert len(internal_schema({"externalDocs": value, "x-kubernetes-validations": value})) == 44
