@@ -41,7 +41,7 @@ from kedge.api.resource import Resource
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
 from kedge.machinery.turns import next_turn
-from kedge.storage.store import Store, StoreEntry, StoreEvent
+from kedge.storage.store import ENCRYPTED, Store, StoreEntry, StoreEvent, UndecryptableValue
 
 EVENTS_PER_TURN = 64
 """Writes that are applied before the event loop does something else."""
@@ -312,6 +312,8 @@ class ResourceCache:
         self._keys = sorted(self._items)
 
     def item(self, entry: StoreEntry) -> Item:
+        if entry.value.startswith(ENCRYPTED):
+            raise UndecryptableValue(entry.key)  # the server runs without its key
         return Item(entry.key, entry.revision, self.stamped(entry.value, entry.revision))
 
     def stamped(self, value: bytes, revision: int) -> bytes:

@@ -11,29 +11,19 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kedge.storage.store import (
+    ENCRYPTED,
     RevisionConflict,
     Store,
     StoreEntry,
-    StoreError,
     StoreEvent,
     StorePage,
+    UndecryptableValue,
 )
 
-PREFIX: Final = b"k8s:enc:"
 _NONCE: Final = 12
 _BLOCK: Final = 16
 _THREAD_BYTES: Final = 1 << 20
 """More bytes than these are decrypted in a thread."""
-
-
-class UndecryptableValue(StoreError):
-    """A value is encrypted with a key that the server does not have, or was changed."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"{key} cannot be decrypted: no key of --encryption-provider-config fits. Put the key"
-            " with which it was written back into the file"
-        )
 
 
 class Cipher(Protocol):
@@ -119,7 +109,7 @@ class Protection(NamedTuple):
 
     def opened(self, key: str, value: bytes) -> bytes:
         """Return the plain value; UndecryptableValue if no key fits."""
-        if not value.startswith(PREFIX):
+        if not value.startswith(ENCRYPTED):
             if any(each.cipher is None for each in self.keys):
                 return value
             raise UndecryptableValue(key)
@@ -201,7 +191,7 @@ class EncryptedStore:
         return StoreEntry(entry.key, value, entry.revision, entry.created)
 
     async def _all_opened(self, entries: builtins.list[StoreEntry]) -> builtins.list[StoreEntry]:
-        size = sum(len(entry.value) for entry in entries if entry.value.startswith(PREFIX))
+        size = sum(len(entry.value) for entry in entries if entry.value.startswith(ENCRYPTED))
         if size > _THREAD_BYTES:
             return await asyncio.to_thread(lambda: [*map(self._opened, entries)])
         return [*map(self._opened, entries)]

@@ -12,6 +12,10 @@ DISK_FULL: Final = "disk full"
 """The only failure of a store that is temporary."""
 
 
+ENCRYPTED: Final = b"k8s:enc:"
+"""The beginning of encrypted values, as in Kubernetes."""
+
+
 class StoreEntry(msgspec.Struct, frozen=True, gc=False):
     """The state of one key after one write."""
 
@@ -80,6 +84,16 @@ class DiskFull(StoreError):
 
 class StoreDamaged(StoreError):
     """Stored data cannot be read, or part of it is lost."""
+
+
+class UndecryptableValue(StoreError):
+    """A value is encrypted with a key that the server does not have, or was changed."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key} cannot be decrypted: no key of --encryption-provider-config fits. Start with a"
+            " file that has the key with which it was written"
+        )
 
 
 class StoreClosed(StoreError):

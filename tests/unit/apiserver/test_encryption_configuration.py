@@ -8,9 +8,11 @@ import pytest
 
 from kedge.apiserver import encryption_configuration
 from kedge.apiserver.store_protection import built_in_names, encrypted, protect
-from kedge.storage.encryption import UndecryptableValue
+from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
+from kedge.storage.store import UndecryptableValue
 from kedge.testing.clock import FakeClock
+from kedge.testing.local_server import LocalServer
 
 HEAD = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
 SECRET = base64.b64encode(b"1" * 32).decode()
@@ -114,3 +116,11 @@ async def test_neither_the_database_nor_its_log_has_values_in_clear(tmp_path: Pa
     with pytest.raises(UndecryptableValue, match="/registry/secrets/default/a cannot be decrypted"):
         await store.list("/registry/")
     await store.close()
+
+
+async def test_a_server_without_the_flag_does_not_start_on_encrypted_values() -> None:
+    store = MemoryStore(FakeClock())
+    await store.put("/registry/secrets/default/a", b"k8s:enc:aesgcm:v1:one:x", expect=0)
+    with pytest.raises(UndecryptableValue, match="/registry/secrets/default/a cannot be decrypted"):
+        async with LocalServer.running(store):
+            pass

@@ -12,10 +12,9 @@ from kedge.storage.encryption import (
     EncryptedStore,
     Protection,
     StorageKey,
-    UndecryptableValue,
 )
 from kedge.storage.memory import MemoryStore
-from kedge.storage.store import RevisionConflict
+from kedge.storage.store import RevisionConflict, UndecryptableValue
 from kedge.testing.clock import FakeClock
 
 KEY = "/registry/secrets/default/a"
