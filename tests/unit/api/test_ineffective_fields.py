@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 import kedge
-from kedge.api.catalog import HAND_WRITTEN, RESOURCES
+from kedge.api.builtin.resources import RESOURCES
+from kedge.api.catalog import HAND_WRITTEN
 from kedge.api.ineffective_fields import MOST_WARNINGS, ineffective_fields, warnings_of
 from kedge.api.resource import Resource
 from kedge.machinery.schema import Schema
