@@ -6,7 +6,8 @@ from typing import Final
 
 from markdown import Page, code, codes, table
 
-from kedge.apiserver.server import assemble, telemetry
+from kedge.apiserver.fairness.flow_metrics import add_flow_metrics
+from kedge.apiserver.server import assemble, flow_controller, telemetry
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.web.watchdog import LoopPauses
@@ -31,7 +32,9 @@ def page() -> Page:
 async def server_text() -> str:
     """Return the metrics of a server that has answered one request."""
     store = MemoryStore(FakeClock())
-    counts = telemetry(await assemble(store, FakeClock()))
+    api = await assemble(store, FakeClock())
+    counts = telemetry(api)
+    add_flow_metrics(counts, flow_controller(api, 0))
     counts.count(("GET", "", "pods", ""), 200, 0.1)
     await store.close()
     return counts.text()

@@ -54,6 +54,7 @@ from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.fairness.flow_controller import FlowController
+from kedge.apiserver.fairness.flow_metrics import add_flow_metrics
 from kedge.apiserver.flow_control import (
     VERSION,
     default_objects,
@@ -351,6 +352,8 @@ def application(
         tokens, api.cache, key, api.clock, outside.authenticators, outside.anonymous
     )
     identities.count_tokens(counts, authenticator)
+    flows = flow_controller(api, seats)
+    add_flow_metrics(counts, flows)
     checks = server_checks(api.store, api.cache, lifecycle, components)
     return App(
         api,
@@ -372,7 +375,7 @@ def application(
         ),
         telemetry=counts,
         in_flight=in_flight or InFlight(),
-        flows=flow_controller(api, seats),
+        flows=flows,
         aggregator=aggregator,
         audit_log=audit_log,
     )

@@ -64,19 +64,11 @@ def _spec(spec: DeviceClassSpec) -> Iterator[FieldError]:
         yield FieldError.invalid("extendedResourceName", name, why)
 
 
-def warnings(obj: DeviceClass) -> Iterator[str]:
-    if obj.spec.extendedResourceName is not None:
-        yield (
-            "spec.extendedResourceName: has no effect in kedge: "
-            "pods get devices of the class by claims only"
-        )
-
-
 RESOURCE: Resource[DeviceClass] = Resource(
     type=DeviceClass,
     group=GROUP,
     plural="deviceclasses",
     namespaced=False,
-    strategy=Strategy(validate=validate, warnings=warnings, returns_deleted_object=True),
+    strategy=Strategy(validate=validate, returns_deleted_object=True),
     presentation=Presentation(columns=[name_column(), age_column()]),
 )

@@ -94,6 +94,12 @@ class FlowController:
         self._is_stale = True
         self.known.clear()
 
+    def current_levels(self) -> Mapping[str, PriorityLevelState]:
+        """Return the levels as the objects describe them now, by name."""
+        if self._is_stale:
+            self._rebuild()
+        return self.levels
+
     def classify(self, digest: RequestDigest) -> RequestClass:
         """Return where a request belongs."""
         if self._is_stale:

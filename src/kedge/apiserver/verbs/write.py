@@ -27,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api import metadata
+from kedge.api.ineffective_fields import warnings_of
 from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
 from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare
@@ -161,6 +162,7 @@ async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> 
     """Store a fitted document as a new object."""
     dry = dry_run(request, "CreateOptions")
     manager = field_manager(request, "CreateOptions")
+    request.warnings += _ineffective(request.resource, wanted)
     generated = not (wanted.document.get("metadata") or {}).get("name") and not request.name
     for left in range(NAME_TRIES, 0, -1):
         try:
@@ -173,6 +175,11 @@ async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> 
         finally:
             api.admission.release(request)
     raise AssertionError("unreachable")
+
+
+def _ineffective(resource: Resource[Any], wanted: DesiredDocument) -> Sequence[str]:
+    """Return the warnings about fields that are stored and have no effect."""
+    return () if resource.custom else warnings_of(resource.kind, wanted.document)
 
 
 async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager: str) -> bytes:
@@ -449,6 +456,8 @@ async def _changed(
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
+    if not part.subresource:
+        request.warnings += _ineffective(resource, wanted)
     # A list, because strategies yield warnings: the thread shall look for them, not this loop.
     warnings = resource.strategy.warnings
     request.warnings += await api.long_work.run(weight, lambda: [*warnings(admitted)])

@@ -1,0 +1,137 @@
+"""Every field of every built-in kind has an effect, or draws a warning when it is written."""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import kedge
+from kedge.api.builtin.resources import RESOURCES
+from kedge.api.catalog import HAND_WRITTEN
+from kedge.api.ineffective_fields import MOST_WARNINGS, ineffective_fields, warnings_of
+from kedge.api.resource import Resource
+from kedge.machinery.schema import Schema
+from kedge.testing.local_server import LocalServer
+
+SOURCES = Path(kedge.__file__).parent
+AREAS: dict[str, list[str]] = yaml.safe_load(
+    Path(__file__).with_name("effective_fields.yaml").read_text()
+)
+LISTED = {entry for entries in AREAS.values() for entry in entries}
+OUTSIDE = {"VolumeAttachment": ("spec.source.inlineVolumeSpec",)}
+"""Fields for programs outside of kedge, with all fields below them, by kind."""
+NOT_READERS = ("testing/", "cli/", "api/ineffective_fields.py")
+
+
+@cache
+def words_of_code() -> frozenset[str]:
+    """Return the names of attributes and keys that the code reads. In the package of types only
+    methods of the types themselves count: validation and defaults are no effect."""
+    words: set[str] = set()
+    for path in SOURCES.rglob("*.py"):
+        name, text = str(path.relative_to(SOURCES)), path.read_text()
+        if name.startswith("api/"):
+            words.update(re.findall(r"\bself\.(\w+)", text))
+        elif not name.startswith(NOT_READERS):
+            words.update(re.findall(r"\.(\w+)", text))
+            for quoted in re.findall(r"[\"']([\w.]+)[\"']", text):
+                words.update(quoted.split("."))
+    return frozenset(words)
+
+
+def fields(
+    schema: Schema, path: str = "", above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, str, str]]:
+    """Yield path, type and name of every field that a user writes."""
+    if id(schema) in above or (len(above) > 8 and schema.name.endswith("JSONSchemaProps")):
+        return
+    above = (*above, id(schema))
+    for name, inner in schema.fields.items():
+        at = f"{path}.{name}" if path else name
+        if at not in ("apiVersion", "kind", "metadata", "status"):
+            yield at, schema.name.rpartition(".")[2], name
+            yield from fields(inner, at, above)
+    if schema.items is not None:
+        yield from fields(schema.items, f"{path}[]", above)
+
+
+def is_below(path: str, others: Iterable[str]) -> bool:
+    return any(path == other or path.startswith((f"{other}.", f"{other}[")) for other in others)
+
+
+def silent(resource: Resource[Any]) -> Iterator[str]:
+    """Yield the fields that no code reads and no list names."""
+    without_effect = (*ineffective_fields(resource.kind), *OUTSIDE.get(resource.kind, ()))
+    for path, owner, name in fields(resource.schema):
+        if name in words_of_code() or f"{owner}.{name}" in LISTED:
+            continue
+        if not is_below(path, without_effect):
+            yield f"{owner}.{name}"
+
+
+STORED = [each for each in (*HAND_WRITTEN, *RESOURCES) if each.is_stored]
+
+
+def test_no_field_is_silently_without_effect() -> None:
+    assert sorted({found for each in STORED for found in silent(each)}) == []
+
+
+def test_the_table_names_existing_fields() -> None:
+    kinds = {each.kind: each for each in STORED}
+    for kind in ("CSIDriver", "DeviceClass", "PersistentVolume", "Pod", "CronJob", "PodTemplate"):
+        known = {path for path, _, _ in fields(kinds[kind].schema)}
+        assert set(ineffective_fields(kind)) <= known
+
+
+def test_the_list_of_effective_fields_names_existing_fields() -> None:
+    known = {f"{owner}.{name}" for each in STORED for _, owner, name in fields(each.schema)}
+    assert known >= LISTED
+
+
+def test_a_field_draws_one_warning_and_an_empty_one_none() -> None:
+    pod = {
+        "spec": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "nfs": {"path": "/"}}]}
+    }
+    found = warnings_of("Pod", pod)
+    assert found == [
+        "spec.volumes[1].nfs: has no effect in kedge: nodes do not mount volumes of this type, and "
+        "pods wait with the event FailedMount"
+    ]
+    assert warnings_of("CSIDriver", {"spec": {"seLinuxMount": False}}) == []
+    assert warnings_of("ConfigMap", {"data": {"a": "b"}}) == ()
+    many = {"spec": {"volumes": [{"nfs": {"path": "/"}}] * 1000}}
+    assert len(warnings_of("Pod", many)) == MOST_WARNINGS
+    assert warnings_of("Pod", {"spec": {"volumes": "none"}}) == []
+
+
+DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+
+
+@pytest.mark.parametrize("change", ["post", "merge", "apply"])
+async def test_every_way_to_write_a_field_warns(change: str) -> None:
+    driver = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": "d"},
+        "spec": {"requiresRepublish": True},
+    }
+    async with LocalServer.running() as server:
+        match change:
+            case "post":
+                answer = await server.call("POST", DRIVERS, driver)
+            case "apply":
+                answer = await server.apply(f"{DRIVERS}/d?fieldManager=m", driver)
+            case _:
+                await server.post(DRIVERS, driver | {"spec": {}})
+                answer = await server.call(
+                    "PATCH",
+                    f"{DRIVERS}/d",
+                    {"spec": {"requiresRepublish": True}},
+                    content_type="application/merge-patch+json",
+                )
+    assert answer.status in (200, 201)
+    assert any("spec.requiresRepublish: has no effect in kedge" in each for each in answer.warnings)
