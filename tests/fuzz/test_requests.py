@@ -51,8 +51,15 @@ NOT_OURS = (
     "strconv.ParseUint: parsing",
 )
 """Answers with a status of 500 that kube-apiserver gives too."""
-HEALTH = ("/healthz", "/livez", "/readyz")
-"""They answer 500 while a lease is lost, as it is on a machine without time for the server."""
+HEALTH = ("/healthz", "/readyz")
+WITH_LEASES = ("[-]kube-controller-manager ", "[-]kube-scheduler ")
+"""Checks that fail while a lease is lost, as it is on a machine without time for the server."""
+
+
+def tells_of_leases(target: str, text: str) -> bool:
+    """Whether a health check fails for lost leases alone; the answer to HEAD tells nothing."""
+    failed = [line for line in text.splitlines() if line.startswith("[-]")]
+    return target.startswith(HEALTH) and all(line.startswith(WITH_LEASES) for line in failed)
 
 
 class LongestPauses(NamedTuple):
@@ -217,7 +224,7 @@ class Volley:
             is_ours = answer.status == 500 and not any(
                 words.encode() in b" ".join(answer.body.split()) for words in NOT_OURS
             )
-            is_ours &= not request.target.startswith(HEALTH)
+            is_ours &= not tells_of_leases(request.target, text)
             if is_ours or "has a defect" in text:
                 self._keep(number, request, f"{answer.status}: {text}")
         await connection.close()
