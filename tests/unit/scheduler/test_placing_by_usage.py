@@ -247,7 +247,11 @@ async def test_the_list_has_the_decisions_in_memory() -> None:
         await cluster.server.settle()
         listed = (await cluster.server.get(WHY))["items"]
         assert [each["metadata"]["name"] for each in listed] == ["big", "gone", "z"]
-        assert listed[2] == await cluster.why("z")
+        alone = await cluster.why("z")
+        assert alone.pop("kind") + " " + alone.pop("apiVersion") == (
+            "SchedulingDecision scheduling.kedge/v1alpha1"
+        )
+        assert listed[2] == alone
         assert listed[1]["note"] == "the pod has ended or is gone"
 
 

@@ -191,7 +191,8 @@ async def test_many_parameters_are_read_one_by_one_and_the_object_once(
     monkeypatch.setattr(Item, "document", document)
     monkeypatch.setattr(review, "document_of", document_of)
     await annotations(server)
-    assert seen == ["param", "turn", "object", *["param", "turn"] * 19]
+    # The binding and the policy are read first.
+    assert seen == ["turn", "turn", "param", "turn", "object", *["param", "turn"] * 19]
 
 
 async def test_a_deletion_of_many_tells_the_warnings_of_each(server: LocalServer) -> None:
