@@ -60,7 +60,6 @@ _POD_SPECS: Final = {
 
 _SINGLE: Final[Mapping[str, Mapping[str, str]]] = {
     "CSIDriver": {
-        "spec.requiresRepublish": "volumes are published once, when their pod starts",
         "spec.seLinuxMount": "volumes are mounted without an SELinux context",
         "spec.nodeAllocatableUpdatePeriodSeconds": (
             "the number of volumes of a node is read when the driver registers"

@@ -117,7 +117,7 @@ async def test_every_way_to_write_a_field_warns(change: str) -> None:
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
         "metadata": {"name": "d"},
-        "spec": {"requiresRepublish": True},
+        "spec": {"seLinuxMount": True},
     }
     async with LocalServer.running() as server:
         match change:
@@ -130,8 +130,8 @@ async def test_every_way_to_write_a_field_warns(change: str) -> None:
                 answer = await server.call(
                     "PATCH",
                     f"{DRIVERS}/d",
-                    {"spec": {"requiresRepublish": True}},
+                    {"spec": {"seLinuxMount": True}},
                     content_type="application/merge-patch+json",
                 )
     assert answer.status in (200, 201)
-    assert any("spec.requiresRepublish: has no effect in kedge" in each for each in answer.warnings)
+    assert any("spec.seLinuxMount: has no effect in kedge" in each for each in answer.warnings)
