@@ -205,7 +205,7 @@ async def test_only_one_source_of_a_variable_may_be_set(server: LocalServer, oth
 
 
 class BareNode:
-    """A node of which nothing is known."""
+    """A node whose object is empty."""
 
     exposed = ()
     node = Node()

@@ -64,7 +64,7 @@ ENV = {
 
 
 class BareNode:
-    """A node of which nothing is known."""
+    """A node whose object is empty."""
 
     exposed = ()
     node = Node()

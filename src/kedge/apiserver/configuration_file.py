@@ -3,12 +3,25 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 LARGEST_FILE: Final = 1 << 20
 T = TypeVar("T")
+
+
+class _Configuration(Protocol):
+    """A document that names its version and kind."""
+
+    @property
+    def api_version(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+C = TypeVar("C", bound=_Configuration)
 
 _unknown = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$\.?([^`]*)`)?")
 
@@ -49,6 +62,15 @@ def check_kind(api_version: str, kind: str, wanted: str, versions: Sequence[str]
     if kind != wanted or api_version not in versions:
         found = f"{api_version} {kind}".strip() or "document without kind"
         raise ValueError(f"{found} is not {wanted} of {' or '.join(versions)}")
+
+
+def parsed(document: Any, as_type: type[C], kind: str, versions: Sequence[str]) -> C:
+    """Return the configuration in a document; ValueError if it is another one or malformed."""
+    if document is None:
+        raise ValueError("empty config data")
+    found = strictly(document, as_type)
+    check_kind(found.api_version, found.kind, kind, versions)
+    return found
 
 
 def strictly(document: Any, kind: type[T]) -> T:

@@ -72,10 +72,7 @@ def read(path: Path) -> EncryptionConfiguration:
 
 def parse(document: Any) -> EncryptionConfiguration:
     """Return the configuration in a document; ValueError if it is malformed or invalid."""
-    if document is None:
-        raise ValueError("empty config data")
-    found = configuration_file.strictly(document, EncryptionConfiguration)
-    configuration_file.check_kind(found.api_version, found.kind, KIND, API_VERSIONS)
+    found = configuration_file.parsed(document, EncryptionConfiguration, KIND, API_VERSIONS)
     configuration_file.raise_errors(errors(found))
     return found
 

@@ -82,15 +82,11 @@ class ReviewWebhook:
 
 
 async def _exchange(transport: Transport, call: Call) -> tuple[int, bytes]:
-    pieces: list[bytes] = []
-    left = ANSWER_BYTES
     async with transport.stream(call) as stream:
-        async for piece in stream.pieces:
-            left -= len(piece)
-            if left < 0:
-                raise ReviewFailed(f"the answer is longer than {ANSWER_BYTES} bytes")
-            pieces.append(piece)
-        return stream.status, b"".join(pieces)
+        body = await stream.at_most(ANSWER_BYTES)
+        if body is None:
+            raise ReviewFailed(f"the answer is longer than {ANSWER_BYTES} bytes")
+        return stream.status, body
 
 
 def _status_of(body: bytes) -> dict[str, Any]:

@@ -60,6 +60,16 @@ class Stream(msgspec.Struct, frozen=True):
         """All that is left of the body."""
         return b"".join([piece async for piece in self.pieces])
 
+    async def at_most(self, most: int) -> bytes | None:
+        """Return the whole body; None if it has more bytes."""
+        kept, left = [], most
+        async for piece in self.pieces:
+            left -= len(piece)
+            if left < 0:
+                return None
+            kept.append(piece)
+        return b"".join(kept)
+
 
 class Transport(Protocol):
     """Carries requests to one server, under one identity."""

@@ -1,4 +1,4 @@
-"""A server starts whatever admission says about its own objects."""
+"""A server starts although admission refuses its own objects."""
 
 import logging
 

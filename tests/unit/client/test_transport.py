@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +12,7 @@ from kedge.client.transport import (
     LocalResponse,
     LocalSink,
     LocalTransport,
+    Stream,
     WatchInflow,
 )
 
@@ -95,3 +97,12 @@ async def test_repeated_headers_are_joined_under_one_name() -> None:
     answer = Said(b"", headers=[("Warning", "one"), ("Warning", "two")])
     reply = await saying(answer).send(Call("GET", "/"))
     assert reply.headers == {"content-type": "text/plain", "warning": "one,two"}
+
+
+async def test_a_body_is_read_up_to_a_limit() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"abc", b"", b"de"):
+            yield piece
+
+    assert await Stream(200, {}, pieces()).at_most(5) == b"abcde"
+    assert await Stream(200, {}, pieces()).at_most(4) is None

@@ -4,25 +4,22 @@ Upstream validates an internal form of the definition, whose paths the messages 
 """
 
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-from kedge.api import rules
 from kedge.api.apiextensions_v1.definition import (
     CustomResourceDefinition,
     WebhookClientConfig,
     WebhookConversion,
     is_established,
 )
-from kedge.api.builtin.webhooks import client_config_errors
-from kedge.machinery import names
+from kedge.api.builtin.webhooks import client_config_errors, review_version_errors
 from kedge.machinery.errors import FieldError
 
 _CLIENT: Final = "spec.conversion.webhookClientConfig"
 _VERSIONS: Final = "spec.conversion.conversionReviewVersions"
-_KNOWN: Final = ("v1", "v1beta1")
 
 
 def conversion_errors(webhook: WebhookConversion) -> Iterator[FieldError]:
@@ -32,7 +29,7 @@ def conversion_errors(webhook: WebhookConversion) -> Iterator[FieldError]:
         yield FieldError.required(_CLIENT, "required when strategy is set to Webhook")
     else:
         yield from client_config_errors(_written(client), _CLIENT)
-    yield from _review_versions(webhook.conversionReviewVersions)
+    yield from review_version_errors(webhook.conversionReviewVersions, _VERSIONS)
 
 
 def _written(client: WebhookClientConfig) -> dict[str, Any]:
@@ -41,26 +38,11 @@ def _written(client: WebhookClientConfig) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _review_versions(versions: Sequence[str]) -> Iterator[FieldError]:
-    if not versions:
-        yield FieldError.required(_VERSIONS)
-        return
-    repeated = set(rules.repeated(versions))
-    for i, version in enumerate(versions):
-        if i in repeated:
-            yield FieldError.invalid(f"{_VERSIONS}[{i}]", version, "duplicate version")
-        else:
-            yield from rules.problems(f"{_VERSIONS}[{i}]", version, names.dns1035_label(version))
-    if not set(versions) & set(_KNOWN):
-        why = f"must include at least one of {', '.join(_KNOWN)}"
-        yield FieldError.invalid(_VERSIONS, versions, why)
-
-
 def bundle_errors(
     new: CustomResourceDefinition, old: CustomResourceDefinition
 ) -> Iterator[FieldError]:
-    """Yield the error of a bundle that is no certificate. One that was wrong before may stay, and
-    so may any until the kind is served: injectors of bundles start from a placeholder."""
+    """Yield the error of a bundle that is no certificate. One that was wrong before may stay.
+    Until the kind is served any may: tools write the certificate after the definition."""
     bundle = _bundle(new)
     if not bundle or not is_established(old):
         return

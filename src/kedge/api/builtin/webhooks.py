@@ -141,9 +141,14 @@ def _webhook_service(service: Fields, path: str) -> Errors:
 
 
 def _review_versions(versions: Sequence[str], hook: str) -> Errors:
-    path, wanted = f"{hook}.admissionReviewVersions", ", ".join(_REVIEW_VERSIONS)
+    missing = f"must specify one of {', '.join(_REVIEW_VERSIONS)}"
+    yield from review_version_errors(versions, f"{hook}.admissionReviewVersions", missing)
+
+
+def review_version_errors(versions: Sequence[str], path: str, missing: str = "") -> Errors:
+    """Yield the errors of the versions of a review that a webhook understands."""
     if not versions:
-        yield FieldError.required(path, f"must specify one of {wanted}")
+        yield FieldError.required(path, missing)
         return
     repeated = set(rules.repeated(versions))
     for i, version in enumerate(versions):
@@ -152,4 +157,5 @@ def _review_versions(versions: Sequence[str], hook: str) -> Errors:
         else:
             yield from rules.problems(f"{path}[{i}]", version, names.dns1035_label(version))
     if not set(versions) & set(_REVIEW_VERSIONS):
+        wanted = ", ".join(_REVIEW_VERSIONS)
         yield FieldError.invalid(path, versions, f"must include at least one of {wanted}")

@@ -76,10 +76,7 @@ def read(path: Path) -> AuthorizationConfiguration:
 
 def parse(document: Any) -> AuthorizationConfiguration:
     """Return the configuration in a document; ValueError if it is malformed or invalid."""
-    if document is None:
-        raise ValueError("empty config data")
-    found = configuration_file.strictly(document, AuthorizationConfiguration)
-    configuration_file.check_kind(found.api_version, found.kind, KIND, API_VERSIONS)
+    found = configuration_file.parsed(document, AuthorizationConfiguration, KIND, API_VERSIONS)
     configuration_file.raise_errors(errors(found))
     return found
 

@@ -92,7 +92,7 @@ class WebhookAuthorizer:
         return ask
 
     def _matches(self, spec: dict[str, Any]) -> bool:
-        """Whether all conditions hold; a false one decides, whatever is wrong with others."""
+        """Whether all conditions hold. If one is false, errors of the others do not count."""
         failure = None
         for condition in self._conditions:
             try:

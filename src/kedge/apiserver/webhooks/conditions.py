@@ -39,7 +39,7 @@ class Conditions:
         self._compiled: list[cel.CelCondition | CelError] | None = None
 
     async def hold(self, values: Mapping[str, Any]) -> bool:
-        """Return whether all are true. A false one decides, whatever is wrong with the others."""
+        """Return whether all are true. If one is false, errors of the others do not count."""
         try:
             with on_event_loop():
                 return self._hold(values, cel.LOOP_PATIENCE)

@@ -18,7 +18,7 @@ from kedge.testing.node import RecordedEvents
 
 
 class FakeStorage:
-    """Volumes of two drivers, one of which wants to publish again."""
+    """Volumes of two drivers; one driver wants to publish again."""
 
     def __init__(self) -> None:
         self.records = [

@@ -114,10 +114,7 @@ def parse(document: Any) -> AuthenticationConfiguration:
     """Return the configuration in a document; ValueError if it is malformed or invalid."""
     from kedge.apiserver.authentication.openid_connect import validation
 
-    if document is None:
-        raise ValueError("empty config data")
-    found = configuration_file.strictly(document, AuthenticationConfiguration)
-    configuration_file.check_kind(found.api_version, found.kind, KIND, API_VERSIONS)
+    found = configuration_file.parsed(document, AuthenticationConfiguration, KIND, API_VERSIONS)
     validation.check(found)
     return found
 

@@ -163,14 +163,10 @@ class HttpsFetch:
 
 
 async def _document(transport: HttpTransport, call: Call, url: str) -> Fetched:
-    pieces: list[bytes] = []
-    left = ANSWER_BYTES
     async with transport.stream(call) as stream:
-        async for piece in stream.pieces:
-            left -= len(piece)
-            if left < 0:
-                raise IssuerUnavailable(f'Get "{url}": more than {ANSWER_BYTES} bytes')
-            pieces.append(piece)
+        body = await stream.at_most(ANSWER_BYTES)
+        if body is None:
+            raise IssuerUnavailable(f'Get "{url}": more than {ANSWER_BYTES} bytes')
         if stream.status != 200:
             raise IssuerUnavailable(f'Get "{url}": status {stream.status}')
-        return Fetched(b"".join(pieces), stream.headers)
+        return Fetched(body, stream.headers)

@@ -19,7 +19,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 async def claims(server: LocalServer, usage: Any) -> None:
-    """A pod on n1 with two claims, one of which is large."""
+    """A pod on n1 with a small and a large claim."""
     tick = int(server.clock.now().timestamp()) // TICK_SECONDS
     pods, rows, volumes = [], [b""], []
     for number, (name, used) in enumerate((("small", 2_000_000), ("large", 30_000_000)), 1):
