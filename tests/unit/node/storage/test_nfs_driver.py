@@ -33,8 +33,8 @@ class Kernel:
             raise OSError(self.failures.pop(0), "text")
 
 
-def export(**more: bool) -> DriverVolume:
-    return DriverVolume(NFS_DRIVER, "h", "pv", attributes=EXPORT, **more)
+def export(*, is_block: bool = False) -> DriverVolume:
+    return DriverVolume(NFS_DRIVER, "h", "pv", attributes=EXPORT, is_block=is_block)
 
 
 def driver(kernel: Kernel) -> NfsDriver:
