@@ -132,7 +132,7 @@ class PolicySet(Generic[Part]):
     def _faulty(self, name: str, spec: Mapping[str, Any], why: str) -> BoundPolicy[Part]:
         try:
             constraints = match_resources(spec.get("matchConstraints"))
-        except Exception:  # nobody can tell which requests it is about
+        except Exception:  # which requests it is about is unknown
             constraints = _EVERYTHING
         return BoundPolicy(
             name=name,
