@@ -86,7 +86,7 @@ def wants_more(claim: PersistentVolumeClaim) -> bool:
 
 
 def must_wait(claim: PersistentVolumeClaim, capacity: Quantity) -> bool:
-    """Whether the node is growing the volume to a capacity that nobody requests any more.
+    """Whether the node is growing the volume to more than the claim requests now.
 
     Only when the node has given up does the volume get the lowered size. Kubernetes never lowers
     the capacity of a volume, because a storage system may have grown it before the node tried.
