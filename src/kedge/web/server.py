@@ -20,6 +20,7 @@ from kedge.web.output import Output
 from kedge.web.peer_certificate import PeerCertificates
 from kedge.web.request_reader import COMMA_HEADERS
 from kedge.web.server_connection import ServerConnection
+from kedge.web.tls_handshake import HandshakeTurns
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class HttpServer:
         self._is_turn_arranged = False
         self.share = TurnShare(clock.monotonic, _FIRST_SECONDS)
         """The time for requests that are answered as they are read."""
+        self._handshakes = HandshakeTurns(clock)
         self._listeners: list[Listener] = []
 
     async def listen(
@@ -92,6 +94,7 @@ class HttpServer:
                     tls,
                     slots=self.slots,
                     clock=self.clock,
+                    turns=self._handshakes,
                     handshake_seconds=self.limits.handshake_seconds,
                     connection=lambda: ServerConnection(self),
                 )
