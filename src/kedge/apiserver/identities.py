@@ -38,7 +38,7 @@ class OutsideIdentities(msgspec.Struct):
     metrics: list[Callable[[Telemetry], None]] = []
     proxies: "HeaderProxies | None" = None
     trusted_proxies: "TrustedProxies | None" = None
-    """The same proxies, as extension servers are told about them."""
+    """The same proxies, as extension servers learn about them."""
     closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
     """Called when the server ends."""
 

@@ -19,7 +19,7 @@ _FLAG: Final = "--requestheader-client-ca-file"
 def read(
     trust: RequestHeaderTrust, identity: ServerIdentity, clock: Clock
 ) -> tuple[HeaderProxies, TrustedProxies]:
-    """Return the proxies, and what extension servers are told about them. TLS accepts their
+    """Return the proxies, and what extension servers learn about them. TLS accepts their
     certificates from then on. ConfigurationFileError if the flags cannot be used."""
     check(trust)
     assert trust.authority is not None
@@ -62,7 +62,7 @@ def _authorities(path: Path, context: ssl.SSLContext) -> bytes:
         with path.open("rb") as file:
             pem = file.read(LARGEST_FILE)
         certificates = b"\n".join(blocks(pem))
-        # An authority in the file is trusted itself, whoever has signed it, as upstream.
+        # An authority in the file is trusted itself, with any issuer, as upstream.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.load_verify_locations(cadata=certificates.decode())
     except (OSError, ValueError, ssl.SSLError) as error:

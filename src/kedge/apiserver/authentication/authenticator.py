@@ -75,7 +75,7 @@ class Authenticator:
         """`others` are asked about tokens that are not of this cluster; `anonymous` tells whether
         a path may be requested without credentials; `proxies` may name users in headers."""
         self.proxy_headers = None if proxies is None else proxies.headers
-        """The headers in which proxies name users, which nobody else may pass on."""
+        """The headers in which proxies name users, which no other client may pass on."""
         self._others = others
         self._anonymous = anonymous
         self._clock = clock

@@ -87,7 +87,7 @@ class HeaderProxies:
         self._clock = clock
 
     def user(self, http: HttpRequest) -> User | None:
-        """Return the user of a request with a certificate; None if nobody is named,
+        """Return the user of a request with a certificate; None if no user is named,
         CredentialRefused if the certificate does not hold."""
         certificate = http.peer_certificate
         if certificate is None:
@@ -104,7 +104,7 @@ class HeaderProxies:
                     return user
         if authority in self._own_authorities:
             return self._own.holder(certificate)
-        # Also a proxy that names nobody: it must not pass for an anonymous user.
+        # Also a proxy that names no user: it must not pass for an anonymous user.
         raise refusal
 
     def _named(self, http: HttpRequest, certificate: Mapping[str, Any]) -> User | None:
