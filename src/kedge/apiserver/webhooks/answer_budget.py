@@ -77,7 +77,7 @@ class Answer:
         return bytes(content)
 
     def refuse_body(self) -> None:
-        """Give the answer up, whoever needs its memory."""
+        """Give the answer up: others need its memory."""
         self._is_given_up = True
         self._bodies.forget(self)
         self._limit.reschedule(0)
