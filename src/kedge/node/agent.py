@@ -27,9 +27,9 @@ from kedge.node.host.certificates import CertificateRenewal
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.registration import NodeRegistration
 from kedge.node.network.addresses import internal_address
-from kedge.node.pod_traffic import PodTraffic, open_network
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.server.server import NodeServer
+from kedge.node.traffic import NodeTraffic, open_network
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.web.server import log_loop_error
 from kedge.web.watchdog import LoopPauses, watched
@@ -126,7 +126,7 @@ class Agent:
             )
             parts = components.connect(base, client, this)
             self._description.write_record(port)
-            traffic = PodTraffic(
+            traffic = NodeTraffic(
                 base,
                 client,
                 parts,

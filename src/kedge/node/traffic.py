@@ -57,7 +57,7 @@ async def open_network(base: NodeFoundation, client: Client) -> OpenedNetwork:
     return OpenedNetwork(claimed, way_out)
 
 
-class PodTraffic:
+class NodeTraffic:
     """Carries the traffic of pods that have addresses of their own."""
 
     def __init__(
