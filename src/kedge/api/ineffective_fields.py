@@ -69,9 +69,6 @@ _SINGLE: Final[Mapping[str, Mapping[str, str]]] = {
         ),
         "spec.serviceAccountTokenInSecrets": "tokens are sent in the volume context",
     },
-    "DeviceClass": {
-        "spec.extendedResourceName": "pods get devices of the class by claims only",
-    },
     "PersistentVolume": {f"spec.{name}": why for name, why in _VOLUMES.items()},
 }
 
