@@ -1,23 +1,26 @@
-"""The machine's own /etc/resolv.conf and /etc/hosts, which pods may inherit."""
+"""The machine's own resolv.conf and hosts, which pods may inherit."""
 
 from pathlib import Path
+from typing import Final
 
 from kedge.node.network.dns import resolv_conf
 from kedge.node.runtime.runtime import DnsConfig
 
+_ETC: Final = Path("/etc")
 
-def machine_dns() -> DnsConfig:
+
+def machine_dns(directory: Path = _ETC) -> DnsConfig:
     """Return the name servers and search domains of the machine."""
-    return resolv_conf(_read("/etc/resolv.conf"))
+    return resolv_conf(_read(directory / "resolv.conf"))
 
 
-def machine_hosts() -> str:
+def machine_hosts(directory: Path = _ETC) -> str:
     """Return the machine's table of host names; empty if it has none."""
-    return _read("/etc/hosts")
+    return _read(directory / "hosts")
 
 
-def _read(path: str) -> str:
+def _read(path: Path) -> str:
     try:
-        return Path(path).read_text(errors="replace")
+        return path.read_text(errors="replace")
     except OSError:
         return ""
