@@ -8,6 +8,7 @@ import pytest
 from kedge.node import components
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.registration import NodeRegistration
+from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.testing.foundation import foundation
 from kedge.testing.local_server import LocalServer
 
@@ -19,7 +20,9 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 async def test_connected_parts_register_the_node(server: LocalServer, tmp_path: Path) -> None:
-    base = foundation(tmp_path, refusal="no links", clock=server.clock)
+    # At this level nothing is mounted, so that the test leaves nothing behind.
+    level = RuntimeLevel.USERNS
+    base = foundation(tmp_path, refusal="no links", level=level, clock=server.clock)
     this = NodeRegistration(
         server.client,
         server.clock,

@@ -10,7 +10,7 @@ from kedge.testing.pods import new_pod
 
 
 async def test_secrets_that_are_missing_or_forbidden_are_left_out() -> None:
-    present = Secret(data={".dockerconfigjson": b"{}"})
+    present = Secret(data={".dockerconfigjson": "e30="})
 
     async def secret(namespace: str, name: str) -> Secret | None:
         if name == "forbidden":
