@@ -137,7 +137,7 @@ class ServerParts(NamedTuple):
         ]
 
     async def close(self) -> None:
-        """Stop answering, and close what is open towards others."""
+        """Stop answering, and close connections to other servers."""
         self.lifecycle.stop()
         await self.listener.close()
         await self.api.caller.close()

@@ -68,7 +68,7 @@ class Controller(Protocol):
 
 
 class ControllerContext(NamedTuple):
-    """What controllers are made from."""
+    """The dependencies of all controllers."""
 
     client: Client
     clock: Clock

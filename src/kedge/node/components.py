@@ -47,7 +47,7 @@ class NodeComponents(NamedTuple):
     pods: PodWorkers
     disk: PodDiskPlaces
     tasks: Sequence[NodeTask]
-    """What runs from the beginning; storage and measuring wait until the node is ready."""
+    """The parts that run from the beginning; storage and measuring wait for readiness."""
 
 
 def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> NodeComponents:
@@ -126,7 +126,7 @@ def pod_dependencies(
     claims: NodeClaims,
     this: NodeRegistration,
 ) -> PodDependencies:
-    """Return what the life of a pod depends on."""
+    """Return the dependencies of the life of a pod."""
     config, bridge = base.config, base.network.bridge
     files = PodFiles(config.pods, config.logs)
     return PodDependencies(

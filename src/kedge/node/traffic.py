@@ -123,7 +123,7 @@ class NodeTraffic:
         return enforcer.run()
 
     def _other_machines(self, bridge: Bridge) -> NodeNetwork | None:
-        """Return what leads to the pods of other machines; None if there can be none."""
+        """Return the network to the pods of other machines; None if there can be none."""
         machines, this = self._base.machines, self._parts.registration
         if machines is None or bridge.refusal:
             return None

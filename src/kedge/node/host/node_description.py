@@ -1,4 +1,4 @@
-"""What a node tells of itself: its Node object, and the record that `kedge status` reads."""
+"""The description that a node gives of itself: its Node object, and the record for `kedge status`."""
 
 from typing import NamedTuple
 
