@@ -195,7 +195,13 @@ def application(
     for add in outside.metrics:
         add(counts)
     authenticator = Authenticator(
-        tokens, api.cache, key, api.clock, outside.authenticators, outside.anonymous
+        tokens,
+        api.cache,
+        key,
+        api.clock,
+        outside.authenticators,
+        outside.anonymous,
+        outside.proxies,
     )
     identities.count_tokens(counts, authenticator)
     flows = flow_controller(api, seats)

@@ -166,7 +166,7 @@ async def serve(
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
-        parts = await build(config, clock, store, token, key, pauses, components)
+        parts = await build(config, clock, store, identity, token, key, pauses, components)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(work) for work in parts.tasks(identity, hosts)]
             try:
@@ -180,11 +180,7 @@ async def serve(
                     registrar.run(),
                     PolicyTypeChecks(parts.api).run(),
                     settle(parts.api, config, key, clock),
-                    aggregate(
-                        parts.api,
-                        parts.aggregator,
-                        FrontProxyPki(front_proxy_pki(config), identity.ca_pem),
-                    ),
+                    aggregate(parts.api, parts.aggregator, front_proxy(parts, identity)),
                     nodes.run(),
                     *await scrapers(parts),
                 )
@@ -203,6 +199,7 @@ async def build(
     config: ServerConfig,
     clock: Clock,
     store: Store,
+    identity: pki.ServerIdentity,
     token: str,
     key: SigningKey,
     pauses: LoopPauses | None,
@@ -224,7 +221,7 @@ async def build(
     )
     audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-    outside = identities.configured(config, clock)
+    outside = identities.configured(config, clock, identity)
     identities.configure_authorizers(api.authorizer, outside, config, clock)
     lifecycle = ServerLifecycle(HOOKS)
     extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
@@ -244,7 +241,13 @@ async def build(
         outside=outside,
         extend_tokens=config.extend_tokens,
     )
-    listener = HttpServer(app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread)
+    listener = HttpServer(
+        app.handle,
+        clock,
+        screen=app.screen,
+        refused=api.metrics.refused_unread,
+        comma_headers=outside.comma_headers,
+    )
     return ServerParts(
         config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
     )
@@ -253,6 +256,12 @@ async def build(
 def front_proxy_pki(config: ServerConfig) -> Path:
     """Return the directory with the identity of the server towards extension servers."""
     return config.pki / "front-proxy"
+
+
+def front_proxy(parts: ServerParts, identity: pki.ServerIdentity) -> FrontProxyPki:
+    """Return the certificates that the server and its extension servers trust each other by."""
+    own = front_proxy_pki(parts.config)
+    return FrontProxyPki(own, identity.ca_pem, parts.outside.trusted_proxies)
 
 
 async def scrapers(parts: ServerParts) -> Sequence[Coroutine[Any, Any, None]]:

@@ -1,4 +1,4 @@
-"""The description that a node gives of itself: its Node object, and the record for `kedge status`."""
+"""The description that a node gives of itself: its Node, and the record for `kedge status`."""
 
 from typing import NamedTuple
 
