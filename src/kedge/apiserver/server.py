@@ -177,6 +177,7 @@ async def serve(
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         outside = identities.configured(config, clock, identity)
         identities.configure_authorizers(api.authorizer, outside, config, clock)
+        identities.follow_encryption(outside, store, config, clock)
         lifecycle = ServerLifecycle(HOOKS)
         proxy_pki = config.pki / "front-proxy"
         extensions = ExtensionServers(Resolver(api.cache), proxy_pki, network)
