@@ -198,7 +198,7 @@ class EncryptedStore:
         for entry in entries:
             new = protect(entry.key)
             new.opened(entry.key, entry.value)
-            # What is written until the keys are replaced has the key of now.
+            # Values that are written until the keys are replaced have the first key of now.
             new.opened(entry.key, self._protect(entry.key).sealed(entry.key, b"{}"))
 
     async def is_stale(self, key: str) -> bool:
