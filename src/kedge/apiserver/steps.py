@@ -33,6 +33,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, unknown_resource
+from kedge.machinery.tenant_threads import tenant
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.reports import UsageReports
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers
@@ -58,8 +59,11 @@ def authenticate(authenticator: Authenticator) -> Step:
     """Find the user whose credentials the request carries; 401 if they are wrong."""
 
     def step(context: RequestContext) -> None:
-        user = context.authenticated = context.user = authenticator.user(context.http)
-        context.http.identified(user)
+        http = context.http
+        user = context.authenticated = context.user = authenticator.user(http)
+        http.identified(user)
+        if authenticator.proxy_headers is not None:
+            http.headers = authenticator.proxy_headers.stripped(http.headers)
 
     return step
 
@@ -226,7 +230,8 @@ async def _within_limit(
             pending.close()
         raise
     try:
-        return await _in_time(in_flight, pending)
+        with tenant(request.user.name):
+            return await _in_time(in_flight, pending)
     finally:
         in_flight.leave(place)
 
