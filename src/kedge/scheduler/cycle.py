@@ -72,7 +72,7 @@ class FitError(msgspec.Struct, frozen=True):
     blamed: frozenset[str] = frozenset()
     """The filters that refused."""
     error: str = ""
-    """What is wrong, if an error has ended the attempt."""
+    """The error that has ended the attempt; empty if none has."""
 
     @property
     def message(self) -> str:
