@@ -33,14 +33,14 @@ Worker = TypeVar("Worker")
 
 
 class TenantLoad(Generic[Worker]):
-    """What one tenant uses, and what of it waits."""
+    """The time that one tenant uses, and its work that waits."""
 
     __slots__ = ("_moment", "_turns", "_used", "waiting")
 
     def __init__(self, turns: "TenantTurns[Worker]") -> None:
         self._turns = turns
         self._used = 0.0
-        """Seconds, of which half is forgotten in each half-life."""
+        """Seconds; half of them are forgotten in each half-life."""
         self._moment = 0.0
         self.waiting: deque[Worker] = deque()
 
