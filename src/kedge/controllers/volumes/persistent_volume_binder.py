@@ -21,6 +21,7 @@ from kedge.api.storage_v1.binding import (
     reference_to,
     size_of,
 )
+from kedge.api.storage_v1.local_sources import source_claim
 from kedge.api.storage_v1.local_volumes import LOCAL_FINALIZER, LOCAL_PROVISIONER
 from kedge.api.storage_v1.persistent_volume import (
     BIND_COMPLETED,
@@ -53,7 +54,6 @@ from kedge.controllers.volumes.provisioned_volume import (
     copy_refusal,
     provisioned_volume,
     refusal,
-    source_claim,
     volume_name,
 )
 from kedge.controllers.volumes.volume_steps import (

@@ -14,6 +14,7 @@ from kedge.api.storage_v1.binding import (
 )
 from kedge.api.storage_v1.capacity import free_bytes
 from kedge.api.storage_v1.csi import CsiStorageCapacity
+from kedge.api.storage_v1.local_sources import source_claim, source_refusal
 from kedge.api.storage_v1.local_volumes import (
     COPY_OF,
     LOCAL_DATA,
@@ -43,19 +44,7 @@ def refusal(claim: PersistentVolumeClaim) -> str:
     """Return why no volume can be made for a claim; empty if one can."""
     if claim.spec.selector is not None:
         return "claim.Spec.Selector is not supported"
-    if claim.spec.dataSourceRef is not None and not source_claim(claim):
-        kind, name = claim.spec.dataSourceRef.kind, claim.spec.dataSourceRef.name
-        return f"a volume cannot be made from {kind} {name}"
-    return ""
-
-
-def source_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the name of the claim whose content a claim begins with; empty if there is none."""
-    source = claim.spec.dataSourceRef
-    if source is None or source.kind != "PersistentVolumeClaim" or source.apiGroup:
-        return ""
-    is_here = (source.namespace or claim.metadata.namespace) == claim.metadata.namespace
-    return source.name if is_here else ""
+    return source_refusal(claim)
 
 
 def copy_refusal(claim: PersistentVolumeClaim, source: PersistentVolume | None) -> str:
