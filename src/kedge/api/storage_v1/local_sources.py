@@ -1,4 +1,4 @@
-"""What a local volume can begin with: the data of another claim."""
+"""The source of the data of a local volume: another claim."""
 
 from typing import Final
 
