@@ -28,6 +28,7 @@ from kedge.api.storage_v1.persistent_volume import (
     PROVISIONED_BY,
     PV_PROTECTION,
     PersistentVolume,
+    reachable_from,
 )
 from kedge.api.storage_v1.storage_class import StorageClass
 
@@ -127,3 +128,16 @@ def provisioned_volume(
         },
         "spec": spec,
     }
+
+
+def missing_label(volume: PersistentVolume, nodes: Iterable[Node]) -> str:
+    """Return the label of a local volume that has none, so that its node follows it; empty if it
+    has one or the node is not known. Volumes that were restored from manifests may lack it."""
+    affinity = volume.spec.nodeAffinity
+    if volume.driver != LOCAL_DRIVER or VOLUME_NODE in volume.metadata.labels:
+        return ""
+    if affinity is None or affinity.required is None:
+        return ""
+    is_there = reachable_from(volume)
+    able = [each.metadata for each in nodes if is_there(each.metadata.name, each.metadata.labels)]
+    return node_label(able[0].name) if len(able) == 1 else ""
