@@ -94,6 +94,8 @@ def _one_line(error: yaml.YAMLError) -> str:
     Go's library does not name the first line, and gives the line before the one at which the parser
     (but not the scanner) stops.
     """
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"yaml: {error.reason}"
     problem = getattr(error, "problem", None) or str(error)
     line = _mark_line(getattr(error, "problem_mark", None))
     if line and isinstance(error, yaml.scanner.ScannerError):

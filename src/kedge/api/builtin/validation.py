@@ -375,7 +375,7 @@ def _labelled(value: str, path: str, rule: Callable[[str], list[str]]) -> Errors
 def api_service(obj: Document) -> Errors:
     spec = obj.content.get("spec") or {}
     group, version = text(spec, "group"), text(spec, "version")
-    if obj.metadata.name != f"{version}.{group}":
+    if obj.metadata.name not in ("", f"{version}.{group}"):
         why = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
         yield FieldError.invalid("metadata.name", obj.metadata.name, why)
     if not group and version != "v1":
