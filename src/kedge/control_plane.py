@@ -15,6 +15,7 @@ import uvloop
 
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.long_work import bound_threads
 from kedge.apiserver.server import ApiServer, serve
 from kedge.client.client import Client
 from kedge.client.election import Election
@@ -73,6 +74,7 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(log_loop_error)
+    bound_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await _serve(config, SystemClock(), on_ready, stop)

@@ -13,7 +13,7 @@ MOST_WARNINGS: Final = 20
 _IN_TREE: Final = (
     "nodes do not mount volumes of this type, and pods wait with the event FailedMount"
 )
-_VOLUME_TYPES: Final = (
+UNSUPPORTED_VOLUMES: Final = (
     "awsElasticBlockStore",
     "azureDisk",
     "azureFile",
@@ -25,7 +25,6 @@ _VOLUME_TYPES: Final = (
     "gcePersistentDisk",
     "glusterfs",
     "iscsi",
-    "nfs",
     "photonPersistentDisk",
     "portworxVolume",
     "quobyte",
@@ -34,11 +33,12 @@ _VOLUME_TYPES: Final = (
     "storageos",
     "vsphereVolume",
 )
-_VOLUMES: Final = dict.fromkeys(_VOLUME_TYPES, _IN_TREE)
+"""Volume types of Kubernetes that need a driver outside of kedge."""
+_VOLUMES: Final = dict.fromkeys(UNSUPPORTED_VOLUMES, _IN_TREE)
 _LINUX: Final = "nodes run Linux"
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _POD_FIELDS: Final = {
-    **{f"volumes[].{name}": _IN_TREE for name in (*_VOLUME_TYPES, "gitRepo")},
+    **{f"volumes[].{name}": _IN_TREE for name in (*UNSUPPORTED_VOLUMES, "gitRepo")},
     "securityContext.seLinuxChangePolicy": "volumes are mounted without an SELinux context",
     "securityContext.windowsOptions": _LINUX,
     **{f"{each}[].securityContext.windowsOptions": _LINUX for each in _CONTAINERS},
@@ -68,9 +68,6 @@ _SINGLE: Final[Mapping[str, Mapping[str, str]]] = {
             "pods are scheduled whether a node has the driver or not"
         ),
         "spec.serviceAccountTokenInSecrets": "tokens are sent in the volume context",
-    },
-    "DeviceClass": {
-        "spec.extendedResourceName": "pods get devices of the class by claims only",
     },
     "PersistentVolume": {f"spec.{name}": why for name, why in _VOLUMES.items()},
 }

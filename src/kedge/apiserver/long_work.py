@@ -2,18 +2,23 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.patience import PatienceError, on_event_loop
+from kedge.machinery.tenant_threads import TenantThreads
 from kedge.machinery.turns import TurnShare, next_turn
 
 LONG: Final = 32 << 10
 """Work on at least so many bytes goes to a thread. Decoding and validating so much takes ten to
 twenty milliseconds at worst; handing work to a thread takes a twentieth of one."""
 THREADS: Final = 2
-"""How many threads there are. Further long work waits in order; small requests do not wait."""
+"""How many threads there are. Tenants take turns in them; small requests do not wait."""
+
+SERVER_THREADS: Final = 6
+"""Threads for everything else, such as name lookup, files and long expressions."""
+EXPRESSION_THREADS: Final = 2
+"""How many of them may evaluate expressions of tenants at the same time."""
 
 SHARE_SECONDS: Final = 0.02
 """How long shorter work of all requests together may hold the event loop in one turn."""
@@ -31,6 +36,12 @@ async def off_loop(
     return await asyncio.to_thread(function, *arguments, **options)
 
 
+def bound_threads(loop: asyncio.AbstractEventLoop) -> None:
+    """Let `asyncio.to_thread` use few threads, in which tenants take turns."""
+    threads = TenantThreads(SERVER_THREADS, "server", for_tenants=EXPRESSION_THREADS)
+    loop.set_default_executor(threads)
+
+
 class LongWork:
     """Threads for pure functions of large documents.
 
@@ -46,7 +57,7 @@ class LongWork:
 
     def __init__(self, clock: Clock) -> None:
         self._share = TurnShare(clock.monotonic, SHARE_SECONDS)
-        self._threads = ThreadPoolExecutor(THREADS, "long-work")
+        self._threads = TenantThreads(THREADS, "long-work", for_tenants=THREADS)
 
     async def run(self, weight: int, function: Callable[..., Result], *arguments: object) -> Result:
         """Return the function's result; `weight` is how many bytes its arguments are made of."""

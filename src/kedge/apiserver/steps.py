@@ -33,6 +33,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, unknown_resource
+from kedge.machinery.tenant_threads import tenant
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.reports import UsageReports
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers
@@ -226,7 +227,8 @@ async def _within_limit(
             pending.close()
         raise
     try:
-        return await _in_time(in_flight, pending)
+        with tenant(request.user.name):
+            return await _in_time(in_flight, pending)
     finally:
         in_flight.leave(place)
 

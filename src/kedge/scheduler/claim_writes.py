@@ -2,15 +2,28 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
+    ContainerExtendedResourceRequest,
+    PodExtendedResourceClaimStatus,
+)
+from kedge.api.resource_v1.extended_resources import is_made_for_resources
 from kedge.api.resource_v1.pod_claims import consumer, is_reserved
 from kedge.api.resource_v1.resource_claim import FINALIZER, RESOURCE, ResourceClaim
 from kedge.api.resource_v1.resource_claim_status import AllocationResult, ResourceClaimStatus
-from kedge.client.client import STRATEGIC_PATCH, Client
+from kedge.client.client import (
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Client,
+    DeletionOptions,
+    DeletionPreconditions,
+)
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -27,6 +40,8 @@ class ClaimReservation(NamedTuple):
 
     claim: ResourceClaim
     allocation: AllocationResult | None
+    mappings: Sequence[ContainerExtendedResourceRequest] = ()
+    """With them it is for extended resources, and is to be created."""
 
 
 class ClaimWriteFailed(Exception):
@@ -48,16 +63,62 @@ class ClaimWrites:
         written: list[ResourceClaim] = []
         try:
             for each in reservations:
-                written.append(await self._reserved(pod, each))
+                if each.mappings:
+                    # It is taken back too if the writes that follow its creation fail.
+                    written.append(await self._created(each))
+                    reserved = await self._reserved(pod, each._replace(claim=written[-1]))
+                    written[-1] = reserved
+                    await self._write_mappings(pod, reserved, each.mappings)
+                else:
+                    written.append(await self._reserved(pod, each))
         except (StatusError, OSError, ClaimWriteFailed) as error:
-            for each in reservations:
-                self._devices.release(each.claim)
+            for claim in (*(each.claim for each in reservations), *written):
+                self._devices.release(claim)
             await self.unreserve(pod, written)
             raise ClaimWriteFailed(str(error)) from error
         return written
 
+    async def _created(self, reservation: ClaimReservation) -> ResourceClaim:
+        """Create the claim for the extended resources of a pod."""
+        claim = reservation.claim
+        metadata = replace(claim.metadata, name="", uid="")
+        try:
+            made = await self._client.create(RESOURCE, replace(claim, metadata=metadata))
+        except StatusError as error:
+            where = f"create claim for extended resources {_shown(claim)}"
+            raise ClaimWriteFailed(f"{where}: {error}") from error
+        self._devices.created(claim, made)
+        return made
+
+    async def _write_mappings(
+        self,
+        pod: Pod,
+        claim: ResourceClaim,
+        mappings: Sequence[ContainerExtendedResourceRequest],
+    ) -> None:
+        status = PodExtendedResourceClaimStatus(
+            requestMappings=mappings, resourceClaimName=claim.metadata.name
+        )
+        try:
+            await self._patch_pod(pod, msgspec.to_builtins(status))
+        except StatusError as error:
+            where = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            raise ClaimWriteFailed(
+                f"update pod {where} ExtendedResourceClaimStatus: {error}"
+            ) from error
+
+    async def _patch_pod(self, pod: Pod, status: Any) -> None:
+        meta = pod.metadata
+        patch = {
+            "metadata": {"uid": meta.uid},
+            "status": {"extendedResourceClaimStatus": status},
+        }
+        await self._client.patch(
+            PODS, meta.name, patch, meta.namespace, form=MERGE_PATCH, subresource="status"
+        )
+
     async def _reserved(self, pod: Pod, reservation: ClaimReservation) -> ResourceClaim:
-        claim, allocation = reservation
+        claim, allocation = reservation.claim, reservation.allocation
         for attempt in range(ATTEMPTS):
             try:
                 claim = await self._write(pod, claim, allocation)
@@ -101,22 +162,39 @@ class ClaimWrites:
         )
 
     async def unreserve(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
-        """Remove a pod from the consumers of claims; they stay allocated."""
-        gone = {"$patch": "delete", "uid": pod.metadata.uid}
+        """Remove a pod from the consumers of claims; they stay allocated. The claim for its
+        extended resources is deleted."""
         for claim in claims:
-            meta = claim.metadata
-            patch = {"metadata": {"uid": meta.uid}, "status": {"reservedFor": [gone]}}
             try:
-                await self._client.patch(
-                    RESOURCE,
-                    meta.name,
-                    patch,
-                    meta.namespace,
-                    form=STRATEGIC_PATCH,
-                    subresource="status",
-                )
+                if is_made_for_resources(claim, pod):
+                    await self._delete(claim)
+                    await self._patch_pod(pod, None)
+                else:
+                    await self._remove_consumer(pod, claim)
             except (StatusError, OSError) as error:
                 log.warning("cannot unreserve claim=%s error=%r", _shown(claim), str(error))
+
+    async def _remove_consumer(self, pod: Pod, claim: ResourceClaim) -> None:
+        gone = {"$patch": "delete", "uid": pod.metadata.uid}
+        meta = claim.metadata
+        patch = {"metadata": {"uid": meta.uid}, "status": {"reservedFor": [gone]}}
+        await self._client.patch(
+            RESOURCE, meta.name, patch, meta.namespace, form=STRATEGIC_PATCH, subresource="status"
+        )
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that was made for extended resources, whatever its state."""
+        meta = claim.metadata
+        patch = {"metadata": {"uid": meta.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+        options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))
+        try:
+            await self._client.patch(
+                RESOURCE, meta.name, patch, meta.namespace, form=STRATEGIC_PATCH
+            )
+            await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
+        except StatusError as error:
+            if error.code != 404:
+                raise
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Free the devices of a claim that no pod uses, so that it can be allocated elsewhere."""

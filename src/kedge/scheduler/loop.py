@@ -17,6 +17,7 @@ from kedge.api.resource_v1.claim_conditions import (
     binding_state,
     has_binding_conditions,
 )
+from kedge.api.resource_v1.extended_resources import is_made_for_resources
 from kedge.api.resource_v1.pod_claims import NOT_CREATED, ClaimMissing, is_reserved
 from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.client.events import NORMAL, WARNING, Recorder
@@ -37,7 +38,11 @@ from kedge.scheduler.cycle import (
 from kedge.scheduler.decisions import DecisionLog, record
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.devices.allocation import allocation_of
-from kedge.scheduler.filters.dynamic_resources import unavailable_on
+from kedge.scheduler.filters.dynamic_resources import (
+    resource_claim,
+    resource_classes,
+    unavailable_on,
+)
 from kedge.scheduler.filters.filters import DYNAMIC_RESOURCES, VOLUME_BINDING
 from kedge.scheduler.filters.volume_binding import volume_plan
 from kedge.scheduler.pod_writes import PodWrites
@@ -158,7 +163,9 @@ class SchedulingLoop:
         """Evaluate the selectors of a pod's claims; return whether the time was enough."""
         ends = self._clock.monotonic() + SELECTOR_SECONDS
         devices = self._snapshot.devices
-        for long in devices.evaluate_selectors(entry.demand.pod):
+        demand = entry.demand
+        resources = [name for name, _ in demand.others]
+        for long in devices.evaluate_selectors(demand.pod, resources):
             if long is not None:
                 devices.keep(long, await asyncio.to_thread(long.result))
             await self._clock.give_way()
@@ -170,9 +177,10 @@ class SchedulingLoop:
 
     def _reserve(self, demand: PodDemand, node: str) -> list[ClaimReservation]:
         """Take the devices that were proposed for a pod; return the claims to write."""
-        if not demand.pod.spec.resourceClaims:
-            return []
         devices = self._snapshot.devices
+        classes = resource_classes(demand, devices)
+        if not demand.pod.spec.resourceClaims and not classes:
+            return []
         claims, proposal = devices.claims_of(demand.pod), devices.proposal(demand.uid, node)
         choices = iter(proposal.choices if proposal is not None else ())
         reservations: list[ClaimReservation] = []
@@ -182,6 +190,10 @@ class SchedulingLoop:
                 reservations.append(ClaimReservation(claim, allocation))
             elif not is_reserved(claim, demand.pod):
                 reservations.append(ClaimReservation(claim, None))
+        extended = resource_claim(demand, self._snapshot.nodes[node], classes)
+        if extended is not None:
+            allocation = allocation_of(extended.claim, next(choices), node, _share_id)
+            reservations.append(ClaimReservation(extended.claim, allocation, extended.mappings))
         for each in reservations:
             if each.allocation is not None:
                 devices.reserve(each.claim, each.allocation)
@@ -264,7 +276,7 @@ class SchedulingLoop:
         uid = entry.demand.uid
         while uid in self._queue:
             try:
-                claims = self._snapshot.devices.claims_of(entry.demand.pod)
+                claims = self._claims_of(entry.demand.pod)
             except ClaimMissing as missing:
                 # It was deleted meanwhile: the devices of the pod are gone.
                 self._give_up(entry, str(missing), ())
@@ -289,9 +301,15 @@ class SchedulingLoop:
         self._take_back(entry, ClaimWriteFailed(why), PRE_BIND)
         self._writes.begin(entry.demand.uid, partial(self._claims.unreserve, pod, claims))
 
+    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the claims of a pod, with that for its extended resources."""
+        devices = self._snapshot.devices
+        made = devices.resource_claim_of(pod)
+        return [*devices.claims_of(pod), *([made] if made is not None else [])]
+
     def _current_claims(self, pod: Pod) -> list[ResourceClaim]:
         try:
-            return self._snapshot.devices.claims_of(pod)
+            return self._claims_of(pod)
         except ClaimMissing:
             return []
 
@@ -349,6 +367,11 @@ class SchedulingLoop:
     def _free_claim(self, demand: PodDemand, unfit: FitError) -> None:
         """Deallocate a claim that is allocated for nodes on which the pod cannot be."""
         devices, claims = self._snapshot.devices, self._current_claims(demand.pod)
+        for claim in claims:
+            if is_made_for_resources(claim, demand.pod):
+                unreserve = partial(self._claims.unreserve, demand.pod, [claim])
+                self._writes.begin(demand.uid, unreserve)
+                return
         find = unavailable_on(claims, devices)
         refused_nodes = [name for name, by in unfit.refused_by.items() if by == DYNAMIC_RESOURCES]
         for name in refused_nodes:

@@ -34,6 +34,7 @@ from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import (
     DYNAMIC_RESOURCES,
     INTER_POD_AFFINITY,
+    NODE_RESOURCES_FIT,
     NODE_VOLUME_LIMITS,
     VOLUME_BINDING,
     VOLUME_RESTRICTIONS,
@@ -125,7 +126,7 @@ class Scheduler:
             other.listen(self._stir_volumes)
         devices = self._snapshot.devices
         devices.claims.listen(self._stir_devices)
-        devices.classes.listen(self._stir_devices)
+        devices.classes.listen(self._stir_resources)
         devices.slices.listen(self._stir_devices)
         claims, volumes = persistent_volume_claim.RESOURCE, persistent_volume.VOLUMES
         nodes = NodeReceiver(self._snapshot, self._queue)
@@ -153,6 +154,10 @@ class Scheduler:
 
     def _stir_devices(self, _: Key) -> None:
         self._queue.stir((DYNAMIC_RESOURCES,))
+
+    def _stir_resources(self, _: Key) -> None:
+        """A class may provide an extended resource."""
+        self._queue.stir((DYNAMIC_RESOURCES, NODE_RESOURCES_FIT))
 
     def _measured(self, rounds: PodUsageReader) -> Informer[NodeReport]:
         receiver = NodeReportReceiver(self._snapshot, rounds)

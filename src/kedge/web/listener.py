@@ -12,6 +12,7 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
 from kedge.web.connection_limits import ConnectionSlots
 from kedge.web.server_connection import ServerConnection
+from kedge.web.tls_handshake import HandshakeTurns, secured
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Listener:
         *,
         slots: ConnectionSlots,
         clock: Clock,
+        turns: HandshakeTurns,
         handshake_seconds: float,
         connection: Callable[[], ServerConnection],
     ) -> None:
@@ -42,7 +44,8 @@ class Listener:
         self._tls = tls
         self._slots = slots
         self._clock = clock
-        self._handshake_seconds = handshake_seconds if tls else None
+        self._turns = turns
+        self._handshake_seconds = handshake_seconds
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
@@ -62,7 +65,8 @@ class Listener:
             task.cancel()
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
+        # Others wait in the kernel's queue: here they could be evicted before their turn.
+        for _ in range(_ACCEPTS_PER_TURN - self._turns.waiting):
             if seconds := self._slots.make_room(self._clock.monotonic()):
                 self._rest(seconds)
                 return
@@ -101,12 +105,15 @@ class Listener:
     async def _handshake(self, connection: ServerConnection, accepted: socket.socket) -> None:
         """Set up a connection, with its TLS handshake."""
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._handshake_seconds,
-            )
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+                return
+            seconds, turns = self._handshake_seconds, self._turns
+            transport, content = await secured(accepted, self._tls, seconds, turns)
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            if content:
+                connection.data_received(content)
         except OSError as error:
             # Any client can cause this, so it is logged only at debug level.
             log.debug("handshake failed error=%r", error)

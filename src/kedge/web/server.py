@@ -18,6 +18,7 @@ from kedge.web.limits import ServerLimits
 from kedge.web.listener import Listener, listening_sockets
 from kedge.web.output import Output
 from kedge.web.server_connection import ServerConnection
+from kedge.web.tls_handshake import HandshakeTurns
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class HttpServer:
         self._is_turn_arranged = False
         self.share = TurnShare(clock.monotonic, _FIRST_SECONDS)
         """The time for requests that are answered as they are read."""
+        self._handshakes = HandshakeTurns(clock)
         self._listeners: list[Listener] = []
 
     async def listen(
@@ -86,6 +88,7 @@ class HttpServer:
                     tls,
                     slots=self.slots,
                     clock=self.clock,
+                    turns=self._handshakes,
                     handshake_seconds=self.limits.handshake_seconds,
                     connection=lambda: ServerConnection(self),
                 )

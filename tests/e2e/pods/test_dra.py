@@ -186,6 +186,49 @@ def test_containers_get_the_devices_of_their_requests(
     assert said.split() == ["main", "-g-1", "g-1"]
 
 
+@pytest.fixture
+def resource(api: Api) -> Iterator[str]:
+    """The extended resource of a class of all gadgets."""
+    name = "example.com/gadget"
+    expression = f'device.driver == "{DRIVER}"'
+    spec = {"selectors": [{"cel": {"expression": expression}}], "extendedResourceName": name}
+    classes = "/apis/resource.k8s.io/v1/deviceclasses"
+    api.create(classes, {"metadata": {"name": "countable"}, "spec": spec})
+    yield name
+    api.delete(f"{classes}/countable")
+
+
+def test_an_extended_resource_is_met_by_devices_of_a_class(
+    home: Gadgets, api: Api, pods: Pods, about: Any, resource: str, eventually: Callable[..., Any]
+) -> None:
+    wants = {"limits": {resource: "2"}}
+    look = "ls /gadgets > /dev/termination-log"
+    first = {"name": "first", "image": "host", "command": ["sh", "-c", f"{look}; true"]}
+    other = {"name": "other", "image": "host", "command": ["sh", "-c", f"! {look}"]}
+    pods.create(
+        "p",
+        look,
+        container={"resources": wants},
+        initContainers=[{**first, "resources": {"limits": {resource: "1"}}}, other],
+        restartPolicy="Never",
+    )
+    pod = pods.over("p")
+    assert about.state(pod)["terminated"]["message"].split() == ["g-0", "g-1"]
+    inits = [each["state"]["terminated"] for each in pod["status"]["initContainerStatuses"]]
+    assert inits[0]["message"].split() == ["g-0", "g-1"]
+    assert inits[1]["exitCode"] == 0
+    status = pod["status"]["extendedResourceClaimStatus"]
+    assert [(each["containerName"], each["requestName"]) for each in status["requestMappings"]] == [
+        (pod["spec"]["containers"][0]["name"], "container-2-request-0"),
+        ("first", "container-2-request-0"),
+    ]
+    name = status["resourceClaimName"]
+    assert name.startswith("p-extended-resources-")
+    # The devices are free again, and the claim is gone.
+    eventually(lambda: home.calls(name)[-1:] == ["unprepare"])
+    eventually(lambda: api.get(CLAIMS.format(pods.namespace))["items"] == [])
+
+
 def test_a_refusal_is_an_event_and_the_pod_waits(
     home: Gadgets, claimant: Claimant, pods: Pods, eventually: Callable[..., Any]
 ) -> None:

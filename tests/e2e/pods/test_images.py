@@ -119,3 +119,37 @@ def test_a_name_that_is_none(pods: Any, about: Any) -> None:
     pods.create("odd", container={"image": "UPPER CASE"})
     pods.when("odd", lambda pod: "InvalidImageName" in str(about.state(pod)))
     assert "InspectFailed" in " ".join(pods.events("odd"))
+
+
+def image_volume(name: str, policy: str, *mounts: Json) -> Json:
+    """The spec of a pod that has the files of an image as a volume."""
+    volume = {"name": "v", "image": {"reference": name, "pullPolicy": policy}}
+    seen = [{"name": "v", **mount} for mount in mounts]
+    return {"volumes": [volume], "container": {"volumeMounts": seen}}
+
+
+def test_the_files_of_an_image_are_a_volume(pods: Any, state: Path, tmp_path: Path) -> None:
+    files = {"etc/release": b"one\n", "models/small/weights": b"two\n"}
+    archive(tmp_path / "model.tar", "example.com/model:1", files, {})
+    kedge("image", "load", f"--state={state}", str(tmp_path / "model.tar"))
+    places = ({"mountPath": "/v"}, {"mountPath": "/part", "subPath": "models/small"})
+    said = pods.says(
+        "reader",
+        "cat /v/etc/release /part/weights; touch /v/new /part/new; ls /v /part",
+        **image_volume("example.com/model:1", "Never", *places),
+    ).splitlines()
+    assert said[:2] == ["one", "two"]
+    assert sum("Read-only file system" in line for line in said) == 2
+    assert "new" not in said
+
+
+def test_a_volume_of_an_image_that_is_not_there_is_reported(
+    pods: Any, eventually: Any, state: Path, tmp_path: Path
+) -> None:
+    pods.create("early", **image_volume("example.com/later:1", "Never", {"mountPath": "/v"}))
+    [said, *_] = eventually(lambda: pods.events("early", "FailedMount"))
+    assert said.startswith('MountVolume.SetUp failed for volume "v" : ')
+    assert '"example.com/later:1" is not present with pull policy of Never' in said
+    archive(tmp_path / "later.tar", "example.com/later:1", {"f": b""}, {})
+    kedge("image", "load", f"--state={state}", str(tmp_path / "later.tar"))
+    pods.ready("early", within=60)

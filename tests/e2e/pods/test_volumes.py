@@ -219,8 +219,15 @@ def test_a_pod_waits_for_what_is_missing_and_says_so(pods: Pods) -> None:
 
 
 def test_kinds_that_kedge_has_not_are_refused_with_an_event(pods: Pods) -> None:
-    pods.start("true", {"nfs": {"server": "x", "path": "/x"}})
-    assert "kedge has no volumes of the kind nfs" in pods.event("FailedMount")
+    pods.start("true", {"iscsi": {"targetPortal": "127.0.0.1", "iqn": "iqn.2026-11.a:b", "lun": 0}})
+    assert "kedge has no volumes of the kind iscsi" in pods.event("FailedMount")
+
+
+def test_an_export_that_cannot_be_mounted_is_named(pods: Pods) -> None:
+    # Whatever the kernel can do: no server answers at this port.
+    pods.start("true", {"nfs": {"server": "127.0.0.1", "path": "/nothing"}})
+    said = pods.event("FailedMount")
+    assert said.startswith('MountVolume.SetUp failed for volume "v0" : cannot mount 127.0.0.1:/n')
 
 
 def test_the_machines_files_are_checked(pods: Pods, tmp_path: Path) -> None:

@@ -93,17 +93,15 @@ def test_the_list_of_effective_fields_names_existing_fields() -> None:
 
 
 def test_a_field_draws_one_warning_and_an_empty_one_none() -> None:
-    pod = {
-        "spec": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "nfs": {"path": "/"}}]}
-    }
+    pod = {"spec": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "iscsi": {"lun": 1}}]}}
     found = warnings_of("Pod", pod)
     assert found == [
-        "spec.volumes[1].nfs: has no effect in kedge: nodes do not mount volumes of this type, and "
-        "pods wait with the event FailedMount"
+        "spec.volumes[1].iscsi: has no effect in kedge: nodes do not mount volumes of this type,"
+        " and pods wait with the event FailedMount"
     ]
     assert warnings_of("CSIDriver", {"spec": {"seLinuxMount": False}}) == []
     assert warnings_of("ConfigMap", {"data": {"a": "b"}}) == ()
-    many = {"spec": {"volumes": [{"nfs": {"path": "/"}}] * 1000}}
+    many = {"spec": {"volumes": [{"iscsi": {"lun": 1}}] * 1000}}
     assert len(warnings_of("Pod", many)) == MOST_WARNINGS
     assert warnings_of("Pod", {"spec": {"volumes": "none"}}) == []
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod as pods
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.resource_v1.resource_claim import RESOURCE, ResourceClaim
 from kedge.api.resource_v1.resource_claim_status import AllocationResult, ResourceClaimStatus
@@ -16,10 +17,11 @@ from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.scheduler import loop
 from kedge.scheduler.claim_writes import ClaimReservation, ClaimWriteFailed, ClaimWrites
-from kedge.scheduler.cycle import FitError
+from kedge.scheduler.cycle import FitError, Placement
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.devices.device_state import DeviceState
 from kedge.scheduler.loop import SchedulingLoop
+from kedge.scheduler.pod_writes import PodWrites
 from kedge.scheduler.scheduler import Scheduler
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import new_pod, pod_document
@@ -35,8 +37,9 @@ CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
 class DeviceCluster:
     """A server with a scheduler, one node and a class of devices."""
 
-    def __init__(self, server: LocalServer) -> None:
+    def __init__(self, server: LocalServer, scheduler: Scheduler) -> None:
         self.server = server
+        self.scheduler = scheduler
 
     async def node(self, name: str, **facts: Any) -> None:
         await self.server.post("/api/v1/nodes", node.RESOURCE.to_document(new_node(name, **facts)))
@@ -92,9 +95,10 @@ async def devices() -> AsyncIterator[DeviceCluster]:
             )
 
         client = Client(LocalTransport(handle))
-        task = server.start(Scheduler(client, server.clock).run())
+        scheduler = Scheduler(client, server.clock)
+        task = server.start(scheduler.run())
         await server.settle()
-        cluster = DeviceCluster(server)
+        cluster = DeviceCluster(server, scheduler)
         await cluster.node("n1")
         gpus = {"metadata": {"name": "gpus"}, "spec": {}}
         await server.post(f"{GROUP}/deviceclasses", gpus)
@@ -342,3 +346,173 @@ async def test_a_claim_is_freed_when_its_pod_rests(monkeypatch: pytest.MonkeyPat
         await cluster.pod("p", "c")
         await cluster.settle()
         assert resting == [True]
+
+
+# Extended resources.
+
+GPU = "d.example/gpu"
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpus"
+
+
+def wanting(**amounts: str) -> Json:
+    """The spec of a pod with a container that asks for extended resources."""
+    wants = {{"gpu": GPU, "implicit": IMPLICIT}[name]: each for name, each in amounts.items()}
+    resources = {"requests": wants, "limits": wants}
+    return {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+
+
+async def name_the_resource(cluster: DeviceCluster) -> None:
+    path = f"{GROUP}/deviceclasses/gpus"
+    class_ = await cluster.server.get(path)
+    class_["spec"]["extendedResourceName"] = GPU
+    await cluster.server.put(path, class_)
+
+
+async def made_claims(cluster: DeviceCluster) -> list[Json]:
+    found: list[Json] = (await cluster.server.get(CLAIMS))["items"]
+    return found
+
+
+async def test_a_pod_gets_devices_for_its_extended_resource() -> None:
+    async with devices() as cluster:
+        await name_the_resource(cluster)
+        await cluster.slice("pool", "gpu-0", "gpu-1")
+        await cluster.pod("p", **wanting(gpu="2"))
+        assert await cluster.home("p") == "n1"
+        [claim] = await made_claims(cluster)
+        pod = await cluster.server.get(f"{CORE}/pods/p")
+        name = claim["metadata"]["name"]
+        assert name.startswith("p-extended-resources-")
+        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        results = claim["status"]["allocation"]["devices"]["results"]
+        assert [each["device"] for each in results] == ["gpu-0", "gpu-1"]
+        assert claim["status"]["reservedFor"][0]["uid"] == pod["metadata"]["uid"]
+        assert pod["status"]["extendedResourceClaimStatus"] == {
+            "requestMappings": [
+                {
+                    "containerName": "c",
+                    "resourceName": GPU,
+                    "requestName": "container-0-request-0",
+                }
+            ],
+            "resourceClaimName": name,
+        }
+
+
+async def test_a_class_provides_a_resource_of_its_own_name() -> None:
+    async with devices() as cluster:
+        await cluster.slice("pool", "gpu-0")
+        await cluster.pod("p", **wanting(implicit="1"))
+        assert await cluster.home("p") == "n1"
+        await cluster.pod("q", **wanting(implicit="1"))
+        missing = "0/1 nodes are available: 1 cannot allocate all claims."
+        assert await cluster.why("q") == missing
+
+
+async def test_a_pod_waits_for_a_class_that_provides_its_resource() -> None:
+    async with devices() as cluster:
+        await cluster.slice("pool", "gpu-0")
+        await cluster.pod("p", **wanting(gpu="1"))
+        assert await cluster.why("p") == f"0/1 nodes are available: 1 Insufficient {GPU}."
+        await name_the_resource(cluster)
+        await cluster.settle()
+        await cluster.server.clock.advance(1.0)
+        assert await cluster.home("p") == "n1"
+
+
+async def test_a_device_plugin_takes_precedence_on_its_node() -> None:
+    async with devices() as cluster:
+        await name_the_resource(cluster)
+        await cluster.node("n2", **{GPU: "1"})
+        await cluster.slice("pool", "gpu-0")
+        for name in ("p", "q"):
+            await cluster.pod(name, **wanting(gpu="1"))
+        homes = {await cluster.home(name) for name in ("p", "q")}
+        assert homes == {"n1", "n2"}
+        # The pod on the node with the plugin has no claim.
+        [claim] = await made_claims(cluster)
+        user = claim["status"]["reservedFor"][0]["name"]
+        assert await cluster.home(user) == "n1"
+
+
+async def test_pods_are_told_when_no_device_is_left_and_get_one_that_is_freed() -> None:
+    async with devices() as cluster:
+        await name_the_resource(cluster)
+        await cluster.slice("pool", "gpu-0")
+        await cluster.pod("p", **wanting(gpu="1"))
+        await cluster.home("p")
+        await cluster.pod("q", **wanting(gpu="1"))
+        assert "1 cannot allocate all claims" in await cluster.why("q")
+        [claim] = await made_claims(cluster)
+        path = f"{CLAIMS}/{claim['metadata']['name']}"
+        del claim["metadata"]["finalizers"]
+        await cluster.server.put(path, claim)
+        await cluster.server.delete(path)
+        await cluster.settle()
+        await cluster.server.clock.advance(1.0)
+        assert await cluster.home("q") == "n1"
+
+
+async def test_a_claim_of_an_earlier_attempt_is_deleted_first() -> None:
+    async with devices() as cluster:
+        await name_the_resource(cluster)
+        await cluster.slice("pool", "gpu-0")
+        gates = [{"name": "example.com/wait"}]
+        await cluster.pod("p", schedulingGates=gates, **wanting(gpu="1"))
+        pod = await cluster.server.get(f"{CORE}/pods/p")
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "p",
+            "uid": pod["metadata"]["uid"],
+            "controller": True,
+        }
+        meta = {
+            "name": "left",
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [owner],
+        }
+        request = {"name": "r", "exactly": {"deviceClassName": "gpus"}}
+        spec = {"devices": {"requests": [request]}}
+        await cluster.server.post(CLAIMS, {"metadata": meta, "spec": spec})
+        await cluster.settle()
+        pod["spec"].pop("schedulingGates")
+        await cluster.server.put(f"{CORE}/pods/p", pod)
+        await cluster.settle()
+        await cluster.server.clock.advance(1.0)
+        assert await cluster.home("p") == "n1"
+        [claim] = await made_claims(cluster)
+        assert claim["metadata"]["name"] != "left"
+
+
+async def test_a_claim_is_deleted_again_if_the_pod_cannot_be_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise OSError("no answer")
+
+    async with devices() as cluster:
+        await name_the_resource(cluster)
+        await cluster.slice("pool", "gpu-0")
+        with monkeypatch.context() as patch:
+            patch.setattr(PodWrites, "bind", fail)
+            await cluster.pod("p", **wanting(gpu="1"))
+            await cluster.settle()
+        assert await made_claims(cluster) == []
+        pod = await cluster.server.get(f"{CORE}/pods/p")
+        assert "extendedResourceClaimStatus" not in pod["status"]
+        await cluster.server.clock.advance(1.0)
+        assert await cluster.home("p") == "n1"
+        assert len(await made_claims(cluster)) == 1
+
+
+async def test_a_pod_on_its_node_is_asked_about_without_another_claim() -> None:
+    async with devices() as cluster:
+        await name_the_resource(cluster)
+        await cluster.slice("pool", "gpu-0")
+        await cluster.pod("p", **wanting(gpu="1"))
+        await cluster.home("p")
+        pod = pods.RESOURCE.from_document(await cluster.server.get(f"{CORE}/pods/p"))
+        found = cluster.scheduler._decided_now(pod).decision
+        assert isinstance(found, Placement)
+        assert found.node == "n1"

@@ -31,7 +31,8 @@ def claim_name(pod: Pod, podclaim: PodResourceClaim) -> str | None:
 
 
 def known_names(pod: Pod) -> Iterator[str]:
-    """Yield the names of a pod's claims, without those that are not made yet."""
+    """Yield the names of a pod's claims, without those that are not made yet. The last is that for
+    its extended resources."""
     for podclaim in pod.spec.resourceClaims:
         try:
             name = claim_name(pod, podclaim)
@@ -39,6 +40,8 @@ def known_names(pod: Pod) -> Iterator[str]:
             continue
         if name is not None:
             yield name
+    if pod.status.extendedResourceClaimStatus is not None:
+        yield pod.status.extendedResourceClaimStatus.resourceClaimName
 
 
 def check_owner(pod: Pod, podclaim: PodResourceClaim, claim: ResourceClaim) -> None:

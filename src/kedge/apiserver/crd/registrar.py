@@ -38,6 +38,9 @@ SCHEMA_COST: Final = 2
 """How many times longer than other work a byte of a definition takes when its schema is made: one
 of 30 KB can have thousands of fields without content, and takes a tenth of a second."""
 
+FIRST_DELAY_SECONDS: Final = 1.0
+LONGEST_DELAY_SECONDS: Final = 60.0
+
 Listener = Callable[[Change | None], None]
 
 
@@ -58,6 +61,10 @@ class Registrar:
         self._pending: dict[str, None] = {}
         """Keys of definitions to look at, each once, the first first."""
         self._woken = asyncio.Event()
+        self._delays: dict[str, float] = {}
+        """By key: seconds until a definition that could not be settled is looked at again."""
+        self._retrying: set[str] = set()
+        """Keys of definitions whose delay has not passed."""
         self._rules = RuleCache()
         self._views = ViewCache()
 
@@ -72,16 +79,31 @@ class Registrar:
 
     async def run(self) -> None:
         """Follow the definitions, for ever."""
-        while True:
-            await self._woken.wait()
-            if not self._pending:
-                self._woken.clear()
-                continue
-            del self._pending[key := next(iter(self._pending))]
-            try:
-                await self._look_at(key)
-            except Exception:
-                log.exception("custom resource definition not settled key=%s", key)
+        async with asyncio.TaskGroup() as retries:
+            while True:
+                await self._woken.wait()
+                if not self._pending:
+                    self._woken.clear()
+                    continue
+                del self._pending[key := next(iter(self._pending))]
+                try:
+                    await self._look_at(key)
+                except Exception:
+                    # A webhook or policy may have refused the status, or the disk may be full.
+                    log.exception("custom resource definition not settled key=%s", key)
+                    if key not in self._retrying:
+                        retries.create_task(self._look_again(key))
+                else:
+                    self._delays.pop(key, None)
+
+    async def _look_again(self, key: str) -> None:
+        """Look at a definition once more after a while, a longer one each time."""
+        seconds = self._delays.get(key, FIRST_DELAY_SECONDS)
+        self._delays[key] = min(2 * seconds, LONGEST_DELAY_SECONDS)
+        self._retrying.add(key)
+        await self._api.clock.sleep(seconds)
+        self._retrying.discard(key)
+        self._look_later(key)
 
     def _look_later(self, key: str) -> None:
         self._pending.setdefault(key)

@@ -93,7 +93,10 @@ def _found(
     if name := reference.get("name"):
         item = items.get(home.key(namespace, name))
         return [] if item is None else [item]
-    labels = labels_from_object(reference.get("selector") or {})
+    try:
+        labels = labels_from_object(reference.get("selector") or {})
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
     return items.select(Selection(home, namespace, labels, parse_fields("")))
 
 

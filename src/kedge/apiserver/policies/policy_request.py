@@ -116,6 +116,8 @@ def invocations(
             view = policy.constraints.view(attempt, about, around.catalog, around.namespace_labels)
             if view is None:
                 continue
+            if policy.fault:
+                raise ConfigurationError(policy.fault)
             kind = policy.param_kind
             resource = None if kind is None else param_resource(kind, around.catalog)
         except (ConfigurationError, StatusError) as error:
@@ -123,6 +125,8 @@ def invocations(
             continue
         for binding in policy.bindings:
             try:
+                if binding.fault:
+                    raise ConfigurationError(binding.fault)
                 if binding.constraints.view(
                     attempt, about, around.catalog, around.namespace_labels
                 ):

@@ -1,9 +1,10 @@
 """Policies of one sort with their bindings, compiled when they change."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
 
 from kedge.api.builtin.policy_programs import PolicyCompiler
 from kedge.apiserver.policies.match_resources import MatchResources, match_resources
@@ -13,7 +14,10 @@ from kedge.machinery.cel import CelError, CelProgram
 from kedge.machinery.clock import Clock
 from kedge.machinery.patience import PatienceError, on_event_loop
 
+log = logging.getLogger(__name__)
+
 Part = TypeVar("Part")
+_EVERYTHING: Final = match_resources(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,8 @@ class PolicyBinding:
     actions: tuple[str, ...]
     param_reference: Mapping[str, Any] | None
     constraints: MatchResources
+    fault: str = ""
+    """Why the binding cannot be used; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class BoundPolicy(Generic[Part]):
     variables: Mapping[str, CelProgram]
     parts: Part
     bindings: tuple[PolicyBinding, ...]
+    fault: str = ""
+    """Why the policy cannot be used; empty if it can."""
 
 
 PartsOf = Callable[[Mapping[str, Any], PolicyCompiler], Part]
@@ -82,33 +90,64 @@ class PolicySet(Generic[Part]):
         bindings: dict[str, list[PolicyBinding]] = {}
         for item in [*self._bindings.values()]:
             await clock.give_way()
-            written = item.document()
-            policy = (written.get("spec") or {}).get("policyName") or ""
-            bindings.setdefault(policy, []).append(_binding(written))
+            if (spec := _spec(item)) is not None:
+                policy = str(spec.get("policyName") or "")
+                bindings.setdefault(policy, []).append(_binding(_name(item), spec))
         compiled: dict[str, tuple[int, BoundPolicy[Part]]] = {}
         found: list[BoundPolicy[Part]] = []
         for item in [*self._policies.values()]:
             await clock.give_way()
-            name = item.key.rpartition("/")[2]
-            if name in bindings:
-                known = self._compiled.get(name)
-                if known is None or known[0] != item.revision:
-                    known = item.revision, await self._compile_soon(item)
-                compiled[name] = known
-                found.append(_with_bindings(known[1], bindings[name]))
+            name = _name(item)
+            if name not in bindings:
+                continue
+            known = self._compiled.get(name)
+            if known is None or known[0] != item.revision:
+                if (spec := _spec(item)) is None:
+                    continue
+                known = item.revision, await self._compile_soon(name, spec)
+            compiled[name] = known
+            found.append(_with_bindings(known[1], bindings[name]))
         self._compiled = compiled
         return sorted(found, key=lambda policy: policy.name)
 
-    async def _compile_soon(self, item: Item) -> BoundPolicy[Part]:
+    async def _compile_soon(self, name: str, spec: Mapping[str, Any]) -> BoundPolicy[Part]:
         """Compile a policy, in a thread if it is long."""
         try:
             with on_event_loop():
-                return self._compile(item.document())
+                return self._compiled_or_faulty(name, spec)
         except PatienceError:
-            return await asyncio.to_thread(lambda: self._compile(item.document()))
+            return await asyncio.to_thread(self._compiled_or_faulty, name, spec)
 
-    def _compile(self, written: Mapping[str, Any]) -> BoundPolicy[Part]:
-        spec = written.get("spec") or {}
+    def _compiled_or_faulty(self, name: str, spec: Mapping[str, Any]) -> BoundPolicy[Part]:
+        """Return a policy. One that a release with other rules has stored may be unreadable; it
+        fails as its failurePolicy says, for the requests that it is about."""
+        try:
+            return self._compile(name, spec)
+        except PatienceError:
+            raise
+        except Exception as error:
+            log.warning("admission policy not usable name=%s error=%r", name, error)
+            return self._faulty(name, spec, _why(error))
+
+    def _faulty(self, name: str, spec: Mapping[str, Any], why: str) -> BoundPolicy[Part]:
+        try:
+            constraints = match_resources(spec.get("matchConstraints"))
+        except Exception:  # which requests it is about is unknown
+            constraints = _EVERYTHING
+        return BoundPolicy(
+            name=name,
+            constraints=constraints,
+            conditions=None,
+            ignores_failure=spec.get("failurePolicy") == "Ignore",
+            is_reinvoked=False,
+            param_kind=None,
+            variables={},
+            parts=self._parts_of({}, PolicyCompiler({})),
+            bindings=(),
+            fault=why,
+        )
+
+    def _compile(self, name: str, spec: Mapping[str, Any]) -> BoundPolicy[Part]:
         compiler = PolicyCompiler(spec)
         variables: dict[str, CelProgram] = {}
         for each in spec.get("variables") or ():
@@ -119,7 +158,7 @@ class PolicySet(Generic[Part]):
         conditions = [each.get("expression", "") for each in spec.get("matchConditions") or ()]
         has_params = bool(spec.get("paramKind"))
         return BoundPolicy(
-            name=written["metadata"]["name"],
+            name=name,
             constraints=match_resources(spec.get("matchConstraints")),
             conditions=Conditions(conditions, params=has_params) if conditions else None,
             ignores_failure=spec.get("failurePolicy") == "Ignore",
@@ -131,26 +170,40 @@ class PolicySet(Generic[Part]):
         )
 
 
+def _name(item: Item) -> str:
+    return item.key.rpartition("/")[2]
+
+
+def _spec(item: Item) -> Mapping[str, Any] | None:
+    """Return the spec of a policy or binding; None, with a line in the log, if there is none."""
+    try:
+        spec = item.document()["spec"]
+    except Exception as error:
+        log.warning("admission policy or binding not readable key=%s error=%r", item.key, error)
+        return None
+    if isinstance(spec, dict):
+        return spec
+    log.warning("admission policy or binding without a spec key=%s", item.key)
+    return None
+
+
+def _why(error: Exception) -> str:
+    return f"stored object is not readable: {type(error).__name__}: {error}"
+
+
 def _with_bindings(policy: BoundPolicy[Part], bindings: list[PolicyBinding]) -> BoundPolicy[Part]:
     ordered = tuple(sorted(bindings, key=lambda binding: binding.name))
-    return BoundPolicy(
-        name=policy.name,
-        constraints=policy.constraints,
-        conditions=policy.conditions,
-        ignores_failure=policy.ignores_failure,
-        is_reinvoked=policy.is_reinvoked,
-        param_kind=policy.param_kind,
-        variables=policy.variables,
-        parts=policy.parts,
-        bindings=ordered,
-    )
+    return replace(policy, bindings=ordered)
 
 
-def _binding(written: Mapping[str, Any]) -> PolicyBinding:
-    spec = written.get("spec") or {}
-    return PolicyBinding(
-        name=written["metadata"]["name"],
-        actions=tuple(spec.get("validationActions") or ()),
-        param_reference=spec.get("paramRef"),
-        constraints=match_resources(spec.get("matchResources")),
-    )
+def _binding(name: str, spec: Mapping[str, Any]) -> PolicyBinding:
+    try:
+        return PolicyBinding(
+            name=name,
+            actions=tuple(spec.get("validationActions") or ()),
+            param_reference=spec.get("paramRef"),
+            constraints=match_resources(spec.get("matchResources")),
+        )
+    except Exception as error:
+        log.warning("admission policy binding not usable name=%s error=%r", name, error)
+        return PolicyBinding(name, (), None, _EVERYTHING, _why(error))

@@ -61,10 +61,12 @@ class PolicyTypeChecks:
         generation = document["metadata"].get("generation", 0)
         if (document.get("status") or {}).get("observedGeneration") == generation:
             return
-        from kedge.apiserver.policies.type_checking import expression_warnings
+        from kedge.apiserver.policies.type_checking import checked_kinds, expression_warnings
 
         spec = document.get("spec") or {}
-        found = await asyncio.to_thread(expression_warnings, spec, self._api.catalog)
+        # The kinds are found here: definitions change the catalog while a thread works.
+        kinds = checked_kinds(spec, self._api.catalog)
+        found = await asyncio.to_thread(expression_warnings, spec, kinds)
         checked: dict[str, Any] = {"expressionWarnings": found} if found else {}
         status = {"observedGeneration": generation, "typeChecking": checked}
         name = key.rpartition("/")[2]

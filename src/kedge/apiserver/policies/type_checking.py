@@ -1,7 +1,7 @@
 """Type checks of ValidatingAdmissionPolicies against the schemas of the kinds that they match."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kedge.api.builtin.policy_programs import PolicyCompiler
 from kedge.api.catalog import Catalog
@@ -38,9 +38,24 @@ _SCALARS: Final[dict[str, CelType]] = {
 _FORMATS: Final = {"date-time": TIMESTAMP, "date": TIMESTAMP, "byte": BYTES, "duration": DURATION}
 
 
-def expression_warnings(spec: Mapping[str, Any], catalog: Catalog) -> list[dict[str, str]]:
+class CheckedKinds(NamedTuple):
+    """The kinds that a policy is checked against."""
+
+    matched: tuple[Resource[Any], ...]
+    params: Resource[Any] | None
+
+
+def checked_kinds(spec: Mapping[str, Any], catalog: Catalog) -> CheckedKinds:
+    """Return the kinds that a policy matches and refers to."""
+    kind = spec.get("paramKind") or {}
+    params = catalog.of_kind(kind.get("apiVersion") or "", kind.get("kind") or "")
+    return CheckedKinds(tuple(_kinds(spec, catalog)), params if kind else None)
+
+
+def expression_warnings(spec: Mapping[str, Any], kinds: CheckedKinds) -> list[dict[str, str]]:
     """Return what `status.typeChecking.expressionWarnings` says about a policy."""
-    kinds = [(each, _type(each)) for each in _kinds(spec, catalog)]
+    types = {} if kinds.params is None else {"params": _type(kinds.params)}
+    matched = [(each, _type(each)) for each in kinds.matched]
     found: list[dict[str, str]] = []
     for i, validation in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
@@ -49,8 +64,8 @@ def expression_warnings(spec: Mapping[str, Any], catalog: Catalog) -> list[dict[
                 continue
             told = [
                 f"{_named(kind)}: {error}\n"
-                for kind, type_ in kinds
-                if (error := _error(spec, catalog, expression, type_))
+                for kind, type_ in matched
+                if (error := _error(spec, types, expression, type_))
             ]
             if told:
                 place = f"spec.validations[{i}].{field}"
@@ -58,13 +73,10 @@ def expression_warnings(spec: Mapping[str, Any], catalog: Catalog) -> list[dict[
     return found
 
 
-def _error(spec: Mapping[str, Any], catalog: Catalog, expression: str, type_: CelType) -> str:
-    types = {"object": type_, "oldObject": type_}
-    kind = spec.get("paramKind")
-    if kind:
-        params = catalog.of_kind(kind.get("apiVersion") or "", kind.get("kind") or "")
-        if params is not None:
-            types["params"] = _type(params)
+def _error(
+    spec: Mapping[str, Any], params: Mapping[str, CelType], expression: str, type_: CelType
+) -> str:
+    types = {"object": type_, "oldObject": type_, **params}
     compiler = PolicyCompiler(spec, types=types)
     for variable in spec.get("variables") or ():
         compiler.checked_variable(variable["name"], variable["expression"])

@@ -1,6 +1,6 @@
 """The decision of a ValidatingAdmissionPolicy about one request with one parameter."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -103,9 +103,9 @@ def _compiled(compile_: Any, expression: str) -> CelProgram | CelError:
 class Budget:
     """Evaluates expressions one after another, within the limit of all together."""
 
-    def __init__(self, values: Mapping[str, Any], limit: int = POLICY_LIMIT) -> None:
+    def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-        self._left = limit
+        self.left = POLICY_LIMIT
 
     def evaluate(self, program: CelProgram | CelError, expression: str) -> Any:
         """Return the value of an expression; CelError in Kubernetes' words."""
@@ -123,8 +123,8 @@ class Budget:
             variables: PolicyVariables = self._values["variables"]
             cost = state.cost + variables.take_cost()
             patience.spend(state.cost)
-            self._left -= cost
-            if self._left < 0:
+            self.left -= cost
+            if self.left < 0:
                 raise OutOfBudget(OUT_OF_BUDGET)
 
 
@@ -145,38 +145,67 @@ def failed(policy: BoundPolicy[ValidatingParts], why: str) -> Judgement:
 
 
 def _denials(policy: BoundPolicy[ValidatingParts], budget: Budget) -> Iterator[Denial]:
-    refused: list[tuple[int, PolicyValidation]] = []
-    found: list[Denial] = []
-    for i, validation in enumerate(policy.parts.validations):
-        try:
-            holds = budget.evaluate(validation.program, validation.expression)
-        except OutOfBudget:
-            raise
-        except CelError as error:
-            if not policy.ignores_failure:
-                found.append(Denial(str(error), place=i))
-            continue
-        if holds is not True:
-            refused.append((i, validation))
+    validations = policy.parts.validations
+    results = [_result(each, budget) for each in validations]
     # Messages are made after all validations, from the budget that is left.
-    for i, validation in refused:
-        found.append(Denial(_message(validation, budget), validation.reason, i))
-    yield from sorted(found, key=lambda denial: denial.place)
+    try:
+        made = _messages(policy, results, budget)
+    except OutOfBudget as error:
+        # Upstream then knows no validation that holds.
+        results = [each if isinstance(each, str) else _no_message(error) for each in results]
+        made = {}
+    for i, (validation, result) in enumerate(zip(validations, results, strict=True)):
+        if isinstance(result, str):
+            if not policy.ignores_failure:
+                yield Denial(result, place=i)
+        elif not result:
+            told = made.get(i) or validation.message
+            told = told or f"failed expression: {validation.expression.strip()}"
+            yield Denial(told, validation.reason, i)
 
 
-def _message(validation: PolicyValidation, budget: Budget) -> str:
-    made = ""
-    if validation.message_program is not None:
-        try:
-            value = budget.evaluate(validation.message_program, "")
-            made = value.strip() if isinstance(value, str) else ""
-        except OutOfBudget as error:
-            return f"failed messageExpression: {error}"
-        except CelError:
-            made = ""
-    if len(made.encode()) > MAX_MESSAGE_BYTES or "\n" in made:
-        made = ""
-    return made or validation.message or f"failed expression: {validation.expression.strip()}"
+def _no_message(error: OutOfBudget) -> str:
+    return f"failed messageExpression: {error}"
+
+
+def _result(validation: PolicyValidation, budget: Budget) -> bool | str:
+    """Return whether a validation holds, or the error of its expression."""
+    try:
+        return budget.evaluate(validation.program, validation.expression) is True
+    except OutOfBudget:
+        raise
+    except CelError as error:
+        return str(error)
+
+
+def _messages(
+    policy: BoundPolicy[ValidatingParts], results: Sequence[bool | str], budget: Budget
+) -> dict[int, str]:
+    """Return the messages that expressions make up, by the index of their validation.
+
+    Upstream makes all of them for each request, and fails if they exceed the budget. Those of
+    validations that hold are not shown: they are left out if they cannot exceed it.
+    """
+    made: dict[int, str] = {}
+    programs = [each.message_program for each in policy.parts.validations]
+    count = sum(program is not None for program in programs) + len(policy.variables)
+    is_limited = count * PER_CALL_LIMIT > budget.left
+    for i, program in enumerate(programs):
+        if program is not None and (is_limited or results[i] is False):
+            made[i] = _message(program, budget)
+    return made
+
+
+def _message(program: CelProgram, budget: Budget) -> str:
+    """Return a message; empty if it has errors, several lines or too many bytes."""
+    try:
+        value = budget.evaluate(program, "")
+    except OutOfBudget:
+        raise
+    except CelError:
+        return ""
+    made = value.strip() if isinstance(value, str) else ""
+    return "" if len(made.encode()) > MAX_MESSAGE_BYTES or "\n" in made else made
 
 
 def _annotations(

@@ -76,7 +76,9 @@ class ResourceClaimController:
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
         pod = now or before
-        if pod is None or not pod.spec.resourceClaims:
+        if pod is None:
+            return
+        if not pod.spec.resourceClaims and pod.status.extendedResourceClaimStatus is None:
             return
         if now is None or needs_no_claims(now) or (before and _uid(before) != _uid(now)):
             for old in (before, now):

@@ -12,6 +12,7 @@ from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.status import ResourceHealth, ResourceStatus
+from kedge.api.resource_v1.extended_resources import claimed_resources
 from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import HEALTHY, PLUGIN_TYPE, SOCKET, UNHEALTHY
 from kedge.deviceplugin.pod_resources import DynamicResource
@@ -222,7 +223,7 @@ class NodeDevices:
     ) -> dict[str, tuple[str, ...]]:
         owner = _owner(pod, container)
         got: dict[str, tuple[str, ...]] = {}
-        for resource, number in self._wanted(container):
+        for resource, number in self._wanted(pod, container):
             held = self._ledger.holdings.get((owner.pod, owner.container, resource))
             if held is not None:
                 await self._await_return(resource)
@@ -233,14 +234,15 @@ class NodeDevices:
                 got[resource] = held.ids
         return got
 
-    def _wanted(self, container: Container) -> list[tuple[str, int]]:
+    def _wanted(self, pod: Pod, container: Container) -> list[tuple[str, int]]:
         """Return the resources of a container that consist of devices, in the order of their names.
-        Other extended resources are managed outside of the node."""
+        Other extended resources come by a claim, or are managed outside of the node."""
         limits = container.resources.limits
+        claimed = set(claimed_resources(pod))
         return [
             (name, limits[name].value())
             for name in sorted(limits)
-            if self.manages(name) and limits[name].value()
+            if self.manages(name) and limits[name].value() and (container.name, name) not in claimed
         ]
 
     async def _await_return(self, resource: str) -> None:
@@ -329,7 +331,7 @@ class NodeDevices:
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
         owner = _owner(pod, container)
-        for resource, _ in self._wanted(container):
+        for resource, _ in self._wanted(pod, container):
             if not self._ledger.offers[resource].options.pre_start_required:
                 continue
             held = self._ledger.holdings.get((owner.pod, owner.container, resource))

@@ -3,12 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api.core_v1.node_selection import required_nodes
 from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import pod_requests
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.tolerations import untolerated
+from kedge.api.core_v1.resource_names import is_extended
+from kedge.api.resource_v1.extended_resources import claimed_resources
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.runtime_specs import sysctl_name
 
@@ -94,8 +99,8 @@ def shortages(
     most = allocatable.get("pods")
     if most is not None and len(others) + 1 > most.value():
         yield _shortage("pods", 1, len(others), most.value())
-    requested = pod_requests(pod.spec)
-    used = _sum(pod_requests(other.spec) for other in others) if requested else {}
+    requested = pod_requests(without_claimed(pod))
+    used = _sum(pod_requests(without_claimed(other)) for other in others) if requested else {}
     for name in _ordered(requested):
         amount = _units(name, requested[name])
         if amount == 0 or is_device(name):
@@ -103,7 +108,7 @@ def shortages(
         if name not in allocatable:
             # As in the kubelet: extended resources that the node does not have may be managed
             # outside of it.
-            if "/" in name and not name.startswith("kubernetes.io/"):
+            if is_extended(name):
                 continue
             yield _shortage(name, amount, 0, 0)
             continue
@@ -111,6 +116,27 @@ def shortages(
         capacity = _units(name, allocatable[name])
         if amount > capacity - taken:
             yield _shortage(name, amount, taken, capacity)
+
+
+def without_claimed(pod: Pod) -> PodSpec:
+    """Return the spec of a pod without the extended resources that its claim provides."""
+    claimed = set(claimed_resources(pod))
+    if not claimed:
+        return pod.spec
+
+    def rest(container: Container) -> Container:
+        requests = {
+            name: amount
+            for name, amount in container.resources.requests.items()
+            if (container.name, name) not in claimed
+        }
+        return replace(container, resources=replace(container.resources, requests=requests))
+
+    return replace(
+        pod.spec,
+        containers=[rest(each) for each in pod.spec.containers],
+        initContainers=[rest(each) for each in pod.spec.initContainers],
+    )
 
 
 def _ordered(requested: Mapping[str, Quantity]) -> list[str]:

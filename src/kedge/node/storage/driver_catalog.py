@@ -1,6 +1,6 @@
 """The volume drivers of a node: kedge's own, and those that have registered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kedge.node.storage.volume_driver import DriverError, VolumeDriver
@@ -21,21 +21,23 @@ class RegisteredDrivers(Protocol):
 
 
 class NodeDrivers:
-    """Fulfils DriverCatalog. The own driver is made when a volume first needs it."""
+    """Fulfils DriverCatalog. An own driver is made when a volume first needs it."""
 
     def __init__(
-        self, own: str, make: Callable[[], VolumeDriver], registered: RegisteredDrivers | None
+        self,
+        own: Mapping[str, Callable[[], VolumeDriver]],
+        registered: RegisteredDrivers | None,
     ) -> None:
         self._own = own
-        self._make = make
-        self._made: VolumeDriver | None = None
+        self._made: dict[str, VolumeDriver] = {}
         self._registered = registered
 
     def find(self, name: str) -> VolumeDriver:
-        if name == self._own:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+        if name in self._made:
+            return self._made[name]
+        if name in self._own:
+            made = self._made[name] = self._own[name]()
+            return made
         found = self._registered.find(name) if self._registered is not None else None
         if found is None:
             raise DriverError(

@@ -12,6 +12,7 @@ from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.referenced_objects import ReferencedObjects
+from kedge.node.storage.nfs_mount import NFS_DRIVER
 from kedge.node.storage.volume_driver import DriverError, DriverVolume, MountContext
 from kedge.node.storage.volume_lookup import FoundVolume
 from kedge.node.storage.volume_objects import (
@@ -23,8 +24,11 @@ from kedge.node.storage.volume_objects import (
 )
 
 _PREFIX: Final = "csi.storage.k8s.io/"
-_OWN: Final = CsiDriverPart(attach_required=False, fs_group_policy="File")
-"""The properties of kedge's own driver, whatever its CSIDriver object says."""
+_OWN: Final = {
+    LOCAL_DRIVER: CsiDriverPart(attach_required=False, fs_group_policy="File"),
+    NFS_DRIVER: CsiDriverPart(attach_required=False, fs_group_policy="None"),
+}
+"""The properties of the drivers in the agent, whatever a CSIDriver object says."""
 
 
 def attachment_name(driver: str, handle: str, node: str) -> str:
@@ -57,7 +61,7 @@ class DriverContexts:
 
     async def of_stage(self, found: FoundVolume, volume: DriverVolume) -> MountContext:
         """Raises DriverError."""
-        if volume.driver == LOCAL_DRIVER:
+        if volume.driver in _OWN:
             return MountContext()
         source = found.source
         assert isinstance(source, CsiPart)
@@ -68,7 +72,7 @@ class DriverContexts:
 
     async def of_publish(self, pod: Pod, found: FoundVolume, volume: DriverVolume) -> MountContext:
         """Raises DriverError."""
-        if volume.driver == LOCAL_DRIVER:
+        if volume.driver in _OWN:
             return MountContext()
         source, driver = found.source, await self._driver(volume)
         assert isinstance(source, CsiPart)
@@ -94,8 +98,8 @@ class DriverContexts:
         return await self._properties(volume.driver)
 
     async def _properties(self, driver: str) -> CsiDriverPart:
-        if driver == LOCAL_DRIVER:
-            return _OWN
+        if driver in _OWN:
+            return _OWN[driver]
         try:
             return (await self._client.get_as(DRIVER_VIEW, driver)).spec
         except StatusError as error:

@@ -20,9 +20,10 @@ from kedge.node.storage.local_driver import LocalDriver
 from kedge.node.storage.local_store import LocalVolumeStore
 from kedge.node.storage.mount_context import DriverContexts
 from kedge.node.storage.mount_records import MountRecords
+from kedge.node.storage.nfs_mount import NFS_DRIVER
 from kedge.node.storage.pod_storage import PodStorage
 from kedge.node.storage.storage_report import StorageReport
-from kedge.node.storage.volume_driver import DriverError, DriverVolume
+from kedge.node.storage.volume_driver import DriverError, DriverVolume, VolumeDriver
 from kedge.node.storage.volume_follower import VolumeFollower
 from kedge.node.storage.volume_lookup import VolumeLookup
 from kedge.node.storage.volume_objects import VOLUMES
@@ -64,7 +65,8 @@ class NodeStorage:
         self._may_mount = may_mount
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[str] = set()
-        self.drivers = NodeDrivers(LOCAL_DRIVER, self._local_driver, registered)
+        own = {LOCAL_DRIVER: self._local_driver, NFS_DRIVER: self._nfs_driver}
+        self.drivers = NodeDrivers(own, registered)
         contexts = DriverContexts(client, sources, config.name)
         self.pods = PodStorage(
             MountRecords(config.pods),
@@ -109,6 +111,11 @@ class NodeStorage:
             shortfall=self._size_not_enforced,
             mark=self._mark_made,
         )
+
+    def _nfs_driver(self) -> VolumeDriver:
+        from kedge.node.storage.nfs_driver import NfsDriver
+
+        return NfsDriver(may_mount=self._may_mount)
 
     async def _mark_made(self, volume: DriverVolume) -> None:
         patch = {"metadata": {"annotations": {LOCAL_DATA: self._config.name}}}

@@ -18,6 +18,7 @@ from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
 from kedge.node.storage import group_ownership
 from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.mount_records import MountRecord, MountRecords, new_record
+from kedge.node.storage.nfs_mount import NFS_DRIVER
 from kedge.node.storage.volume_driver import (
     DriverError,
     DriverFeature,
@@ -32,7 +33,7 @@ from kedge.node.storage.volume_lookup import (
     check_mode,
     driver_volume,
 )
-from kedge.node.storage.volume_objects import CsiPart, HostPathPart, LocalPart, NfsPart
+from kedge.node.storage.volume_objects import CsiPart, HostPathPart, LocalPart
 from kedge.node.volumes import host_path
 
 log = logging.getLogger(__name__)
@@ -114,8 +115,6 @@ class PodStorage:
             case LocalPart(path):
                 self._mount_path(pod, volume, found)
                 await self._give_local(pod, found, path)
-            case NfsPart():
-                _failed(found, "kedge does not mount nfs volumes")
             case _:
                 await self._mount_by_driver(pod, volume, found)
 
@@ -236,7 +235,7 @@ class PodStorage:
         """Return the record with the paths that drivers expect from a kubelet."""
         root, name, uid = self._root, wanted.name, record.uid
         digest = hashlib.sha256(wanted.handle.encode()).hexdigest()
-        if wanted.driver == LOCAL_DRIVER:
+        if wanted.driver in (LOCAL_DRIVER, NFS_DRIVER):
             staging = self._own / OWN_STAGED / digest
             target = self._own / "pods" / uid / "volumes" / record.volume
         elif wanted.is_block:

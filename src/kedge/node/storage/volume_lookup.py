@@ -9,14 +9,18 @@ from kedge.api.core_v1.node_selection import compiled
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.persistent_volume_claim import BOUND, PersistentVolumeClaim
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.storage import NFSVolumeSource
 from kedge.api.core_v1.volume.volume import Volume
+from kedge.api.ineffective_fields import UNSUPPORTED_VOLUMES
 from kedge.api.storage_v1.local_volumes import LOCAL_DATA
 from kedge.client.client import Client
 from kedge.machinery.errors import StatusError
 from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.storage.nfs_mount import NFS_DRIVER
 from kedge.node.storage.volume_driver import DriverVolume
 from kedge.node.storage.volume_objects import (
     VOLUME_VIEW,
+    VOLUMES,
     CsiPart,
     HostPathPart,
     LocalPart,
@@ -54,7 +58,7 @@ class VolumeLookup:
 
     async def find(self, pod: Pod, volume: Volume, node: Node) -> FoundVolume:
         """Return the volume. Raises VolumeFailure with the kubelet's text."""
-        if volume.csi is not None:
+        if volume.csi is not None or volume.nfs is not None:
             return inline_volume(volume)
         source = volume.persistentVolumeClaim
         name = source.claimName if source is not None else f"{pod.metadata.name}-{volume.name}"
@@ -65,8 +69,9 @@ class VolumeLookup:
         except VolumeFailure as error:
             raise _unprocessed(volume, f"error processing PVC {place}: {error}") from error
         found = await self._volume(claim, volume, place)
+        await self._check_source(found, volume)
         is_read_only = bool(source is not None and source.readOnly)
-        bound = bound_volume(volume, name, found, node, is_read_only=is_read_only)
+        bound = bound_volume(name, found, node, is_read_only=is_read_only)
         return bound._replace(claim_uid=claim.metadata.uid)
 
     async def _claim(self, pod: Pod, name: str) -> PersistentVolumeClaim:
@@ -95,9 +100,34 @@ class VolumeLookup:
             )
         return found
 
+    async def _check_source(self, found: MountableVolume, volume: Volume) -> None:
+        """Refuse a volume of a type that nodes do not mount, and name the type."""
+        if mount_source(found.spec) is not None:
+            return
+        name = found.metadata.name
+        try:
+            spec = (await self._client.get(VOLUMES, name)).content.get("spec", {})
+        except StatusError as error:
+            raise _unprocessed(volume, f"failed to get PV {name}: {error.message}") from error
+        kind = next((each for each in UNSUPPORTED_VOLUMES if each in spec), "unknown")
+        raise _unprocessed(
+            volume,
+            f"no volume plugin matched: kedge does not mount volumes of the type {kind}, such as"
+            f" {name}; a CSI driver may",
+        )
+
+
+def mount_source(
+    spec: PersistentVolumePart,
+) -> CsiPart | HostPathPart | LocalPart | NfsPart | None:
+    """Return what the agent can mount."""
+    return spec.csi or spec.host_path or spec.local or spec.nfs
+
 
 def inline_volume(volume: Volume) -> FoundVolume:
     """Return the volume of a pod that names its driver itself."""
+    if volume.nfs is not None:
+        return _inline_export(volume.name, volume.nfs)
     source = volume.csi
     assert source is not None
     secret = source.nodePublishSecretRef
@@ -112,13 +142,19 @@ def inline_volume(volume: Volume) -> FoundVolume:
     return FoundVolume(volume.name, part, spec, is_read_only=bool(source.readOnly), is_inline=True)
 
 
+def _inline_export(name: str, source: NFSVolumeSource) -> FoundVolume:
+    part = NfsPart(server=source.server, path=source.path, read_only=source.readOnly)
+    spec = PersistentVolumePart(nfs=part, access_modes=("ReadWriteMany",))
+    return FoundVolume(name, part, spec, is_read_only=source.readOnly, is_inline=True)
+
+
 def inline_handle(uid: str, volume: str) -> str:
     """Return the handle of an inline volume, as the kubelet makes it."""
     return f"csi-{hashlib.sha256(f'{uid}{volume}'.encode()).hexdigest()}"
 
 
 def bound_volume(
-    volume: Volume, claim: str, found: MountableVolume, node: Node, *, is_read_only: bool
+    claim: str, found: MountableVolume, node: Node, *, is_read_only: bool
 ) -> FoundVolume:
     """Return the volume of a bound claim. Raises VolumeFailure."""
     spec, name = found.spec, found.metadata.name
@@ -132,19 +168,19 @@ def bound_volume(
                 f'MountVolume.NodeAffinity check failed for volume "{name}" : no matching'
                 " NodeSelectorTerms",
             )
-    source = spec.csi or spec.host_path or spec.local or spec.nfs
-    if source is None:
-        raise _unprocessed(
-            volume, f"no volume plugin matched: kedge has none for the source of volume {name}"
-        )
+    source = mount_source(spec)
+    assert source is not None
     is_read_only = is_read_only or bool(getattr(source, "read_only", False))
     made_on = found.metadata.annotations.get(LOCAL_DATA, "")
     return FoundVolume(name, source, spec, claim, is_read_only, made_on=made_on)
 
 
 def driver_volume(found: FoundVolume, uid: str) -> DriverVolume:
-    """Return a CSI volume as its driver knows it."""
+    """Return a volume as its driver knows it."""
     source, spec = found.source, found.spec
+    if isinstance(source, NfsPart):
+        attributes = {"server": source.server, "path": source.path}
+        source = CsiPart(NFS_DRIVER, found.name, volume_attributes=attributes)
     assert isinstance(source, CsiPart)
     return DriverVolume(
         source.driver,

@@ -33,7 +33,7 @@ def huge_pages(place: Path, page: int, *options: str) -> None:
 
 def mounted(place: Path) -> bool:
     """Return whether the path is a mount point."""
-    return str(place.resolve()) in _places()
+    return str(place.resolve()) in places()
 
 
 def is_shared(place: Path) -> bool:
@@ -52,7 +52,7 @@ def below(place: Path) -> list[str]:
     """Return the mount points at and below a path, once for each mount, deepest first."""
     # mountinfo has resolved paths.
     top = str(place.resolve())
-    found = [each for each in _places() if each == top or each.startswith(f"{top}/")]
+    found = [each for each in places() if each == top or each.startswith(f"{top}/")]
     return sorted(found, reverse=True)
 
 
@@ -68,7 +68,7 @@ def take_down(place: Path) -> None:
         raise VolumeFailure("FailedUnmount", f"{place} cannot be removed: {failure}")
 
 
-def _places() -> list[str]:
+def places() -> list[str]:
     with open("/proc/self/mountinfo", errors="surrogateescape") as mounts:
         return [_unescaped(line.split(" ", 5)[4]) for line in mounts]
 

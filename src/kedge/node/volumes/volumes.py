@@ -530,6 +530,7 @@ def _is_stored(volume: Volume) -> bool:
         volume.persistentVolumeClaim is not None
         or volume.ephemeral is not None
         or volume.csi is not None
+        or volume.nfs is not None
     )
 
 
@@ -554,5 +555,5 @@ def _unknown(volume: Volume) -> VolumeFailure:
     return VolumeFailure(
         "FailedMount",
         f"kedge has no volumes of the kind {kind}; it has persistentVolumeClaim, ephemeral, csi,"
-        " image, emptyDir, hostPath, configMap, secret, projected and downwardAPI",
+        " nfs, image, emptyDir, hostPath, configMap, secret, projected and downwardAPI",
     )

@@ -1,6 +1,6 @@
 """Device state: claims, classes and slices, and the allocations that are not yet written."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -9,6 +9,11 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.resource_v1.device_class import DeviceClass
 from kedge.api.resource_v1.device_request import alternatives
 from kedge.api.resource_v1.device_selector import compiled, device_values
+from kedge.api.resource_v1.extended_resources import (
+    asks_for_extended,
+    classes_by_resource,
+    is_made_for_resources,
+)
 from kedge.api.resource_v1.pod_claims import ClaimMissing, check_owner, claim_name
 from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.api.resource_v1.resource_claim_status import AllocationResult
@@ -24,6 +29,7 @@ from kedge.scheduler.devices.device_search import (
     OutOfSteps,
     StepBudget,
 )
+from kedge.scheduler.devices.extended_resources import NOT_CREATED_NAME
 from kedge.scheduler.devices.pools import Labels, ResourceSliceIndex
 
 NODE_STEPS: Final = 2_500
@@ -103,13 +109,15 @@ class DeviceState:
         self._pending: dict[Key, PendingAllocation] = {}
         self._allocated: AllocatedDevices | None = None
         self._index: ResourceSliceIndex | None = None
+        self._by_resource: dict[str, DeviceClass] | None = None
+        """The class of each extended resource; None until it is asked for."""
         self._results: dict[str, tuple[str, dict[tuple[str, str], bool | CelError]]] = {}
         """By slice: its version, and the results of expressions for its devices."""
         self._proposals: dict[tuple[str, str], DeviceProposal] = {}
         """By pod and node, for the decision that is being made."""
         self._budget: tuple[str, StepBudget] = ("", StepBudget(0))
         self.claims.listen(self._claim_changed)
-        self.classes.listen(lambda _: self.forget_proposals())
+        self.classes.listen(self._class_changed)
         self.slices.listen(self._slice_changed)
 
     # Changes.
@@ -127,6 +135,10 @@ class DeviceState:
             or (pending.version and int(claim.metadata.resourceVersion or 0) >= pending.version)
         ):
             del self._pending[key]
+
+    def _class_changed(self, _: Key) -> None:
+        self._by_resource = None
+        self.forget_proposals()
 
     def _slice_changed(self, key: Key) -> None:
         self._index = None
@@ -159,6 +171,18 @@ class DeviceState:
             found.append(claim)
         return found
 
+    def class_of(self, resource: str) -> DeviceClass | None:
+        """Return the class whose devices provide an extended resource."""
+        if self._by_resource is None:
+            self._by_resource = classes_by_resource(self.classes)
+        return self._by_resource.get(resource)
+
+    def resource_claim_of(self, pod: Pod) -> ResourceClaim | None:
+        """Return the claim that was made for the extended resources of a pod."""
+        if not asks_for_extended(pod):
+            return None
+        return next((each for each in self.claims if is_made_for_resources(each, pod)), None)
+
     def is_pending(self, claim: ResourceClaim) -> bool:
         pending = self._pending.get(_key(claim))
         return pending is not None and pending.uid == claim.metadata.uid
@@ -168,6 +192,11 @@ class DeviceState:
         self._pending[_key(claim)] = PendingAllocation(claim.metadata.uid, allocation)
         self._allocated = None
         self.forget_proposals()
+
+    def created(self, claim: ResourceClaim, made: ResourceClaim) -> None:
+        """A claim with a reserved allocation was created, and has its name from now on."""
+        pending = self._pending.pop(_key(claim))
+        self._pending[_key(made)] = PendingAllocation(made.metadata.uid, pending.allocation)
 
     def written(self, claim: ResourceClaim) -> None:
         """The allocation of a claim was written; the cache will have it soon."""
@@ -282,8 +311,11 @@ class DeviceState:
             known = self._results[name] = (version, {})
         return known[1]
 
-    def evaluate_selectors(self, pod: Pod) -> Iterator[SelectorEvaluation | None]:
-        """Evaluate the expressions of a pod's claims for all devices, one result per step.
+    def evaluate_selectors(
+        self, pod: Pod, resources: Iterable[str]
+    ) -> Iterator[SelectorEvaluation | None]:
+        """Evaluate the expressions of a pod's claims and resources for all devices, one result per
+        step.
 
         The results are kept, so that the search, which is not interrupted, finds them. A step that
         takes too long for the event loop is yielded: the caller runs it and calls `keep`.
@@ -298,6 +330,11 @@ class DeviceState:
             if claim.status.allocation is None
             for expression in self._expressions(claim)
         }
+        for resource in resources:
+            if (class_ := self.class_of(resource)) is not None:
+                expressions.update(
+                    each.cel.expression for each in class_.spec.selectors if each.cel
+                )
         for slice_ in list(self.slices) if expressions else ():
             yield None
             for device in slice_.spec.devices:
@@ -330,4 +367,7 @@ class DeviceState:
 
 
 def _key(claim: ResourceClaim) -> Key:
-    return Key(claim.metadata.namespace, claim.metadata.name)
+    meta = claim.metadata
+    if meta.name == NOT_CREATED_NAME:
+        return Key(meta.namespace, f"{meta.name}{meta.uid}")
+    return Key(meta.namespace, meta.name)

@@ -1,26 +1,34 @@
 """DynamicResources: the claims of a pod must exist, and be allocated or allocatable on the node."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kedge.api.resource_v1.claim_conditions import binding_failure
 from kedge.api.resource_v1.device_request import DeviceRequest
+from kedge.api.resource_v1.extended_resources import may_have_class
 from kedge.api.resource_v1.pod_claims import ClaimMissing
 from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.devices.device_state import DeviceState
+from kedge.scheduler.devices.extended_resources import (
+    ExtendedResourceClaim,
+    extended_resource_claim,
+)
 from kedge.scheduler.devices.pools import selects
 from kedge.scheduler.filters.filter import Check, NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
 UNAVAILABLE: Final = NodeRejection(("resourceclaim not available on the node",), final=True)
+STALE: Final = NodeRejection(("cannot schedule extended resource claim",), final=True)
+"""A claim for extended resources is left of an earlier attempt; it is deleted."""
 
 
 def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
-    if not demand.pod.spec.resourceClaims:
-        return None
     devices = snapshot.devices
+    classes = resource_classes(demand, devices)
+    if not classes and not demand.pod.spec.resourceClaims:
+        return None
     try:
         claims = devices.claims_of(demand.pod)
     except ClaimMissing as missing:
@@ -33,9 +41,29 @@ def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
         for name, class_ in _classes(claim.spec.devices.requests):
             if devices.classes.get(class_) is None:
                 return _refused(f"request {name}: device class {class_} does not exist")
-    if not claims:
+    made = devices.resource_claim_of(demand.pod)
+    if made is not None:
+        if not snapshot.home(demand.uid):
+            return lambda _: STALE
+        # A pod that has a node is asked about: its own claim stays where it is.
+        claims, classes = [*claims, made], {}
+    if not claims and not classes:
         return None
-    return _check(demand, devices, waiting, unavailable_on(claims, devices))
+    return _check(demand, devices, waiting, unavailable_on(claims, devices), classes)
+
+
+def resource_classes(demand: PodDemand, devices: DeviceState) -> dict[str, str]:
+    """Return the extended resources of a pod that devices can provide, and their classes."""
+    found = ((name, devices.class_of(name)) for name, _ in demand.others if may_have_class(name))
+    return {name: class_.metadata.name for name, class_ in found if class_ is not None}
+
+
+def resource_claim(
+    demand: PodDemand, node: NodeState, classes: Mapping[str, str]
+) -> ExtendedResourceClaim | None:
+    """Return the claim for the extended resources that no device plugin of a node provides."""
+    missing = {name: each for name, each in classes.items() if not node.allocatable.get(name)}
+    return extended_resource_claim(demand.pod, missing) if missing else None
 
 
 def _refused(reason: str) -> NodeRejection:
@@ -82,10 +110,13 @@ def _check(
     devices: DeviceState,
     waiting: Sequence[ResourceClaim],
     unavailable: Callable[[NodeState], list[ResourceClaim]],
+    classes: Mapping[str, str],
 ) -> Check:
     def check(node: NodeState) -> NodeRejection | None:
-        if waiting:
-            proposal = devices.propose(demand.uid, waiting, node.name, node.labels)
+        extended = resource_claim(demand, node, classes)
+        wanted = waiting if extended is None else [*waiting, extended.claim]
+        if wanted:
+            proposal = devices.propose(demand.uid, wanted, node.name, node.labels)
             if proposal.refusal:
                 return _refused(proposal.refusal)
         return UNAVAILABLE if unavailable(node) else None

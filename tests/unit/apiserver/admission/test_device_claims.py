@@ -144,13 +144,6 @@ async def test_the_time_of_a_taint_is_recorded(server: LocalServer) -> None:
     assert taint["timeAdded"] == made["metadata"]["creationTimestamp"]
 
 
-async def test_an_extended_resource_of_a_class_gets_a_warning(server: LocalServer) -> None:
-    spec = {"extendedResourceName": "d.example/gpu"}
-    body = {"metadata": {"name": "gpus"}, "spec": spec}
-    answer = await server.call("POST", f"{GROUP}/deviceclasses", body)
-    assert any("extendedResourceName" in each for each in answer.warnings)
-
-
 async def test_a_json_patch_sets_the_allocation_of_a_new_claim(server: LocalServer) -> None:
     await server.post(CLAIMS, claim())
     patch = [{"op": "add", "path": "/status/allocation", "value": ALLOCATED["allocation"]}]

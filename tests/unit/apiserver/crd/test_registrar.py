@@ -13,6 +13,9 @@ from kedge.apiserver.crd.resources import Converters, resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.long_work import LongWork
+from kedge.apiserver.request import Request
+from kedge.apiserver.verbs import write
+from kedge.machinery.errors import forbidden
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
@@ -111,6 +114,32 @@ async def test_a_definition_is_accepted_and_established(server: LocalServer) -> 
     listed = await server.get(WIDGETS)
     assert (listed["kind"], listed["items"]) == ("WidgetList", [])
     assert listed["apiVersion"] == "example.com/v1"
+
+
+async def test_a_refused_status_is_written_again(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = 2
+    modify = write.modify
+
+    async def refuse(api: Any, request: Request, *rest: Any) -> Any:
+        nonlocal refusals
+        if request.subresource == "status" and refusals:
+            refusals -= 1
+            raise forbidden("apiextensions.k8s.io", "customresourcedefinitions", "x", "not now")
+        return await modify(api, request, *rest)
+
+    monkeypatch.setattr(write, "modify", refuse)
+    await server.post(CRDS, definition())
+    await server.settle()
+    assert (await server.call("GET", WIDGETS)).status == 404
+    await server.clock.advance(registrar.FIRST_DELAY_SECONDS)
+    assert (await server.call("GET", WIDGETS)).status == 404
+    await server.clock.advance(2 * registrar.FIRST_DELAY_SECONDS)
+    await server.settle()
+    crd = await server.get(f"{CRDS}/widgets.example.com")
+    assert conditions(crd) == {"NamesAccepted": "True", "Established": "True"}
+    assert (await server.call("GET", WIDGETS)).status == 200
 
 
 async def test_discovery_and_openapi_follow(server: LocalServer) -> None:

@@ -56,9 +56,9 @@ async def test_a_long_policy_is_compiled_in_a_thread(
 ) -> None:
     threads: list[Any] = []
 
-    async def in_thread(work: Any) -> Any:
+    async def in_thread(work: Any, *arguments: Any) -> Any:
         threads.append(work)
-        return work()
+        return work(*arguments)
 
     monkeypatch.setattr("asyncio.to_thread", in_thread)
     made, clock = policy_set(caches), FakeClock()
@@ -85,3 +85,51 @@ async def test_a_change_while_policies_are_read_is_seen_by_later_requests(
 
     await asyncio.gather(made.bound(ChangingClock()), made.bound(clock))
     assert [each.name for each in await made.bound(clock)] == ["a", "b"]
+
+
+def unreadable(cache: FakeCache, name: str, body: bytes) -> None:
+    cache[name] = Item(f"/x/{name}", len(cache) + 1, body)
+
+
+async def test_an_unreadable_policy_is_at_fault_and_leaves_the_others(
+    caches: tuple[FakeCache, FakeCache],
+) -> None:
+    wrong = [{"key": "a", "operator": "Near"}]
+    caches[0].put("a", validations=[{"expression": "true"}])
+    caches[0].put("b", matchConstraints={"namespaceSelector": {"matchExpressions": wrong}})
+    caches[0].put("c", auditAnnotations=[{}], failurePolicy="Ignore")
+    caches[0].put("d", variables=7)
+    for name in "abcd":
+        caches[1].put(name, policyName=name)
+    found = {each.name: each for each in await policy_set(caches).bound(FakeClock())}
+    assert not found["a"].fault
+    assert found["b"].fault == (
+        'stored object is not readable: ValueError: "Near" is not a valid label selector operator'
+    )
+    assert found["c"].fault == "stored object is not readable: KeyError: 'key'"
+    assert found["c"].ignores_failure
+    assert "TypeError" in found["d"].fault
+
+
+async def test_a_binding_is_at_fault(caches: tuple[FakeCache, FakeCache]) -> None:
+    wrong = [{"key": "a", "operator": "Near"}]
+    caches[0].put("a", validations=[{"expression": "true"}])
+    caches[1].put("good", policyName="a")
+    caches[1].put(
+        "bad", policyName="a", matchResources={"objectSelector": {"matchExpressions": wrong}}
+    )
+    (policy,) = await policy_set(caches).bound(FakeClock())
+    assert [(each.name, bool(each.fault)) for each in policy.bindings] == [
+        ("bad", True),
+        ("good", False),
+    ]
+
+
+async def test_what_is_not_a_document_is_skipped(caches: tuple[FakeCache, FakeCache]) -> None:
+    unreadable(caches[0], "a", b"{")
+    unreadable(caches[0], "b", b'{"metadata":{"name":"b"}}')
+    unreadable(caches[1], "c", b'{"spec":[]}')
+    caches[0].put("d", validations=[{"expression": "true"}])
+    for name in "abd":
+        caches[1].put(name, policyName=name)
+    assert [each.name for each in await policy_set(caches).bound(FakeClock())] == ["d"]

@@ -164,6 +164,32 @@ async def test_a_generated_claim_goes_when_its_pod_has_ended() -> None:
         assert await claims(place) == []
 
 
+async def test_the_claim_for_extended_resources_goes_when_its_pod_has_ended() -> None:
+    async with workshop(ResourceClaimController) as place:
+        amounts = {"a.example/gpu": "1"}
+        resources = {"requests": amounts, "limits": amounts}
+        container = {"name": "main", "image": "host", "resources": resources}
+        made = await place.create(
+            f"{CORE}/pods", {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+        )
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+        meta = {
+            "name": "c",
+            "finalizers": [FINALIZER],
+            "ownerReferences": [{**owner, "uid": made["metadata"]["uid"]}],
+        }
+        await place.create(f"{DEVICES}/resourceclaims", {"metadata": meta, "spec": SPEC})
+        await reserve(place, "c", made)
+        mapping = {"containerName": "main", "resourceName": "a.example/gpu", "requestName": "r"}
+        status = {"resourceClaimName": "c", "requestMappings": [mapping]}
+        await place.change(
+            f"{CORE}/pods/p/status", {"status": {"extendedResourceClaimStatus": status}}
+        )
+        assert len(await claims(place)) == 1
+        await place.end_pod((await place.pods())[0])
+        assert await claims(place) == []
+
+
 async def test_a_claim_is_reserved_for_a_pod_that_comes_with_its_node() -> None:
     async with workshop(ResourceClaimController) as place:
         await allocated(place)

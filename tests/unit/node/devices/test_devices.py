@@ -6,8 +6,14 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
+    ContainerExtendedResourceRequest,
+    PodExtendedResourceClaimStatus,
+    PodStatus,
+)
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Mount, Refused
 from kedge.deviceplugin.messages import UNHEALTHY, CDIDevice, DevicePluginOptions, Owner
 from kedge.node.devices.devices import NodeDevices
@@ -64,6 +70,18 @@ async def test_each_container_gets_its_own(stage: DeviceStage) -> None:
     await devices.allocate(pod_with(1, 2))
     assert held(devices) == {"c0": ["d-0"], "c1": ["d-1", "d-2"]}
     assert plugin.calls == [("allocate", ("d-0",)), ("allocate", ("d-1", "d-2"))]
+
+
+async def test_a_resource_that_a_claim_provides_is_not_asked_of_the_plugin(
+    stage: DeviceStage,
+) -> None:
+    devices = await stage.begin()
+    await stage.plug(ScriptedPlugin(ids=["d-0"]))
+    mapping = ContainerExtendedResourceRequest(containerName="c0", resourceName=R, requestName="r")
+    status = PodExtendedResourceClaimStatus(requestMappings=[mapping], resourceClaimName="x")
+    pod = replace(pod_with(1, 1), status=PodStatus(extendedResourceClaimStatus=status))
+    await devices.allocate(pod)
+    assert held(devices) == {"c1": ["d-0"]}
 
 
 async def test_the_plugin_learns_whom_a_device_is_for(stage: DeviceStage) -> None:

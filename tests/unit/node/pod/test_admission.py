@@ -1,8 +1,14 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
+    ContainerExtendedResourceRequest,
+    PodExtendedResourceClaimStatus,
+    PodStatus,
+)
 from kedge.node.pod.admission import admit
 from kedge.testing.node import NODE, FakeNodeFacts
 from kedge.testing.pods import new_pod
@@ -33,10 +39,24 @@ def test_a_pod_that_fits_is_taken() -> None:
         ({"memory": "11Gi"}, "OutOfmemory"),
         ({"ephemeral-storage": "1Gi"}, "OutOfephemeral-storage"),
         ({"example.com/gpu": "1"}, ""),
+        (
+            {"deviceclass.resource.kubernetes.io/gpus": "1"},
+            "OutOfdeviceclass.resource.kubernetes.io/gpus",
+        ),
     ],
 )
 def test_what_the_node_lacks_is_named(requests: dict[str, str], expected: str) -> None:
     assert reason(asking(**requests)) == expected
+
+
+def test_resources_that_a_claim_provides_are_not_counted() -> None:
+    name = "deviceclass.resource.kubernetes.io/gpus"
+    mapping = ContainerExtendedResourceRequest(
+        containerName="c", resourceName=name, requestName="r"
+    )
+    status = PodExtendedResourceClaimStatus(requestMappings=[mapping], resourceClaimName="x")
+    claiming = replace(asking(**{name: "1"}), status=PodStatus(extendedResourceClaimStatus=status))
+    assert reason(claiming) == ""
 
 
 def test_there_may_only_be_so_many_pods() -> None:

@@ -215,10 +215,32 @@ async def test_a_host_path_is_checked(box: StorageBox) -> None:
     )
 
 
-async def test_an_nfs_volume_is_refused(box: StorageBox) -> None:
-    await bind(box, {"nfs": {"server": "s", "path": "/x"}})
-    assert await box.refusal(claim_pod()) == (
-        'MountVolume.SetUp failed for volume "pv" : kedge does not mount nfs volumes'
+def export_pod() -> Pod:
+    volume = {"name": "v", "nfs": {"server": "192.0.2.1", "path": "/x"}}
+    container = {"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    return RESOURCE.from_document(
+        {
+            "metadata": {"name": "p", "namespace": "default", "uid": "u1"},
+            "spec": {"containers": [container], "volumes": [volume]},
+        }
+    )
+
+
+async def test_an_export_needs_the_right_to_mount(box: StorageBox) -> None:
+    await bind(box, {"nfs": {"server": "192.0.2.1", "path": "/x"}})
+    why = "cannot mount 192.0.2.1:/x: the agent has no right to mount"
+    assert await box.refusal(claim_pod()) == f'MountVolume.SetUp failed for volume "pv" : {why}'
+    assert await box.refusal(export_pod()) == f'MountVolume.SetUp failed for volume "v" : {why}'
+    await box.pods.unmount("u1")
+    assert list(box.pods.records) == []
+
+
+async def test_a_volume_of_an_unknown_type_is_named(box: StorageBox) -> None:
+    source = {"targetPortal": "192.0.2.1", "iqn": "iqn.2026-11.com.example:a", "lun": 0}
+    await bind(box, {"iscsi": source})
+    assert (await box.refusal(claim_pod())).endswith(
+        "no volume plugin matched: kedge does not mount volumes of the type iscsi, such as pv; a"
+        " CSI driver may"
     )
 
 

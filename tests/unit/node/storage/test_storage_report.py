@@ -36,7 +36,7 @@ async def test_a_node_that_registers_again_reports_again() -> None:
             return answer if isinstance(answer, Response) else await answer
 
         facts = FakeNodeFacts()
-        drivers = NodeDrivers("", lambda: pytest.fail("not needed"), None)
+        drivers = NodeDrivers({"": lambda: pytest.fail("not needed")}, None)
         client = Client(LocalTransport(handle))
         report = StorageReport(client, facts, drivers, lambda: (), server.clock)
         path = f"/apis/storage.k8s.io/v1/csinodes/{NODE}"

@@ -77,7 +77,7 @@ def test_even_a_mount_that_was_overlooked_is_not_emptied(
     (kept / "precious").touch()
     bind(kept, top / where)
     with monkeypatch.context() as patch:
-        patch.setattr(mounts, "_places", list)
+        patch.setattr(mounts, "places", list)
         with pytest.raises(VolumeFailure) as failure:
             mounts.take_down(top)
     assert failure.value.reason == "FailedUnmount"

@@ -584,7 +584,8 @@ async def test_the_server_is_asked_for_everything_at_once(box: Box, server: Loca
 @pytest.mark.parametrize(
     ("kind", "source"),
     [
-        ("nfs", {"server": "x", "path": "/x"}),
+        ("iscsi", {"targetPortal": "x", "iqn": "iqn.2026-11.x:y", "lun": 0}),
+        ("fc", {"targetWWNs": ["5"], "lun": 0}),
     ],
 )
 async def test_kinds_that_kedge_has_not_are_refused(
@@ -592,7 +593,7 @@ async def test_kinds_that_kedge_has_not_are_refused(
 ) -> None:
     with refused(
         f'MountVolume.SetUp failed for volume "v0" : kedge has no volumes of the kind {kind};'
-        " it has persistentVolumeClaim, ephemeral, csi, image, emptyDir, hostPath, configMap,"
+        " it has persistentVolumeClaim, ephemeral, csi, nfs, image, emptyDir, hostPath, configMap,"
         " secret, projected and downwardAPI"
     ):
         await box.volumes.mount(volume_pod({kind: source}))

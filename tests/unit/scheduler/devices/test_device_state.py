@@ -88,7 +88,7 @@ def propose(case: dict[str, Any]) -> tuple[DeviceProposal, list[ResourceClaim]]:
     state = new_state(case)
     for claim in claims:
         state.claims.put(claim)
-    for long in state.evaluate_selectors(pod_with(*claims)):
+    for long in state.evaluate_selectors(pod_with(*claims), ()):
         if long is not None:
             state.keep(long, long.result())
     return state.propose("pod", claims, "n1", {"zone": "a"}), claims
@@ -223,8 +223,8 @@ def test_selectors_are_evaluated_before_the_search(monkeypatch: pytest.MonkeyPat
     claim = new_claim("c", {"requests": [request]})
     state.claims.put(claim)
     pod = pod_with(claim)
-    assert len(list(state.evaluate_selectors(pod))) == 3
-    assert len(list(state.evaluate_selectors(pod))) == 1
+    assert len(list(state.evaluate_selectors(pod, ()))) == 3
+    assert len(list(state.evaluate_selectors(pod, ()))) == 1
     monkeypatch.setattr(device_state, "compiled", None)
     assert state.propose("pod", [claim], "n1", {}).refusal == ""
 
@@ -245,7 +245,9 @@ def test_a_selector_that_takes_long_is_left_to_a_thread(expression: str) -> None
     state.claims.put(claim)
     assert state.propose("pod", [claim], "n1", {}).refusal == device_state.TOO_LONG
     state.forget_proposals()
-    [evaluation] = [each for each in state.evaluate_selectors(pod_with(claim)) if each is not None]
+    [evaluation] = [
+        each for each in state.evaluate_selectors(pod_with(claim), ()) if each is not None
+    ]
     state.keep(evaluation, evaluation.result())
     assert state.propose("pod", [claim], "n1", {}).refusal == ""
 
@@ -254,12 +256,14 @@ def test_a_result_for_a_changed_slice_is_not_kept() -> None:
     state = new_state({"slices": [{"pool": "p", "devices": ["d0"]}]})
     claim = new_claim("c", {"requests": [new_request("a", {"selectors": ["x" * 2_000]})]})
     state.claims.put(claim)
-    [evaluation] = [each for each in state.evaluate_selectors(pod_with(claim)) if each is not None]
+    [evaluation] = [
+        each for each in state.evaluate_selectors(pod_with(claim), ()) if each is not None
+    ]
     changed = new_slice("slice-0", {"pool": "p", "devices": ["d0"]})
     state.slices.put(changed)
     state.keep(evaluation, True)
     again = evaluation._replace(slice=changed)
-    assert [*state.evaluate_selectors(pod_with(claim))] == [None, again]
+    assert [*state.evaluate_selectors(pod_with(claim), ())] == [None, again]
 
 
 def test_a_search_evaluates_few_selectors_itself() -> None:

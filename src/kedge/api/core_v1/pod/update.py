@@ -11,6 +11,7 @@ from kedge.api.core_v1.pod.affinity_validation import (
     validate_node_affinity_growth,
     validate_node_selector_growth,
 )
+from kedge.api.core_v1.pod.claim_status_validation import validate_claim_status
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.validation import MIRROR_POD
@@ -187,6 +188,8 @@ def validate_status(new: "Pod", old: "Pod") -> Iterator[FieldError]:
         yield from _revivals(new, old, name)
     yield from _addresses("podIPs", [a.ip for a in status.podIPs], [a.ip for a in before.podIPs])
     yield from _host_addresses(new, old)
+    if status.extendedResourceClaimStatus != before.extendedResourceClaimStatus:
+        yield from validate_claim_status(new)
 
 
 def _nomination(new: "Pod", old: "Pod") -> Iterator[FieldError]:

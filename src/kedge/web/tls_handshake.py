@@ -1,0 +1,182 @@
+"""TLS handshakes of accepted sockets, a few per turn of the event loop."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from typing import Final, Protocol, cast
+
+from kedge.machinery.clock import Clock
+from kedge.machinery.turns import TurnShare
+
+log = logging.getLogger(__name__)
+
+_SHARE_SECONDS: Final = 0.01
+"""How long handshakes are continued per turn as their bytes are read, and as long again for those
+that waited. One step takes up to a millisecond, and hundreds of peers may send at once."""
+_BUFFER: Final = 4 << 10
+"""Bytes that are read of a peer before it waits for its turn: a usual message is shorter."""
+
+
+class HandshakeStep(Protocol):
+    """Work on one handshake."""
+
+    def advance(self) -> None:
+        """Do the next step."""
+        ...
+
+
+class HandshakeTurns:
+    """Shares the time for handshakes among all connections of a server, first come, first served.
+
+    The event loop tells all connections of their bytes in one turn, and the transports of asyncio
+    continue a handshake at once. So the steps of many peers would add up to one long turn.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._share = TurnShare(clock.monotonic, _SHARE_SECONDS)
+        self._waiting: deque[HandshakeStep] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many handshakes wait for the server, and not for their peers."""
+        return len(self._waiting)
+
+    def is_free(self) -> bool:
+        """Return whether this turn has time for a step that has not waited."""
+        return not self._waiting and self._share.is_left()
+
+    def wait(self, step: HandshakeStep) -> None:
+        """Do a step in a later turn, after those that wait already."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._work)
+        self._waiting.append(step)
+
+    def _work(self) -> None:
+        until = self._clock.monotonic() + _SHARE_SECONDS
+        while self._waiting:
+            try:
+                self._waiting.popleft().advance()
+            except Exception:
+                log.exception("handshake failed")
+            if self._clock.monotonic() >= until:
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._work)
+
+
+class TlsHandshake(asyncio.BufferedProtocol):
+    """Stands between a socket and its TLS protocol until the handshake is over."""
+
+    def __init__(self, turns: HandshakeTurns) -> None:
+        self._turns = turns
+        self._socket: asyncio.Transport = None  # type: ignore[assignment]
+        self._tls: asyncio.BufferedProtocol | None = None
+        self._has_begun = False
+        # uvloop reads once before TLS is set up, and `start_tls` lets it read once more.
+        self._buffer = bytearray(2 * _BUFFER)
+        self._filled = 0
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports behave like asyncio's but do not derive from them.
+        self._socket = cast(asyncio.Transport, transport)
+
+    def stand_between(self) -> None:
+        """Take the place of the TLS protocol that `start_tls` gave to the socket's transport."""
+        self._tls = cast(asyncio.BufferedProtocol, self._socket.get_protocol())
+        self._socket.set_protocol(self)
+        asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        if self._filled:
+            self._turns.wait(self)
+
+    def step_aside(self) -> None:
+        """Leave the connection to its TLS protocol."""
+        if self._tls is not None and not self._is_lost:
+            self._pass_on(self._tls)
+            self._socket.set_protocol(self._tls)
+            self._read_on()
+
+    def abort(self) -> None:
+        if self._socket is not None:
+            self._socket.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._filled : self._filled + _BUFFER]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        if self._tls is not None and self._has_begun and self._turns.is_free():
+            self._pass_on(self._tls)
+            return
+        self._socket.pause_reading()
+        if self._has_begun:
+            self._turns.wait(self)
+
+    def advance(self) -> None:
+        if self._tls is not None and not self._is_lost and self._filled:
+            self._pass_on(self._tls)
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def _pass_on(self, tls: asyncio.BufferedProtocol) -> None:
+        size, self._filled = self._filled, 0
+        if size:
+            memoryview(tls.get_buffer(size))[:size] = memoryview(self._buffer)[:size]
+            tls.buffer_updated(size)
+
+    def eof_received(self) -> bool | None:
+        return None if self._tls is None else self._tls.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+        if self._tls is not None:
+            self._tls.connection_lost(exc)
+
+
+class EarlyInput(asyncio.Protocol):
+    """Input after the handshake, before the connection has its own protocol."""
+
+    def __init__(self) -> None:
+        self.content = b""
+        self.is_lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.content += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+
+
+async def secured(
+    accepted: socket.socket, tls: ssl.SSLContext, seconds: float, turns: HandshakeTurns
+) -> tuple[asyncio.Transport, bytes]:
+    """Do the handshake of an accepted socket; returns its transport and input that has arrived.
+
+    Raises OSError if there is no handshake within the seconds.
+    """
+    loop = asyncio.get_running_loop()
+    handshake, early = TlsHandshake(turns), EarlyInput()
+    try:
+        # TLS has a timeout of its own, but does not see the end of a transport that is closed
+        # before it begins.
+        async with asyncio.timeout(seconds):
+            plain, _ = await loop.connect_accepted_socket(lambda: handshake, accepted)
+            # It runs after `start_tls` has set the protocol, and before anything is read.
+            loop.call_soon(handshake.stand_between)
+            transport = await loop.start_tls(plain, early, tls, server_side=True)
+    except BaseException:
+        handshake.abort()
+        raise
+    if transport is None or early.is_lost:
+        raise ConnectionResetError("the peer has disconnected")
+    handshake.step_aside()
+    return transport, early.content
