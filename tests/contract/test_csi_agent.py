@@ -308,6 +308,44 @@ async def test_volumes_are_published_again_for_drivers_that_want_it(box: CsiBox)
     box.check_mounted("u1")
 
 
+async def grow(box: CsiBox) -> None:
+    """As a resizer does it."""
+    await box.server.merge(f"{VOLUMES}/pv", {"spec": {"capacity": {"storage": "5Mi"}}})
+    state = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
+    await box.server.merge(f"{CLAIMS}/c/status", {"status": state})
+
+
+async def in_time(box: CsiBox, condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a condition while the agent's time passes."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not await condition():
+            await box.server.clock.advance(1)
+            await box.server.settle()
+            await asyncio.to_thread(lambda: None)
+
+
+async def has_grown(box: CsiBox) -> bool:
+    return "FileSystemResizeSuccessful" in box.events.reasons()
+
+
+async def test_an_expansion_that_the_driver_refuses_is_left_to_the_resizer(box: CsiBox) -> None:
+    async def is_infeasible() -> bool:
+        status = (await box.server.get(f"{CLAIMS}/c"))["status"]
+        return bool(status["allocatedResourceStatuses"]["storage"] == "NodeResizeInfeasible")
+
+    box.program.errors["NodeExpandVolume"] = "OUT_OF_RANGE"
+    box.server.start(box.node.run())
+    await box.mount(claim_pod())
+    await grow(box)
+    await in_time(box, is_infeasible)
+    status = (await box.server.get(f"{CLAIMS}/c"))["status"]
+    assert [each["type"] for each in status["conditions"]] == ["NodeResizeError"]
+    del box.program.errors["NodeExpandVolume"]
+    assert not await has_grown(box)
+    await grow(box)
+    await in_time(box, lambda: has_grown(box))
+
+
 async def test_the_secrets_of_an_expansion_are_sent(box: CsiBox) -> None:
     await box.server.post(
         "/api/v1/namespaces/default/secrets",
@@ -319,8 +357,8 @@ async def test_the_secrets_of_an_expansion_are_sent(box: CsiBox) -> None:
     await bind(box, {"csi": {**SOURCE["csi"], "nodeExpandSecretRef": secret}})
     box.server.start(box.node.run())
     await box.mount(claim_pod())
-    await box.server.merge(f"{VOLUMES}/pv", {"spec": {"capacity": {"storage": "5Mi"}}})
-    await box.until(lambda: "FileSystemResizeSuccessful" in box.events.reasons())
+    await grow(box)
+    await in_time(box, lambda: has_grown(box))
     [asked] = [each for each in box.program.requests if isinstance(each, m.ExpandVolumeRequest)]
     assert asked.secrets == {"key": "value"}
     assert asked.capacity_range is not None

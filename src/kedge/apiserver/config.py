@@ -82,6 +82,61 @@ class KubeletTrust(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
 
 
+class RequestHeaderTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """The authenticating proxies that are believed, and the headers in which they name users."""
+
+    authority: Annotated[
+        Path | None,
+        Setting(
+            "requestheader-client-ca-file",
+            values.FILE,
+            "certificate authority of proxies that authenticate users and name them in headers",
+            default="no such proxies",
+        ),
+    ] = None
+    allowed_names: Annotated[
+        tuple[str, ...],
+        Setting(
+            "requestheader-allowed-names",
+            values.LIST,
+            "the common names that a proxy's certificate may have, comma-separated",
+            default="any",
+        ),
+    ] = ()
+    users: Annotated[
+        tuple[str, ...],
+        Setting(
+            "requestheader-username-headers",
+            values.LIST,
+            "the headers in which a proxy names the user, the first one that is not empty",
+        ),
+    ] = ("X-Remote-User",)
+    uids: Annotated[
+        tuple[str, ...],
+        Setting(
+            "requestheader-uid-headers",
+            values.LIST,
+            "the headers in which a proxy sends the user's uid",
+        ),
+    ] = ("X-Remote-Uid",)
+    groups: Annotated[
+        tuple[str, ...],
+        Setting(
+            "requestheader-group-headers",
+            values.LIST,
+            "the headers in which a proxy names the user's groups, one in each",
+        ),
+    ] = ("X-Remote-Group",)
+    extra_prefixes: Annotated[
+        tuple[str, ...],
+        Setting(
+            "requestheader-extra-headers-prefix",
+            values.LIST,
+            "the beginnings of headers in which a proxy sends extra fields of the user",
+        ),
+    ] = ("X-Remote-Extra-",)
+
+
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of one server; its settings are the flags of `kedge server`."""
 
@@ -220,6 +275,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "how long answers of the token webhook are remembered",
         ),
     ] = 120.0
+    request_headers: RequestHeaderTrust = RequestHeaderTrust()
     authorization_config: Annotated[
         Path | None,
         Setting(

@@ -5,7 +5,7 @@ The modules behind them are imported only if their flag is given: most servers h
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -17,10 +17,16 @@ from kedge.apiserver.authentication.authenticator import (
 )
 from kedge.apiserver.authorization.attributes import Decision
 from kedge.apiserver.authorization.authorizer import Authorizer, Decide, OwnAuthorizer
-from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.config import RequestHeaderTrust, ServerConfig
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_duration
+from kedge.web.request_reader import COMMA_HEADERS
+
+if TYPE_CHECKING:
+    from kedge.apiserver.aggregation.front_proxy import TrustedProxies
+    from kedge.apiserver.authentication.request_headers import HeaderProxies
+    from kedge.apiserver.pki import ServerIdentity
 
 
 class OutsideIdentities(msgspec.Struct):
@@ -30,8 +36,17 @@ class OutsideIdentities(msgspec.Struct):
     anonymous: Callable[[str], bool] = everybody
     tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
     metrics: list[Callable[[Telemetry], None]] = []
+    proxies: "HeaderProxies | None" = None
+    trusted_proxies: "TrustedProxies | None" = None
+    """The same proxies, as extension servers learn about them."""
     closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
     """Called when the server ends."""
+
+    @property
+    def comma_headers(self) -> tuple[str, ...]:
+        """The beginnings of headers that name users, whose names may contain commas."""
+        more = () if self.proxies is None else self.proxies.headers.prefixes()
+        return (*COMMA_HEADERS, *more)
 
 
 NONE = OutsideIdentities()
@@ -39,14 +54,29 @@ WEBHOOK_SECONDS: Final = 30.0
 """The time of a token webhook for one answer."""
 
 
-def configured(config: ServerConfig, clock: Clock) -> OutsideIdentities:
-    """Return the identities of the flags; ConfigurationFileError if a file is invalid."""
+def configured(config: ServerConfig, clock: Clock, identity: "ServerIdentity") -> OutsideIdentities:
+    """Return the identities of the flags; ConfigurationFileError if a file is invalid. TLS then
+    accepts the certificates of proxies."""
     identities = OutsideIdentities()
+    if config.request_headers != RequestHeaderTrust():
+        _add_proxies(identities, config.request_headers, clock, identity)
     if config.authentication_config is not None:
         _add_issuers(identities, config, clock)
     if config.token_webhook is not None:
         _add_token_webhook(identities, config, clock)
     return identities
+
+
+def _add_proxies(
+    identities: OutsideIdentities,
+    trust: RequestHeaderTrust,
+    clock: Clock,
+    identity: "ServerIdentity",
+) -> None:
+    from kedge.apiserver import proxy_trust
+
+    proxies, others = proxy_trust.read(trust, identity, clock)
+    identities.proxies, identities.trusted_proxies = proxies, others
 
 
 def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:

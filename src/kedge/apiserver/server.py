@@ -175,7 +175,7 @@ async def serve(
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-        outside = identities.configured(config, clock)
+        outside = identities.configured(config, clock, identity)
         identities.configure_authorizers(api.authorizer, outside, config, clock)
         lifecycle = ServerLifecycle(HOOKS)
         proxy_pki = config.pki / "front-proxy"
@@ -197,7 +197,11 @@ async def serve(
             extend_tokens=config.extend_tokens,
         )
         listener = HttpServer(
-            app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread
+            app.handle,
+            clock,
+            screen=app.screen,
+            refused=api.metrics.refused_unread,
+            comma_headers=outside.comma_headers,
         )
         async with asyncio.TaskGroup() as tasks:
             background = [
@@ -222,7 +226,8 @@ async def serve(
             address = server_addresses.advertised(config, port).removeprefix("https://")
             await ensure_objects(api, config, port, identity, lifecycle)
             background.append(tasks.create_task(settle(api, config, key, clock)))
-            aggregation = aggregate(api, aggregator, FrontProxyPki(proxy_pki, identity.ca_pem))
+            proxy_certificates = FrontProxyPki(proxy_pki, identity.ca_pem, outside.trusted_proxies)
+            aggregation = aggregate(api, aggregator, proxy_certificates)
             background.append(tasks.create_task(aggregation))
             nodes = local_nodes(api, config, port, listener, identity)
             background.append(tasks.create_task(nodes.run()))
@@ -349,7 +354,13 @@ def application(
     for add in outside.metrics:
         add(counts)
     authenticator = Authenticator(
-        tokens, api.cache, key, api.clock, outside.authenticators, outside.anonymous
+        tokens,
+        api.cache,
+        key,
+        api.clock,
+        outside.authenticators,
+        outside.anonymous,
+        outside.proxies,
     )
     identities.count_tokens(counts, authenticator)
     flows = flow_controller(api, seats)

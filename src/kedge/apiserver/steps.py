@@ -59,8 +59,11 @@ def authenticate(authenticator: Authenticator) -> Step:
     """Find the user whose credentials the request carries; 401 if they are wrong."""
 
     def step(context: RequestContext) -> None:
-        user = context.authenticated = context.user = authenticator.user(context.http)
-        context.http.identified(user)
+        http = context.http
+        user = context.authenticated = context.user = authenticator.user(http)
+        http.identified(user)
+        if authenticator.proxy_headers is not None:
+            http.headers = authenticator.proxy_headers.stripped(http.headers)
 
     return step
 

@@ -47,6 +47,11 @@ def key_hash(pem: bytes) -> str:
     return f"sha256:{hashlib.sha256(_body(pem)[5].whole).hexdigest()}"
 
 
+def fingerprint(pem: bytes) -> str:
+    """Return the SHA-256 hash of the first certificate; ValueError if there is none."""
+    return hashlib.sha256(_der(pem)).hexdigest()
+
+
 def names_host(pem: bytes, host: str) -> bool:
     """Whether the first certificate is valid for this name or address."""
     try:

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from kedge.apiserver.authentication.authenticator import AUTHENTICATED, UNAUTHENTICATED, bearer
+from kedge.apiserver.authentication.request_headers import PROXY
 from kedge.apiserver.authorization.attributes import Attributes, Decision, denied
 from kedge.apiserver.authorization.authorizer import SUPERUSERS
 from kedge.apiserver.request import ANONYMOUS, User
@@ -26,9 +27,6 @@ _MOST: Final = 4096
 _LONGEST: Final = 16 << 10
 """Bytes of a token."""
 
-FRONT_PROXY: Final = User("front-proxy", ("system:masters",))
-"""The user that connections of the proxy are counted for; they carry requests of many users."""
-
 T = TypeVar("T")
 
 
@@ -46,7 +44,7 @@ class DelegatedAuth:
         """The user of a request; anonymous without credentials, 401 with wrong ones."""
         named = self._proxy().user(http, self._clock)
         if named is not None:
-            http.identified(FRONT_PROXY)
+            http.identified(PROXY)
             return _joined(named)
         token = bearer(http.headers.get("authorization", ""))
         if not token:

@@ -11,6 +11,7 @@ from kedge.web.connection_limits import ConnectionSlots
 from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response
 from kedge.web.output import WriteQueue
+from kedge.web.peer_certificate import PeerCertificates
 
 if TYPE_CHECKING:
     from kedge.web.server_connection import ServerConnection
@@ -34,6 +35,8 @@ class ConnectionOwner(WriteQueue, Protocol):
     limits: ServerLimits
     slots: ConnectionSlots
     bodies: BodyBudget
+    comma_headers: tuple[str, ...]
+    certificates: PeerCertificates
     connections: "set[ServerConnection]"
     date: str
     share: TurnShare

@@ -35,10 +35,12 @@ class HttpRequest(msgspec.Struct):
     """Still percent-encoded."""
     query_string: str = ""
     headers: Mapping[str, str] = {}
-    """Names in lower case; repeated ones joined by a comma, impersonation's by a line break."""
+    """Names in lower case; repeated ones joined by a comma, those that name users by a line
+    break."""
     body: bytes = b""
     peer_certificate: Mapping[str, Any] | None = None
-    """The verified client certificate, as the ssl module shows it, its hash under `sha256`."""
+    """The verified client certificate, as the ssl module shows it, its hash under `sha256`, and
+    that of the trusted certificate under `authority`."""
     peer: str = ""
     """The address of the client."""
     on_identified: Callable[[ConnectionCaller], None] | None = None

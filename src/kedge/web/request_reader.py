@@ -46,9 +46,16 @@ class RequestReader:
     length: int
     """The Content-Length, 0 if there is none."""
 
-    def __init__(self, owner: RequestOwner, limits: ServerLimits) -> None:
+    def __init__(
+        self,
+        owner: RequestOwner,
+        limits: ServerLimits,
+        comma_headers: tuple[str, ...] = COMMA_HEADERS,
+    ) -> None:
+        """`comma_headers` are the prefixes of headers whose values may contain commas."""
         self._owner = owner
         self._limits = limits
+        self._comma_headers = comma_headers
         self._parser = httptools.HttpRequestParser(self)
         self._messages = 0
         """How many messages the parser has begun to read."""
@@ -134,7 +141,7 @@ class RequestReader:
         text = value.decode("latin-1")
         headers = self.headers
         if key in headers:
-            separator = VALUE_SEPARATOR if key.startswith(COMMA_HEADERS) else ","
+            separator = VALUE_SEPARATOR if key.startswith(self._comma_headers) else ","
             text = f"{headers[key]}{separator}{text}"
         headers[key] = text
         if len(headers) > self._limits.headers:

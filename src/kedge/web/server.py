@@ -17,6 +17,8 @@ from kedge.web.http_date import http_date
 from kedge.web.limits import ServerLimits
 from kedge.web.listener import Listener, listening_sockets
 from kedge.web.output import Output
+from kedge.web.peer_certificate import PeerCertificates
+from kedge.web.request_reader import COMMA_HEADERS
 from kedge.web.server_connection import ServerConnection
 from kedge.web.tls_handshake import HandshakeTurns
 
@@ -51,9 +53,11 @@ class HttpServer:
         connection_limits: ConnectionLimits | None = None,
         screen: Screen | None = None,
         refused: Refused | None = None,
+        comma_headers: tuple[str, ...] = COMMA_HEADERS,
     ) -> None:
         """`screen` checks heads before their bodies are read; `refused` is called for requests
-        that never reach the handler."""
+        that never reach the handler; `comma_headers` are the prefixes of headers whose repeated
+        values are not joined by commas, because they contain some."""
         self.handler = handler
         self.clock = clock
         self.limits = limits or ServerLimits()
@@ -61,6 +65,8 @@ class HttpServer:
         self.refused = refused
         self.slots = ConnectionSlots(connection_limits or affordable())
         self.bodies = BodyBudget(self.limits.bodies_bytes)
+        self.comma_headers = comma_headers
+        self.certificates = PeerCertificates()
         self.connections: set[ServerConnection] = set()
         self.date = ""
         self._unwritten: list[Output] = []

@@ -1,7 +1,6 @@
 """One connection of a client: reads requests, answers one at a time, applies back-pressure."""
 
 import asyncio
-import hashlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -53,7 +52,7 @@ class ServerConnection(asyncio.Protocol):
         self._peer = ""
         self._identify: Callable[[ConnectionCaller], None] | None = self._identified
         """Called with the caller after authentication."""
-        self._reader = RequestReader(self, server.limits)
+        self._reader = RequestReader(self, server.limits, server.comma_headers)
         self._counted = 0
         """Bytes of the incoming body that the body budget has counted."""
         self._screened = False
@@ -104,7 +103,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._output = Output(self._transport, self.server)
         self._handshake = None
-        self._certificate = _certificate(transport)
+        self._certificate = self.server.certificates.of(transport)
         self._peer = (transport.get_extra_info("peername") or ("",))[0]
         self.server.connections.add(self)
         self.server.slots.arrive(self, self.server.clock.monotonic())
@@ -523,12 +522,3 @@ class ServerConnection(asyncio.Protocol):
         else:
             seconds = self.server.limits.takeover_seconds
             asyncio.get_running_loop().call_later(seconds, task.cancel)
-
-
-def _certificate(transport: asyncio.BaseTransport) -> dict[str, Any] | None:
-    """Return the client's certificate and, under `sha256`, the hash by which it is identified."""
-    tls = transport.get_extra_info("ssl_object")
-    certificate: dict[str, Any] = (tls.getpeercert() if tls is not None else None) or {}
-    if not certificate:
-        return None
-    return certificate | {"sha256": hashlib.sha256(tls.getpeercert(True)).hexdigest()}

@@ -59,6 +59,28 @@ def test_a_snapshot_keeps_the_data_and_restores_them(
     assert "kept" in kedge(cluster, "volume", "snapshots", "-n", namespace)
 
 
+def test_a_growth_that_is_too_large_can_be_taken_back(
+    api: Any, pods: Any, claims: Any, eventually: Callable[..., Any]
+) -> None:
+    claims.create("greedy")
+    pods.create("user", **claims.used("greedy"))
+    pods.ready("user")
+
+    def request(size: str) -> None:
+        api.merge(f"{claims.path}/greedy", {"spec": {"resources": {"requests": {"storage": size}}}})
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = claims.get("greedy")["status"]
+        return found
+
+    request("900Pi")
+    state = {"storage": "NodeResizeInfeasible"}
+    eventually(lambda: status().get("allocatedResourceStatuses") == state, 60)
+    request("16Mi")
+    eventually(lambda: status()["capacity"] == {"storage": "16Mi"}, 60)
+    assert not status().get("conditions")
+
+
 def test_usage_of_a_claim_is_measured(
     api: Any, cluster: Any, pods: Any, claims: Any, namespace: str, eventually: Any
 ) -> None:

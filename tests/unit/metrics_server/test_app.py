@@ -29,7 +29,7 @@ CERTIFICATE = {
     "subject": ((("commonName", "front-proxy"),),),
     "notAfter": "Jan  1 00:00:00 2040 GMT",
 }
-PROXY = FrontProxy("ca", ("front-proxy",))
+PROXY = FrontProxy("ca", frozenset({"front-proxy"}))
 
 
 class Behind:

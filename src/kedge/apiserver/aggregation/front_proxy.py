@@ -21,18 +21,50 @@ _TOKEN: Final = frozenset(
 """Characters of a header's name, without the per cent sign, which escapes the others."""
 
 
-def configuration(client_ca: bytes, proxy_ca: bytes) -> dict[str, str]:
+class TrustedProxies(msgspec.Struct, frozen=True):
+    """The proxies whose headers servers believe."""
+
+    authorities: bytes
+    """Certificates of their authorities."""
+    allowed_names: tuple[str, ...]
+    """Their common names; any if there are none."""
+    users: tuple[str, ...] = ("X-Remote-User",)
+    uids: tuple[str, ...] = ("X-Remote-Uid",)
+    groups: tuple[str, ...] = ("X-Remote-Group",)
+    extra_prefixes: tuple[str, ...] = ("X-Remote-Extra-",)
+
+    def joined(self, others: "TrustedProxies | None") -> "TrustedProxies":
+        """Return these and other proxies: one list holds for the certificates of all."""
+        if others is None:
+            return self
+        names = _union(self.allowed_names, others.allowed_names)
+        return TrustedProxies(
+            b"\n".join((self.authorities.rstrip(), others.authorities)),
+            names if self.allowed_names and others.allowed_names else (),
+            _union(self.users, others.users),
+            _union(self.uids, others.uids),
+            _union(self.groups, others.groups),
+            _union(self.extra_prefixes, others.extra_prefixes),
+        )
+
+
+def _union(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of both, each once, whatever its case."""
+    return tuple({name.lower(): name for name in (*theirs, *ours)}.values())
+
+
+def configuration(client_ca: bytes, proxies: TrustedProxies) -> dict[str, str]:
     """Return the data of the ConfigMap."""
     lists = {
-        "requestheader-allowed-names": [CLIENT_NAME],
-        "requestheader-extra-headers-prefix": ["X-Remote-Extra-"],
-        "requestheader-group-headers": ["X-Remote-Group"],
-        "requestheader-uid-headers": ["X-Remote-Uid"],
-        "requestheader-username-headers": ["X-Remote-User"],
+        "requestheader-allowed-names": proxies.allowed_names,
+        "requestheader-extra-headers-prefix": proxies.extra_prefixes,
+        "requestheader-group-headers": proxies.groups,
+        "requestheader-uid-headers": proxies.uids,
+        "requestheader-username-headers": proxies.users,
     }
     return {
         "client-ca-file": client_ca.decode(),
-        "requestheader-client-ca-file": proxy_ca.decode(),
+        "requestheader-client-ca-file": proxies.authorities.decode(),
         **{key: msgspec.json.encode(value).decode() for key, value in lists.items()},
     }
 

@@ -8,7 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from kedge.apiserver import bootstrap, pki
 from kedge.apiserver.aggregation.aggregator import Aggregator
-from kedge.apiserver.aggregation.front_proxy import CONFIG_MAP, NAMESPACE, configuration
+from kedge.apiserver.aggregation.front_proxy import (
+    CLIENT_NAME,
+    CONFIG_MAP,
+    NAMESPACE,
+    TrustedProxies,
+    configuration,
+)
 from kedge.apiserver.aggregation.local_api_services import LocalApiServices
 from kedge.apiserver.api import Api
 from kedge.apiserver.verbs import write
@@ -29,6 +35,8 @@ class FrontProxyPki(NamedTuple):
 
     directory: Path
     client_ca: bytes
+    others: TrustedProxies | None = None
+    """Proxies in front of this server, which extension servers believe too."""
 
 
 async def aggregate(api: Api, aggregator: Aggregator, certificates: FrontProxyPki) -> None:
@@ -52,7 +60,8 @@ async def _publish_once(api: Api, certificates: FrontProxyPki) -> None:
         proxy_ca = await asyncio.to_thread(
             pki.ensure_front_proxy, certificates.directory, api.clock.now()
         )
-        await publish(api, configuration(certificates.client_ca, proxy_ca))
+        proxies = TrustedProxies(proxy_ca, (CLIENT_NAME,)).joined(certificates.others)
+        await publish(api, configuration(certificates.client_ca, proxies))
     except (OSError, StatusError, StoreError, pki.AuthorityError) as error:
         # The server continues: only extension servers need them.
         log.error("front proxy not published, retrying error=%s", error)

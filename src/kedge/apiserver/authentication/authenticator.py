@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kedge.api.core_v1 import node, secret, service_account
 from kedge.api.core_v1.pod import pod
@@ -22,6 +22,9 @@ from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import unauthorized
 from kedge.web.message import HttpRequest
+
+if TYPE_CHECKING:
+    from kedge.apiserver.authentication.request_headers import HeaderProxies
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
@@ -67,9 +70,12 @@ class Authenticator:
         clock: Clock,
         others: Sequence[TokenAuthenticator] = (),
         anonymous: Callable[[str], bool] = everybody,
+        proxies: "HeaderProxies | None" = None,
     ) -> None:
         """`others` are asked about tokens that are not of this cluster; `anonymous` tells whether
-        a path may be requested without credentials."""
+        a path may be requested without credentials; `proxies` may name users in headers."""
+        self.proxy_headers = None if proxies is None else proxies.headers
+        """The headers in which proxies name users, which no other client may pass on."""
         self._others = others
         self._anonymous = anonymous
         self._clock = clock
@@ -77,7 +83,7 @@ class Authenticator:
         self._static = {_digest(token.encode()): _joined(user) for token, user in tokens.items()}
         self._accounts = ServiceAccountTokens(cache, key, clock)
         self._bootstrap = BootstrapTokens(cache.of(secret.RESOURCE), clock)
-        self._certificates = ClientCertificates(clock)
+        self._certificates = proxies or ClientCertificates(clock)
         self._refusals = RefusalLog(clock)
         self._verified = VerifiedTokens()
         accounts, pods, nodes = service_account.RESOURCE, pod.RESOURCE, node.RESOURCE
@@ -153,7 +159,7 @@ class Authenticator:
         refusal = None
         if http.peer_certificate is not None:
             try:
-                user = self._certificates.user(http.peer_certificate)
+                user = self._certificates.user(http)
             except CredentialRefused as why:
                 refusal = why
             else:

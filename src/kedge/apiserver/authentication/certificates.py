@@ -8,6 +8,7 @@ from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.authentication.service_accounts import CREDENTIAL_ID
 from kedge.apiserver.request import User
 from kedge.machinery.clock import Clock
+from kedge.web.message import HttpRequest
 
 UID: Final = "1.3.6.1.4.1.57683.2"
 """The part of a subject that holds the user's uid."""
@@ -24,7 +25,12 @@ class ClientCertificates:
         self._clock = clock
         self._known: dict[tuple[object, ...], tuple[User | None, float]] = {}
 
-    def user(self, certificate: Certificate) -> User | None:
+    def user(self, http: HttpRequest) -> User | None:
+        """Return the user of the client's certificate, None if it names none; CredentialRefused if
+        expired."""
+        return None if http.peer_certificate is None else self.holder(http.peer_certificate)
+
+    def holder(self, certificate: Certificate) -> User | None:
         """Return the user of a certificate, None if it names none; CredentialRefused if expired."""
         key = (
             certificate.get("serialNumber"),
@@ -47,16 +53,22 @@ class ClientCertificates:
 def user_of(certificate: Certificate) -> User | None:
     """The user whom a subject describes."""
     subject = [pair for parts in certificate["subject"] for pair in parts]
-    common_names = [value for name, value in subject if name == "commonName"]
-    if not common_names or not common_names[-1]:
+    name = common_name(certificate)
+    if not name:
         return None
-    uids = [value for name, value in subject if name == UID]
+    uids = [value for kind, value in subject if kind == UID]
     if len(uids) > 1 or uids == [""]:
         raise CredentialRefused("client certificate must hold one UID or none")
-    groups = tuple(value for name, value in subject if name == "organizationName")
+    groups = tuple(value for kind, value in subject if kind == "organizationName")
     digest = certificate.get("sha256")
     extra = ((CREDENTIAL_ID, (f"X509SHA256={digest}",)),) if digest else ()
-    return User(common_names[-1], groups, "".join(uids), extra)
+    return User(name, groups, "".join(uids), extra)
+
+
+def common_name(certificate: Certificate) -> str:
+    """Return the common name of the subject, the last one as upstream; empty if it has none."""
+    pairs = [pair for parts in certificate["subject"] for pair in parts]
+    return next((value for name, value in reversed(pairs) if name == "commonName"), "")
 
 
 def _end(certificate: Certificate) -> float:

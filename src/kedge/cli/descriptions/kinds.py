@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kedge.cli.descriptions import any_object, event, limit_range, node, pod, secret
+from kedge.cli.descriptions import any_object, claim, event, limit_range, node, pod, secret
 from kedge.cli.descriptions.parts import Fields, RelatedObjects
 
 Describer = Callable[[Fields, RelatedObjects], str]
 
 KINDS: Final[Mapping[tuple[str, str], Describer]] = {
     ("v1", "Pod"): pod.describe,
+    ("v1", "PersistentVolumeClaim"): claim.describe,
     ("v1", "Node"): node.describe,
     ("v1", "Event"): event.describe,
     ("events.k8s.io/v1", "Event"): event.describe,

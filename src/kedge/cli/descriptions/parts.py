@@ -24,9 +24,13 @@ class RelatedObjects(msgspec.Struct, frozen=True, kw_only=True):
     events: Sequence[Fields] | None = None
     """Those about the object; None if they may not be read."""
     pods: Sequence[Fields] | None = None
-    """Of a node: those that it runs."""
+    """Of a node: those that it runs. Of a claim: those of its namespace."""
     lease: Fields | None = None
     """Of a node: its sign of life."""
+    claims: Mapping[str, Sequence[str]] = {}
+    """Of a pod: lines about the claim of each volume."""
+    volume: Fields | None = None
+    """Of a claim: the volume that it is bound to."""
     wide: bool = False
     """Whether more columns are wanted than usual."""
 

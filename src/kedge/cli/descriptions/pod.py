@@ -32,7 +32,7 @@ def _lines(pod: Fields, about: RelatedObjects) -> Iterator[str]:
         yield from containers("Ephemeral Containers", spec["ephemeralContainers"], statuses, pod)
     yield from _gates(spec.get("readinessGates") or (), status.get("conditions") or ())
     yield from _conditions(status.get("conditions") or ())
-    yield from _volumes(spec.get("volumes") or ())
+    yield from _volumes(spec.get("volumes") or (), about)
     yield fact("QoS Class", status.get("qosClass", ""))
     yield from parts.labels("Node-Selectors", spec.get("nodeSelector"))
     ordered = sorted(spec.get("tolerations") or (), key=lambda each: str(each.get("key", "")))
@@ -101,7 +101,7 @@ def _conditions(conditions: Sequence[Fields]) -> Iterator[str]:
         yield f"  {condition['type']} \t{condition['status']} "
 
 
-def _volumes(volumes: Sequence[Fields]) -> Iterator[str]:
+def _volumes(volumes: Sequence[Fields], about: RelatedObjects) -> Iterator[str]:
     if not volumes:
         yield fact("Volumes", NONE)
         return
@@ -111,6 +111,7 @@ def _volumes(volumes: Sequence[Fields]) -> Iterator[str]:
         for source in sorted(volume.keys() - {"name"}):
             yield f"    Type:\t{source[:1].upper()}{source[1:]}"
             yield from parts.indented(outline(_source(volume[source])), "    ")
+        yield from parts.indented(about.claims.get(volume["name"], ()), "    ")
 
 
 def _source(fields: Fields) -> Fields:

@@ -23,6 +23,8 @@ PENDING_ON_NODE: Final = "FileSystemResizePending"
 WAITING_MESSAGE: Final = (
     "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
 )
+NODE_INFEASIBLE: Final = "NodeResizeInfeasible"
+LOWERING: Final = "ControllerResizeInProgress"
 _ZERO: Final = Quantity.from_value(0)
 
 
@@ -59,12 +61,20 @@ class VolumeExpander:
         await self._expand(claim, volume)
 
     async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        """Raise the capacity of the volume, then leave the rest to its node."""
+        """Change the capacity of the volume, then leave the rest to its node."""
         size = size_of(claim)
-        if volume.size < size:
+        if must_wait(claim, volume.size):
+            return
+        if volume.size > size:
+            # The node does not begin again while the claim says so.
+            await self._write(claim, lowering_status(claim))
+        if volume.size != size:
             capacity = {"spec": {"capacity": {"storage": str(size)}}}
             await self._writes.known(await self._writes.patch_volume(volume, capacity))
-        status = expansion_status(claim, format_time(self._clock.now()))
+        claim = self._claims.get(claim.metadata.name, claim.metadata.namespace) or claim
+        await self._write(claim, expansion_status(claim, format_time(self._clock.now())))
+
+    async def _write(self, claim: PersistentVolumeClaim, status: dict[str, Any] | None) -> None:
         if status is not None:
             written = await self._writes.patch_claim(claim, {"status": status}, "status")
             await self._writes.known(claim=written)
@@ -75,11 +85,32 @@ def wants_more(claim: PersistentVolumeClaim) -> bool:
     return is_fully_bound(claim) and size_of(claim) > claim.status.capacity.get("storage", _ZERO)
 
 
+def must_wait(claim: PersistentVolumeClaim, capacity: Quantity) -> bool:
+    """Whether the node is growing the volume to more than the claim requests now.
+
+    Only when the node has given up does the volume get the lowered size. Kubernetes never lowers
+    the capacity of a volume, because a storage system may have grown it before the node tried.
+    Nothing but the node grows a local volume.
+    """
+    state = claim.status.allocatedResourceStatuses.get("storage", "")
+    return capacity > size_of(claim) and state not in (NODE_INFEASIBLE, LOWERING)
+
+
+def lowering_status(claim: PersistentVolumeClaim) -> dict[str, Any] | None:
+    """Return the status of a claim whose growth is being taken back; None if it has it."""
+    if claim.status.allocatedResourceStatuses.get("storage") == LOWERING:
+        return None
+    return {
+        "allocatedResources": {"storage": str(size_of(claim))},
+        "allocatedResourceStatuses": {"storage": LOWERING},
+    }
+
+
 def expansion_status(claim: PersistentVolumeClaim, now: str) -> dict[str, Any] | None:
     """Return the status of a claim whose node must grow the file system; None if it has it."""
     size, status = size_of(claim), claim.status
     is_allocated = status.allocatedResources.get("storage") == size
-    if is_allocated and status.allocatedResourceStatuses.get("storage"):
+    if is_allocated and status.allocatedResourceStatuses.get("storage", LOWERING) != LOWERING:
         return None
     condition = {
         "type": PENDING_ON_NODE,
@@ -92,7 +123,7 @@ def expansion_status(claim: PersistentVolumeClaim, now: str) -> dict[str, Any] |
         | ({"message": each.message} if each.message else {})
         | ({"reason": each.reason} if each.reason else {})
         for each in status.conditions
-        if each.type not in (PENDING_ON_NODE, "Resizing")
+        if each.type not in (PENDING_ON_NODE, "Resizing", "NodeResizeError")
     ]
     return {
         "allocatedResources": {"storage": str(size)},

@@ -34,6 +34,8 @@ _UNCERTAIN: Final = (
     "Unknown",
 )
 """Codes after which the driver may still be at work."""
+_INFEASIBLE: Final = ("InvalidArgument", "OutOfRange", "NotFound")
+"""Codes after which the same call fails again."""
 _FEATURES: Final = {
     m.STAGE_UNSTAGE: DriverFeature.STAGES,
     m.EXPAND: DriverFeature.EXPANDS,
@@ -190,8 +192,12 @@ class CsiDriverClient:
         except PluginError as error:
             text = str(error)
             code = text.removeprefix("rpc error: code = ").partition(" ")[0]
-            is_final = text.startswith("rpc error: code = ") and code not in _UNCERTAIN
-            raise DriverError(text[:4096], is_final=is_final) from error
+            has_code = text.startswith("rpc error: code = ")
+            raise DriverError(
+                text[:4096],
+                is_final=has_code and code not in _UNCERTAIN,
+                is_infeasible=has_code and code in _INFEASIBLE,
+            ) from error
 
 
 def access_mode(modes: tuple[str, ...], *, distinguishes: bool) -> int:

@@ -111,7 +111,8 @@ class LocalDriver:
             if not volume.is_block and volume.attributes.get(ENFORCE) != "false":
                 self._shortfall(volume, self._why_not(volume))
             return
-        if found.record.size < volume.size and not loop_device.attached(found.image):
+        added = volume.size - found.record.size
+        if 0 < added <= self._store.free_bytes() and not loop_device.attached(found.image):
             found = self._grown_offline(found, volume.size)
         if found.record.is_block:
             _, opened = loop_device.attach(found.image, is_kept=True)
@@ -241,7 +242,11 @@ class LocalDriver:
             return found.record.size
         added = volume.size - found.record.size
         if added > (free := self._store.free_bytes()):
-            raise DriverError(f"the node has {_amount(free)} left for local volumes")
+            raise DriverError(
+                f"the node has {_amount(free)} left for local volumes, and the volume needs"
+                f" {_amount(added)} more",
+                is_infeasible=True,
+            )
         if found.record.is_block:
             os.truncate(found.image, volume.size)
             loop_device.grow(loop_device.attached(found.image))

@@ -14,10 +14,14 @@ from typing import NamedTuple, Protocol
 class DriverError(Exception):
     """A call of a driver failed. The text is for the event on the pod."""
 
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
+    def __init__(
+        self, message: str, *, is_final: bool = False, is_infeasible: bool = False
+    ) -> None:
         super().__init__(message)
-        self.is_final = is_final
+        self.is_final = is_final or is_infeasible
         """Whether the driver certainly has no work in progress for the volume."""
+        self.is_infeasible = is_infeasible
+        """Whether the same call will fail again: the volume cannot grow so much."""
 
 
 class DriverFeature(StrEnum):

@@ -13,10 +13,10 @@ from kedge.client.client import Client
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
-from kedge.machinery.quantity import Format, Quantity
 from kedge.node.pod.dependencies import EventSink, ThisNode, VolumeFailure
-from kedge.node.storage import volume_copies
+from kedge.node.storage import resize_status, volume_copies
 from kedge.node.storage.driver_catalog import DriverCatalog
 from kedge.node.storage.mount_records import MountRecord
 from kedge.node.storage.pod_storage import MountContexts, PodStorage
@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 _RETRIES: Final = Backoff(first=0.5, most=60.0)
 _WORKERS: Final = 4
 """Volumes that grow at the same time."""
-_RESIZE_CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "NodeResizeError")
-_IN_PROGRESS: Final = {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}
 
 
 class VolumeFollower:
@@ -58,6 +56,7 @@ class VolumeFollower:
         self._contexts = contexts
         self._this = this
         self._events = events
+        self._clock = clock
         self._known: Cache[MountableVolume] = Cache()
         self._known.listen(self._changed)
         self._informer = Informer(client, VOLUME_VIEW, self._known, clock)
@@ -100,26 +99,34 @@ class VolumeFollower:
             name = await queue.get()
             try:
                 volume = self._known.get(name)
-                if volume is not None:
-                    await self._follow(volume)
+                is_done = volume is None or await self._follow(volume)
             except (DriverError, StatusError, VolumeFailure, OSError) as error:
                 if queue.retry(name) == 1:
                     log.warning("volume not followed volume=%s error=%r", name, str(error))
             else:
-                queue.forget(name)
+                if is_done:
+                    queue.forget(name)
+                else:
+                    queue.retry(name)
             finally:
                 queue.done(name)
 
-    async def _follow(self, volume: MountableVolume) -> None:
+    async def _follow(self, volume: MountableVolume) -> bool:
+        """Return False if it is not the node's turn yet."""
         if volume.metadata.deletion_timestamp:
             await self._reclaim(volume)
-            return
+            return True
         if volume_copies.is_due(volume):
             await self._make_copy(volume)
-            return
-        mounted = [each for each in self._storage.records if each.name == volume.metadata.name]
-        if volume.spec.csi is not None and any(each.path for each in mounted):
-            await self._expand(volume, [each for each in mounted if each.path])
+            return True
+        mounted = [
+            each
+            for each in self._storage.records
+            if each.name == volume.metadata.name and each.path
+        ]
+        if volume.spec.csi is None or not mounted:
+            return True
+        return await self._expand(volume, mounted)
 
     async def _make_copy(self, volume: MountableVolume) -> None:
         name = volume.metadata.name
@@ -199,30 +206,46 @@ class VolumeFollower:
 
     # Growth.
 
-    async def _expand(self, volume: MountableVolume, mounted: list[MountRecord]) -> None:
+    async def _expand(self, volume: MountableVolume, mounted: list[MountRecord]) -> bool:
+        """Return False if the claim is in the hands of its resizer, whose writes the node does not
+        follow."""
+        claim = await self._shrunken_claim(volume)
+        if claim is None:
+            return True
+        record = mounted[0]
+        driver = self._drivers.find(record.driver)
+        if not resize_status.may_grow(claim, record.driver):
+            return False
+        if DriverFeature.EXPANDS in await driver.features():
+            volume = await self._grow(volume, claim, record, driver)
+        size = str(volume.spec.capacity.get("storage"))
+        await self._patch(claim, resize_status.finished(claim, size))
+        self._tell_growth(volume, claim, mounted)
+        return True
+
+    async def _shrunken_claim(self, volume: MountableVolume) -> PersistentVolumeClaim | None:
+        """Return the claim of a volume if its capacity is smaller than that of the volume."""
         owner = volume.spec.claim_ref
         if owner is None:
-            return
+            return None
         claim = await self._client.get(
             persistent_volume_claim.RESOURCE, owner.name, owner.namespace
         )
-        size = Quantity.from_value(volume.spec.size, Format.BINARY_SI)
         known = claim.status.capacity.get("storage")
-        if claim.metadata.uid != owner.uid or known is None or known.value() >= size.value():
-            return
-        record = mounted[0]
-        driver = self._drivers.find(record.driver)
-        if DriverFeature.EXPANDS in await driver.features():
-            await self._grow(volume, claim, record, driver)
-        await self._patch(claim, _finished(claim, volume))
+        if claim.metadata.uid != owner.uid or known is None or known.value() >= volume.spec.size:
+            return None
+        return claim
+
+    def _tell_growth(
+        self, volume: MountableVolume, claim: PersistentVolumeClaim, mounted: list[MountRecord]
+    ) -> None:
         text = (
             f'MountVolume.NodeExpandVolume succeeded for volume "{volume.metadata.name}"'
             f" {self._this.node.metadata.name}"
         )
         self._events.record(claim, "Normal", "FileSystemResizeSuccessful", text)
-        for each in mounted:
-            pod = _pod_reference(each)
-            self._events.record(pod, "Normal", "FileSystemResizeSuccessful", text)
+        for about in map(_pod_reference, mounted):
+            self._events.record(about, "Normal", "FileSystemResizeSuccessful", text)
 
     async def _grow(
         self,
@@ -230,31 +253,34 @@ class VolumeFollower:
         claim: PersistentVolumeClaim,
         record: MountRecord,
         driver: VolumeDriver,
-    ) -> None:
-        await self._patch(claim, _IN_PROGRESS)
+    ) -> MountableVolume:
+        """Grow to the size that the volume has once the growth is on record; return that volume."""
+        await self._patch(claim, resize_status.begun(claim))
+        volume = await self._client.get_as(VOLUME_VIEW, volume.metadata.name)
         try:
             async with self._storage.lock(record.driver, record.handle):
                 wanted = _wanted(volume)
                 path, staging = Path(record.path), Path(record.staging)
                 await driver.expand(wanted, path, staging, await self._expansion(volume))
         except DriverError as error:
-            pending = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
-            await self._patch(claim, pending)
+            now = format_time(self._clock.now())
+            await self._patch(claim, resize_status.failed(claim, error, volume.spec.size, now))
             name = volume.metadata.name
             text = f'NodeExpandVolume.NodeExpandVolume failed for volume "{name}" : {error}'
             self._events.record(claim, "Warning", "VolumeResizeFailed", text)
             raise
+        return volume
 
     async def _expansion(self, volume: MountableVolume) -> MountContext:
         source = volume.spec.csi
         assert source is not None
         return MountContext(secrets=await self._contexts.expand_secrets(source))
 
-    async def _patch(self, claim: PersistentVolumeClaim, status: dict[str, Any]) -> None:
+    async def _patch(self, claim: PersistentVolumeClaim, patch: dict[str, Any]) -> None:
         await self._client.patch(
             persistent_volume_claim.RESOURCE,
             claim.metadata.name,
-            {"status": status},
+            patch,
             claim.metadata.namespace,
             subresource="status",
         )
@@ -274,24 +300,6 @@ def _wanted(volume: MountableVolume) -> DriverVolume:
         size=volume.spec.size,
         is_block=volume.spec.volume_mode == "Block",
     )
-
-
-def _finished(claim: PersistentVolumeClaim, volume: MountableVolume) -> dict[str, Any]:
-    kept = [
-        {
-            name: value
-            for name in ("type", "status", "reason", "message", "lastTransitionTime")
-            if (value := getattr(each, name))
-        }
-        for each in claim.status.conditions
-        if each.type not in _RESIZE_CONDITIONS
-    ]
-    return {
-        "capacity": {"storage": str(volume.spec.capacity.get("storage"))},
-        "allocatedResources": None,
-        "allocatedResourceStatuses": None,
-        "conditions": kept or None,
-    }
 
 
 def _pod_reference(record: MountRecord) -> ObjectReference:

@@ -67,7 +67,7 @@ async def test_a_certificate_ends_while_its_connection_goes_on() -> None:
     clock = FakeClock(datetime(2030, 1, 1, tzinfo=UTC))
     certificates = ClientCertificates(clock)
     given = certificate(("commonName", "jane"))
-    assert certificates.user(given) == User("jane")
+    assert certificates.holder(given) == User("jane")
     await clock.advance(timedelta(minutes=1).total_seconds() + 1)
     with pytest.raises(CredentialRefused, match="expired"):
-        certificates.user(given)
+        certificates.holder(given)

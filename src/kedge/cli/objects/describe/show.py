@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from kedge.api.coordination_v1.lease import RESOURCE as LEASE
 from kedge.api.core_v1.event import RESOURCE as EVENT
 from kedge.api.core_v1.pod.pod import RESOURCE as POD
 from kedge.api.resource import Resource
+from kedge.cli.descriptions.claim_state import claim_lines
 from kedge.cli.descriptions.kinds import describe
 from kedge.cli.descriptions.parts import RelatedObjects
+from kedge.cli.objects.claim_states import bound_volume, claim_states
 from kedge.cli.objects.complaints import complaint
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget
@@ -79,15 +83,19 @@ async def _about(
         wide=asked.wide,
         events=await _events(connection, document) if asked.events else None,
     )
-    if (document["apiVersion"], document["kind"]) != ("v1", "Node"):
-        return about
-    return RelatedObjects(
-        now=now,
-        wide=asked.wide,
-        events=about.events,
-        pods=await _pods(connection, metadata["name"]),
-        lease=await _or_none(connection, LEASE, metadata["name"], _LEASES),
-    )
+    match document["apiVersion"], document["kind"]:
+        case "v1", "Node":
+            pods = await _pods(connection, metadata["name"])
+            lease = await _or_none(connection, LEASE, metadata["name"], _LEASES)
+            return replace(about, pods=pods, lease=lease)
+        case "v1", "Pod":
+            states = await claim_states(connection, document)
+            lines = {name: list(claim_lines(state)) for name, state in states.items()}
+            return replace(about, claims=lines)
+        case "v1", "PersistentVolumeClaim":
+            pods = await _or_nothing(connection, POD, metadata["namespace"])
+            return replace(about, pods=pods, volume=await bound_volume(connection, document))
+    return about
 
 
 async def _events(connection: ApiSession, document: dict[str, Any]) -> list[dict[str, Any]] | None:
@@ -112,6 +120,15 @@ async def _pods(connection: ApiSession, node: str) -> list[dict[str, Any]] | Non
     selected = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
     try:
         return await connection.list(POD, "", {"fieldSelector": selected})
+    except StatusError:
+        return None
+
+
+async def _or_nothing(
+    connection: ApiSession, resource: Resource[Any], namespace: str
+) -> list[dict[str, Any]] | None:
+    try:
+        return await connection.list(resource, namespace)
     except StatusError:
         return None
 

@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 
+from kedge.api.core_v1.pod.pod import RESOURCE as POD
 from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
     REFUSED,
     RESOURCE,
     NodeVerdict,
     SchedulingDecision,
 )
+from kedge.cli.descriptions.claim_state import ClaimState
 from kedge.cli.failure import Failure
+from kedge.cli.objects.claim_states import claim_states
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.output import outputs, tabstops
+from kedge.cli.output.tables import harmless
+from kedge.machinery.errors import StatusError
 
 
 async def show(connection: ApiSession, word: str, as_json: bool) -> int:
@@ -18,9 +23,29 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     document = await connection.get(RESOURCE, pod_name(word), connection.namespace)
     if as_json:
         print(outputs.json_text(document))
-    else:
-        print("\n".join(laid_out(RESOURCE.from_document(document))))
+        return 0
+    print("\n".join(laid_out(RESOURCE.from_document(document))))
+    if states := await _claims(connection, pod_name(word)):
+        print("\n" + "\n".join(tabstops.align(_claim_table(states), tabstops.TABLE)))
     return 0
+
+
+async def _claims(connection: ApiSession, name: str) -> list[ClaimState]:
+    try:
+        pod = await connection.get(POD, name, connection.namespace)
+    except StatusError as error:
+        # The decision may be about a pod that is gone, or that the caller may not read.
+        if error.code not in (403, 404):
+            raise
+        return []
+    return list((await claim_states(connection, pod)).values())
+
+
+def _claim_table(states: list[ClaimState]) -> Iterator[str]:
+    yield "CLAIM\tPHASE\tVOLUME\tNODES\tWAITS FOR"
+    for each in states:
+        waits = harmless(each.waits_for.replace("\t", " ")) or "<nothing>"
+        yield f"{each.claim}\t{each.phase}\t{each.volume}\t{each.nodes}\t{waits}"
 
 
 def pod_name(word: str) -> str:

@@ -131,3 +131,21 @@ async def test_what_is_asked_and_printed(
     assert printed["nodes"][0]["reasons"] == ["Insufficient cpu"]
     with pytest.raises(Failure, match="chooses nodes for pods"):
         await reasoning.show(there, "deploy/web", False)
+
+
+async def test_the_claims_of_the_pod_are_told(
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.components.set_scheduler(Known())
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [volume]}
+    await server.post(
+        "/api/v1/namespaces/default/pods", {"metadata": {"name": "web-1"}, "spec": spec}
+    )
+    assert await reasoning.show(there, "web-1", False) == 0
+    assert capsys.readouterr().out.endswith(
+        """
+CLAIM   PHASE     VOLUME   NODES    WAITS FOR
+data    Missing   <none>   <none>   the claim does not exist
+"""
+    )

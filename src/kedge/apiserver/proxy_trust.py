@@ -1,0 +1,70 @@
+"""The authenticating proxies that flags configure: which certificates and headers are believed."""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from kedge.apiserver.aggregation.front_proxy import TrustedProxies
+from kedge.apiserver.authentication.certificates import ClientCertificates
+from kedge.apiserver.authentication.request_headers import HeaderProxies, RequestHeaders
+from kedge.apiserver.config import RequestHeaderTrust
+from kedge.apiserver.configuration_file import LARGEST_FILE, ConfigurationFileError
+from kedge.apiserver.pki import ServerIdentity
+from kedge.machinery.certificates import blocks, fingerprint
+from kedge.machinery.clock import Clock
+
+_FLAG: Final = "--requestheader-client-ca-file"
+
+
+def read(
+    trust: RequestHeaderTrust, identity: ServerIdentity, clock: Clock
+) -> tuple[HeaderProxies, TrustedProxies]:
+    """Return the proxies, and what extension servers learn about them. TLS accepts their
+    certificates from then on. ConfigurationFileError if the flags cannot be used."""
+    check(trust)
+    assert trust.authority is not None
+    pem = _authorities(trust.authority, identity.context)
+    names = (trust.users, trust.uids, trust.groups, trust.extra_prefixes)
+    headers = RequestHeaders(*(tuple(name.lower() for name in each) for each in names))
+    proxies = HeaderProxies(
+        headers,
+        fingerprints(pem),
+        frozenset(trust.allowed_names),
+        ClientCertificates(clock),
+        fingerprints(identity.ca_pem),
+        clock=clock,
+    )
+    return proxies, TrustedProxies(pem, trust.allowed_names, *names)
+
+
+def check(trust: RequestHeaderTrust) -> None:
+    """Raise ConfigurationFileError for flags that have no effect, or another one than meant."""
+    if trust.authority is None:
+        raise ConfigurationFileError(
+            f"the flags --requestheader-* have no effect without {_FLAG}: give it too"
+        )
+    if not trust.users:
+        raise ConfigurationFileError("--requestheader-username-headers names no header")
+    if trust.uids and "x-remote-uid" not in map(str.lower, trust.uids):
+        raise ConfigurationFileError(
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid"
+            " header - API aggregation will not work"
+        )
+
+
+def fingerprints(pem: bytes) -> frozenset[str]:
+    """Return the hashes of all certificates in a file."""
+    return frozenset(map(fingerprint, blocks(pem)))
+
+
+def _authorities(path: Path, context: ssl.SSLContext) -> bytes:
+    try:
+        with path.open("rb") as file:
+            pem = file.read(LARGEST_FILE)
+        certificates = b"\n".join(blocks(pem))
+        # An authority in the file is trusted itself, with any issuer, as upstream.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=certificates.decode())
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise ConfigurationFileError(f"{_FLAG} '{path}' cannot be used: {error}") from error
+    return certificates
