@@ -76,7 +76,8 @@ def causes(figures: Figures) -> Iterator[str]:
             yield f"     candidate: {each.candidate.code} {_short(each.candidate.document)}"
             if outcome is Outcome.WARNINGS:
                 yield f"     {each.reference.warnings} | {each.candidate.warnings}"
-    yield f"## {len(figures.destructive)} destructive"
+    if figures.destructive:
+        yield f"## {len(figures.destructive)} destructive"
     for write, look in figures.destructive:
         yield f"   {write.case.kind} {_request(write.request)} {write.request.content_type}"
         yield f"     {write.reference.code} {_short(write.reference.document)[:2000]}"
