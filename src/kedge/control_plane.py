@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from socket import gethostname
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 import uvloop
@@ -197,54 +197,66 @@ def elections(
     pauses count from then on.
     """
     identity = identity_of(config.state)
-    keeper = Client(
-        LocalTransport(in_process_handler(server), clock), user_agent=CONTROLLER_MANAGER
-    )
-    planner = Client(LocalTransport(in_process_handler(server), clock), user_agent=KUBE_SCHEDULER)
-    keeping = Election(
-        _prompt_client(server, CONTROLLER_MANAGER), clock, CONTROLLER_MANAGER, identity
-    )
-    planning = Election(_prompt_client(server, KUBE_SCHEDULER), clock, KUBE_SCHEDULER, identity)
+    found = []
+    for name in component_names(config):
+        election = Election(_prompt_client(server, name), clock, name, identity)
+        components.report(name, election.failure)
+        duty = LeaderDuties(server, components, config, clock, pauses, election)
+        found.append((election, duty.schedule if name == KUBE_SCHEDULER else duty.control))
+    return found
 
-    async def keep() -> None:
+
+class LeaderDuties(NamedTuple):
+    """The work of a leader, in the process of its server."""
+
+    server: ApiServer
+    components: ControlPlaneComponents
+    config: ServerConfig
+    clock: Clock
+    pauses: LoopPauses
+    election: Election
+
+    async def control(self) -> None:
+        """Run the controllers until cancelled."""
         from kedge.controllers.controllers import Controllers
 
-        await _end_start(clock, pauses)
+        await _end_start(self.clock, self.pauses)
         controllers = Controllers(
-            keeper,
-            clock,
-            server.ca_pem,
-            server.sign,
-            server.sign_request,
-            admission=config.admission,
-            enabled=config.controllers,
-            node_grace=config.node_grace,
-            node_ports=config.node_ports,
-            load_balancers=config.load_balancer_network,
+            self._client(CONTROLLER_MANAGER),
+            self.clock,
+            self.server.ca_pem,
+            self.server.sign,
+            self.server.sign_request,
+            admission=self.config.admission,
+            enabled=self.config.controllers,
+            node_grace=self.config.node_grace,
+            node_ports=self.config.node_ports,
+            load_balancers=self.config.load_balancer_network,
         )
-        components.report(CONTROLLER_MANAGER, controllers.failure)
+        self.components.report(CONTROLLER_MANAGER, controllers.failure)
         try:
             await controllers.run()
         finally:
-            components.report(CONTROLLER_MANAGER, keeping.failure)
+            self.components.report(CONTROLLER_MANAGER, self.election.failure)
 
-    async def plan() -> None:
+    async def schedule(self) -> None:
+        """Run the scheduler until cancelled."""
         from kedge.scheduler.scheduler import Scheduler
 
-        await _end_start(clock, pauses)
-        scheduler = Scheduler(planner, clock, usage=config.scheduler_usage)
-        components.report(KUBE_SCHEDULER, scheduler.failure)
-        components.set_scheduler(scheduler)
+        await _end_start(self.clock, self.pauses)
+        scheduler = Scheduler(
+            self._client(KUBE_SCHEDULER), self.clock, usage=self.config.scheduler_usage
+        )
+        self.components.report(KUBE_SCHEDULER, scheduler.failure)
+        self.components.set_scheduler(scheduler)
         try:
             await scheduler.run()
         finally:
-            components.set_scheduler(None)
-            components.report(KUBE_SCHEDULER, planning.failure)
+            self.components.set_scheduler(None)
+            self.components.report(KUBE_SCHEDULER, self.election.failure)
 
-    offices = {CONTROLLER_MANAGER: (keeping, keep), KUBE_SCHEDULER: (planning, plan)}
-    for name in component_names(config):
-        components.report(name, offices[name][0].failure)
-    return [offices[name] for name in component_names(config)]
+    def _client(self, name: str) -> Client:
+        return Client(LocalTransport(in_process_handler(self.server), self.clock), user_agent=name)
 
 
 def _prompt_client(server: ApiServer, name: str) -> Client:

@@ -240,13 +240,12 @@ NODE_MAY_LIST = {
     "namespaces",
     "networkpolicies.networking.k8s.io",
     "nodes",
-    "persistentvolumes",
     "runtimeclasses.node.k8s.io",
     "services",
     "storageclasses.storage.k8s.io",
 }
 """The kinds that any node may list: as in Kubernetes, and as kube-proxy, CoreDNS, network plugins
-and, for volumes and their classes, storage drivers may."""
+and, for the classes of volumes, storage drivers may."""
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Final
 
 from markdown import Page, code, codes, table
 
+from kedge.apiserver.assembly import assemble, flow_controller, telemetry
 from kedge.apiserver.fairness.flow_metrics import add_flow_metrics
-from kedge.apiserver.server import assemble, flow_controller, telemetry
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.web.watchdog import LoopPauses

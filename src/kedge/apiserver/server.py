@@ -2,18 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from random import Random, SystemRandom
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kedge.api.builtin import schemas
-from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import event, namespace, node, service
+from kedge.api.core_v1 import event
 from kedge.api.core_v1.pod import pod
-from kedge.api.resource import Resource
 from kedge.apiserver import (
     bootstrap,
     default_storage,
@@ -23,70 +20,40 @@ from kedge.apiserver import (
     server_addresses,
     tokens,
 )
-from kedge.apiserver.admission import configuration as admission_files
-from kedge.apiserver.admission import plugins
-from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
-from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
-from kedge.apiserver.admission.device_access import DeviceAccess
-from kedge.apiserver.admission.device_claims import DeviceClaims
-from kedge.apiserver.admission.signing_requests import SigningRequests
-from kedge.apiserver.admission.unenforced_policies import UnenforcedPolicies
-from kedge.apiserver.agents import AgentLocator, Agents
+from kedge.apiserver.agents import Agents
 from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.aggregation.extension_servers import ExtensionServers
 from kedge.apiserver.aggregation.run import FrontProxyPki, aggregate
-from kedge.apiserver.allocation.address_records import AddressRecords
-from kedge.apiserver.allocation.pod_networks import PodNetworks
-from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
+from kedge.apiserver.assembly import admission_configuration, application, assemble, in_flight
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
-from kedge.apiserver.authentication.authenticator import ADMIN, Authenticator
+from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
-from kedge.apiserver.authentication.openid import OpenId
-from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.authorization import policy
-from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
+from kedge.apiserver.config import ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
-from kedge.apiserver.documents import Documents
-from kedge.apiserver.fairness.flow_controller import FlowController
-from kedge.apiserver.fairness.flow_metrics import add_flow_metrics
 from kedge.apiserver.flow_control import (
-    VERSION,
-    default_objects,
     ensure_flow_control,
     report_conditions,
 )
-from kedge.apiserver.health import HealthChecks, ServerLifecycle, server_checks
+from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import OutsideIdentities
-from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.local_nodes import LocalNodes
-from kedge.apiserver.metrics.cluster import node_reports
-from kedge.apiserver.pages import Pages
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
-from kedge.apiserver.request import User
-from kedge.apiserver.scheduling_decisions import SchedulingDecisions
-from kedge.apiserver.telemetry import Telemetry
-from kedge.apiserver.watchcache import WatchCache
-from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
-from kedge.metrics.windows import SHORTEST
-from kedge.settings.device_access import DeviceAccessRule
-from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store, StoreError
-from kedge.web.cluster_network import MACHINE, ClusterNetwork, network_of
+from kedge.web.cluster_network import network_of
 from kedge.web.server import HttpServer
 from kedge.web.watchdog import LoopPauses
 
@@ -96,9 +63,6 @@ RESERVE_SECONDS: Final = 5.0
 """How often the reserve files are checked."""
 RANGE_SECONDS: Final = 10.0
 """How often the default ServiceCIDR is created again if it was deleted."""
-SEATS: Final = 600
-"""Requests that are worked on at once, of all priority levels."""
-UNLIMITED_SEATS: Final = 1_000_000
 SETTLE_SECONDS: Final = 0.5
 """Time from the first answer to the work that can wait."""
 
@@ -141,6 +105,49 @@ class ApiServer:
         return pki.sign_request(self._pki, csr_pem, uses, lifetime, now)
 
 
+class ServerParts(NamedTuple):
+    """The parts of one server that answers requests."""
+
+    config: ServerConfig
+    api: Api
+    app: App
+    listener: HttpServer
+    lifecycle: ServerLifecycle
+    aggregator: Aggregator
+    extensions: ExtensionServers
+    outside: OutsideIdentities
+    audit_log: AuditLog | None
+
+    def tasks(
+        self, identity: pki.ServerIdentity, hosts: Sequence[str]
+    ) -> list[Coroutine[Any, Any, None]]:
+        """Return the work that runs as long as the server, from its first moment."""
+        api, clock = self.api, self.api.clock
+        return [
+            api.cache.run(),
+            api.allocator.run(),
+            self.listener.sweep(),
+            keep_trimmed(clock),
+            api.metrics.run(),
+            self.app.flows.run(),
+            keep_history(api.store, clock),
+            keep_reserve_files(api.store, self.config.state, clock),
+            pki.keep_renewed(identity, hosts, clock),
+            *(work() for work in self.outside.tasks),
+        ]
+
+    async def close(self) -> None:
+        """Stop answering, and close connections to other servers."""
+        self.lifecycle.stop()
+        await self.listener.close()
+        await self.api.caller.close()
+        self.extensions.close()
+        for close in self.outside.closing:
+            await close()
+        if self.audit_log is not None:
+            self.audit_log.close()
+
+
 @asynccontextmanager
 async def serve(
     config: ServerConfig,
@@ -158,99 +165,112 @@ async def serve(
         pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), clock.now())
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
-    network = network_of(config.nodes)
     try:
-        api = await assemble(
-            store,
-            clock,
-            config.admission,
-            upstream_only=config.upstream_only,
-            agents=Agents(config.pki, network),
-            network=network,
-            usage_window=config.metrics_window,
-            node_ports=config.node_ports,
-            device_access=config.device_access,
-            configuration=admission_configuration(config),
-        )
-        address = ""
-        trail = AuditLog(config.audit_log) if config.audit_log is not None else None
-        users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-        outside = identities.configured(config, clock, identity)
-        identities.configure_authorizers(api.authorizer, outside, config, clock)
-        lifecycle = ServerLifecycle(HOOKS)
-        proxy_pki = config.pki / "front-proxy"
-        extensions = ExtensionServers(Resolver(api.cache), proxy_pki, network)
-        aggregator = Aggregator(api, extensions)
-        app = application(
-            api,
-            {**users, token: ADMIN},
-            key,
-            lambda: address,
-            lifecycle,
-            components=components,
-            in_flight=in_flight(config),
-            seats=config.max_requests_inflight + config.max_mutating_requests_inflight,
-            aggregator=aggregator,
-            audit_log=trail,
-            pauses=pauses,
-            outside=outside,
-            extend_tokens=config.extend_tokens,
-        )
-        listener = HttpServer(
-            app.handle,
-            clock,
-            screen=app.screen,
-            refused=api.metrics.refused_unread,
-            comma_headers=outside.comma_headers,
-        )
-        async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(api.cache.run()),
-                tasks.create_task(api.allocator.run()),
-                tasks.create_task(listener.sweep()),
-                tasks.create_task(keep_trimmed(clock)),
-                tasks.create_task(api.metrics.run()),
-                tasks.create_task(app.flows.run()),
-                tasks.create_task(keep_history(store, clock)),
-                tasks.create_task(keep_reserve_files(store, config.state, clock)),
-                tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
-                *(tasks.create_task(work()) for work in outside.tasks),
-            ]
-            registrar = Registrar(api)
-            await registrar.load()
-            lifecycle.finish(CRDS)
-            background.append(tasks.create_task(registrar.run()))
-            background.append(tasks.create_task(PolicyTypeChecks(api).run()))
-            port = await listener.listen(config.host, config.port, identity.context)
-            url = server_addresses.local(config, port)
-            address = server_addresses.advertised(config, port).removeprefix("https://")
-            await ensure_objects(api, config, port, identity, lifecycle)
-            background.append(tasks.create_task(settle(api, config, key, clock)))
-            proxy_certificates = FrontProxyPki(proxy_pki, identity.ca_pem, outside.trusted_proxies)
-            aggregation = aggregate(api, aggregator, proxy_certificates)
-            background.append(tasks.create_task(aggregation))
-            nodes = local_nodes(api, config, port, listener, identity)
-            background.append(tasks.create_task(nodes.run()))
-            if config.scrape_kubelets:
-                from kedge.apiserver.metrics.scrape import scraper
-
-                reading = await scraper(config, api, app.telemetry)
-                background.append(tasks.create_task(reading.run()))
+        parts = await build(config, clock, store, identity, token, key, pauses, components)
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(work) for work in parts.tasks(identity, hosts)]
             try:
-                yield ApiServer(app, url, identity, token, key, nodes)
+                registrar = Registrar(parts.api)
+                await registrar.load()
+                parts.lifecycle.finish(CRDS)
+                port = await parts.listener.listen(config.host, config.port, identity.context)
+                await ensure_objects(parts.api, config, port, identity, parts.lifecycle)
+                nodes = local_nodes(parts.api, config, port, parts.listener, identity)
+                later = (
+                    registrar.run(),
+                    PolicyTypeChecks(parts.api).run(),
+                    settle(parts.api, config, key, clock),
+                    aggregate(parts.api, parts.aggregator, front_proxy(parts, identity)),
+                    nodes.run(),
+                    *await scrapers(parts),
+                )
+                background += [group.create_task(work) for work in later]
+                url = server_addresses.local(config, port)
+                yield ApiServer(parts.app, url, identity, token, key, nodes)
             finally:
-                lifecycle.stop()
-                await listener.close()
-                await api.caller.close()
-                extensions.close()
-                for close in outside.closing:
-                    await close()
-                if trail is not None:
-                    trail.close()
+                await parts.close()
                 for task in background:
                     task.cancel()
     finally:
         await store.close()
+
+
+async def build(
+    config: ServerConfig,
+    clock: Clock,
+    store: Store,
+    identity: pki.ServerIdentity,
+    token: str,
+    key: SigningKey,
+    pauses: LoopPauses | None,
+    components: ControlPlaneComponents | None,
+) -> ServerParts:
+    """Build a server on a store; `token` is that of its administrator."""
+    host, network = server_addresses.advertised_host(config), network_of(config.nodes)
+    api = await assemble(
+        store,
+        clock,
+        config.admission,
+        upstream_only=config.upstream_only,
+        agents=Agents(config.pki, network),
+        network=network,
+        usage_window=config.metrics_window,
+        node_ports=config.node_ports,
+        device_access=config.device_access,
+        configuration=admission_configuration(config),
+    )
+    audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
+    users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
+    outside = identities.configured(config, clock, identity)
+    identities.configure_authorizers(api.authorizer, outside, config, clock)
+    lifecycle = ServerLifecycle(HOOKS)
+    extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
+    aggregator = Aggregator(api, extensions)
+    app = application(
+        api,
+        {**users, token: ADMIN},
+        key,
+        lambda: server_addresses.url(host, listener.port).removeprefix("https://"),
+        lifecycle,
+        components=components,
+        in_flight=in_flight(config),
+        seats=config.max_requests_inflight + config.max_mutating_requests_inflight,
+        aggregator=aggregator,
+        audit_log=audit_log,
+        pauses=pauses,
+        outside=outside,
+        extend_tokens=config.extend_tokens,
+    )
+    listener = HttpServer(
+        app.handle,
+        clock,
+        screen=app.screen,
+        refused=api.metrics.refused_unread,
+        comma_headers=outside.comma_headers,
+    )
+    return ServerParts(
+        config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
+    )
+
+
+def front_proxy_pki(config: ServerConfig) -> Path:
+    """Return the directory with the identity of the server towards extension servers."""
+    return config.pki / "front-proxy"
+
+
+def front_proxy(parts: ServerParts, identity: pki.ServerIdentity) -> FrontProxyPki:
+    """Return the certificates that the server and its extension servers trust each other by."""
+    own = front_proxy_pki(parts.config)
+    return FrontProxyPki(own, identity.ca_pem, parts.outside.trusted_proxies)
+
+
+async def scrapers(parts: ServerParts) -> Sequence[Coroutine[Any, Any, None]]:
+    """Return the work that reads the usage of stock kubelets, if that is asked for."""
+    if not parts.config.scrape_kubelets:
+        return ()
+    from kedge.apiserver.metrics.scrape import scraper
+
+    return ((await scraper(parts.config, parts.api, parts.app.telemetry)).run(),)
 
 
 async def ensure_objects(
@@ -268,6 +288,23 @@ async def ensure_objects(
     lifecycle.finish(ROLES)
     await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
     lifecycle.finish(CLUSTER_INFO)
+
+
+async def open_store(config: ServerConfig, clock: Clock) -> Store:
+    store: Store
+    if config.store == "memory":
+        store = MemoryStore(clock)
+    else:
+        store = await SqliteStore.open(config.database, clock)
+    if config.encryption_config is None:
+        return store
+    from kedge.apiserver import store_protection
+
+    try:
+        return store_protection.encrypted(store, config.encryption_config)
+    except BaseException:
+        await store.close()
+        raise
 
 
 async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
@@ -328,219 +365,3 @@ def local_nodes(
     return LocalNodes(
         api, config.local_nodes, port, certify=certify, listen=None if has_endpoints else listen
     )
-
-
-def application(
-    api: Api,
-    tokens: Mapping[str, User],
-    key: SigningKey,
-    address: Callable[[], str],
-    lifecycle: ServerLifecycle,
-    *,
-    components: ControlPlaneComponents | None = None,
-    in_flight: InFlight | None = None,
-    seats: int = SEATS,
-    aggregator: Aggregator | None = None,
-    audit_log: AuditLog | None = None,
-    pauses: LoopPauses | None = None,
-    outside: OutsideIdentities = identities.NONE,
-    extend_tokens: bool = True,
-) -> App:
-    """Return the application on an Api. `tokens` are those of static users; `address` returns the
-    host and port under which clients reach the server; `aggregator` forwards to extension
-    servers; `outside` knows the users of other issuers."""
-    components = components or ControlPlaneComponents()
-    counts = telemetry(api, pauses)
-    for add in outside.metrics:
-        add(counts)
-    authenticator = Authenticator(
-        tokens,
-        api.cache,
-        key,
-        api.clock,
-        outside.authenticators,
-        outside.anonymous,
-        outside.proxies,
-    )
-    identities.count_tokens(counts, authenticator)
-    flows = flow_controller(api, seats)
-    add_flow_metrics(counts, flows)
-    checks = server_checks(api.store, api.cache, lifecycle, components)
-    return App(
-        api,
-        authenticator=authenticator,
-        token_requests=TokenRequests(key, extends=extend_tokens),
-        decisions=SchedulingDecisions(components),
-        pages=Pages(
-            api,
-            openid=OpenId(key, address),
-            documents=Documents(
-                api.catalog,
-                address,
-                api.clock,
-                api.long_work,
-                None if aggregator is None else aggregator.documents,
-            ),
-            telemetry=counts,
-            health=HealthChecks(checks, api.clock),
-        ),
-        telemetry=counts,
-        in_flight=in_flight or InFlight(),
-        flows=flows,
-        aggregator=aggregator,
-        audit_log=audit_log,
-    )
-
-
-def flow_controller(api: Api, seats: int) -> FlowController:
-    """Return the controller of priority levels, which share that many seats; 0 sets no limit."""
-    kinds = ("FlowSchema", "PriorityLevelConfiguration")
-    schemas, levels = (api.catalog.of_kind(VERSION, kind) for kind in kinds)
-    assert schemas is not None
-    assert levels is not None
-    return FlowController(
-        api.cache.of(schemas),
-        api.cache.of(levels),
-        api.clock,
-        total=seats or UNLIMITED_SEATS,
-        defaults=default_objects(),
-    )
-
-
-def in_flight(config: ServerConfig) -> InFlight:
-    """Return the limits of requests; users that keep the cluster alive get half as many again."""
-    reads, writes = config.max_requests_inflight, config.max_mutating_requests_inflight
-    return InFlight(
-        RequestLimit(reads, reads // 2),
-        RequestLimit(writes, writes // 2),
-        seconds=config.request_timeout,
-    )
-
-
-def admission_configuration(config: ServerConfig) -> AdmissionConfiguration:
-    """Return the configurations of admission plugins."""
-    path = config.admission_configuration
-    return UNCONFIGURED if path is None else admission_files.read(path)
-
-
-async def open_store(config: ServerConfig, clock: Clock) -> Store:
-    store: Store
-    if config.store == "memory":
-        store = MemoryStore(clock)
-    else:
-        store = await SqliteStore.open(config.database, clock)
-    if config.encryption_config is None:
-        return store
-    from kedge.apiserver import store_protection
-
-    try:
-        return store_protection.encrypted(store, config.encryption_config)
-    except BaseException:
-        await store.close()
-        raise
-
-
-async def assemble(
-    store: Store,
-    clock: Clock,
-    admission: Sequence[str] = UPSTREAM_ADMISSION,
-    *,
-    upstream_only: bool = False,
-    agents: AgentLocator | None = None,
-    network: ClusterNetwork = MACHINE,
-    usage_window: str = SHORTEST,
-    node_ports: range = NODE_PORTS,
-    device_access: Sequence[DeviceAccessRule] = (),
-    configuration: AdmissionConfiguration = UNCONFIGURED,
-) -> Api:
-    """Return an Api on a store, with its watch cache filled."""
-    catalog = Catalog(upstream_only=upstream_only)
-    cache = WatchCache(store)
-    await cache.load(stored_resources(catalog))
-    authorizer = Authorizer.following(cache, catalog)
-    caller = Caller(Resolver(cache), network)
-    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration)
-    chosen = plugins.enabled(admission, given)
-    if device_access:
-        chosen.append(DeviceAccess(authorizer, device_access))
-    # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
-    random = Random(SystemRandom().getrandbits(256))
-    allocator = service_allocator(store, cache, catalog, clock, random, node_ports)
-    namespaces = cache.of(namespace.RESOURCE)
-    always: list[AdmissionPlugin] = [
-        SigningRequests(clock),
-        UnenforcedPolicies(cache.of(node.RESOURCE)),
-        DeviceClaims(
-            lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
-        ),
-        Escalation(authorizer),
-        PodNetworks(cache.of(node.RESOURCE)),
-        allocator,
-    ]
-    return Api(
-        store=store,
-        cache=cache,
-        catalog=catalog,
-        admission=Chain([*chosen, *always]),
-        allocator=allocator,
-        caller=caller,
-        authorizer=authorizer,
-        metrics=node_reports(cache, clock, usage_window=usage_window),
-        agents=agents,
-        network=network,
-        clock=clock,
-        random=random,
-    )
-
-
-def service_allocator(
-    store: Store,
-    cache: WatchCache,
-    catalog: Catalog,
-    clock: Clock,
-    random: Random,
-    ports: range,
-) -> ServiceAllocator:
-    """Return the allocator of cluster IPs and node ports."""
-    ip_addresses = catalog.of_kind("networking.k8s.io/v1", "IPAddress")
-    service_cidrs = catalog.of_kind("networking.k8s.io/v1", "ServiceCIDR")
-    assert ip_addresses is not None
-    assert service_cidrs is not None
-    records = AddressRecords(store, cache, ip_addresses, clock, random)
-    services = cache.of(service.RESOURCE)
-    return ServiceAllocator(services, cache.of(service_cidrs), records, ports, random)
-
-
-def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]
-    return [r for r in catalog if r.is_stored and r.store_as is None and "get" in r.verbs]
-
-
-def telemetry(api: Api, pauses: LoopPauses | None = None) -> Telemetry:
-    """Return the counters of the server, and gauges that read its caches."""
-    counts = Telemetry(pauses)
-
-    def objects():  # type: ignore[no-untyped-def]
-        for cache in api.cache.all():
-            labels = f'group="{cache.resource.group}",resource="{cache.resource.plural}"'
-            yield labels, len(cache)
-
-    def watchers():  # type: ignore[no-untyped-def]
-        for cache in api.cache.all():
-            if cache.listeners:
-                labels = f'group="{cache.resource.group}",resource="{cache.resource.plural}"'
-                yield labels, len(cache.listeners)
-
-    counts.gauge("apiserver_resource_objects", "Objects stored.", objects)
-    counts.gauge("apiserver_longrunning_requests", "Watches that are being pushed to.", watchers)
-
-    def frames():  # type: ignore[no-untyped-def]
-        for what, number in sorted(api.metrics.counts.items()):
-            yield f'outcome="{what}"', number
-
-    counts.counter(
-        "kedge_metrics_frames_total", "Reports of nodes, by what became of them.", frames
-    )
-    counts.gauge(
-        "kedge_store_revision", "The newest revision.", lambda: iter([("", api.store.revision)])
-    )
-    return counts

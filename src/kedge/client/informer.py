@@ -132,6 +132,7 @@ class Informer(Generic[V]):
         clock: Clock,
         *,
         namespace: str = "",
+        labels: str = "",
         fields: str = "",
         backoff: Backoff | None = None,
     ) -> None:
@@ -142,6 +143,7 @@ class Informer(Generic[V]):
         self._receiver = receiver
         self._clock = clock
         self._namespace = namespace
+        self._labels = labels
         self._fields = fields
         self._backoff = backoff or Backoff(first=0.02, most=30.0)
         self._version = ""
@@ -160,7 +162,11 @@ class Informer(Generic[V]):
         # Version 0 asks for whatever the server has at hand; its cache is at least as new as any
         # event that led here.
         listing = await self._client.list_encoded(
-            self._view, self._namespace, fields=self._fields, version="0"
+            self._view,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            version="0",
         )
         objects: list[V] = []
         for encoded in listing.items:
@@ -193,7 +199,11 @@ class Informer(Generic[V]):
         last: WatchEvent[V] | None = None
         try:
             async with self._client.watch_as(
-                self._view, self._namespace, version=self._version, fields=self._fields
+                self._view,
+                self._namespace,
+                version=self._version,
+                labels=self._labels,
+                fields=self._fields,
             ) as events:
                 async for event in events:
                     await self._clock.give_way()

@@ -1,9 +1,9 @@
 """The list of controllers, run together."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import IPv4Network
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
@@ -67,6 +67,105 @@ class Controller(Protocol):
         ...
 
 
+class ControllerContext(NamedTuple):
+    """The dependencies of all controllers."""
+
+    client: Client
+    clock: Clock
+    shared: SharedInformers
+    discovery: Discovery
+    known: Namespaces
+    ca_pem: bytes
+    sign: Sign
+    sign_request: SignRequest
+    node_grace: float = GRACE
+    node_ports: range = NODE_PORTS
+    load_balancers: str = LOAD_BALANCER_NETWORK
+    """The network of the addresses of load balancers."""
+
+
+ControllerMaker = Callable[[ControllerContext], Controller]
+
+
+def _sharing(make: Callable[[Client, SharedInformers, Clock], Controller]) -> ControllerMaker:
+    return lambda given: make(given.client, given.shared, given.clock)
+
+
+MAKERS: Final[Mapping[str, ControllerMaker]] = {
+    "namespace-controller": lambda given: NamespaceController(
+        given.client, given.discovery, given.known, given.clock
+    ),
+    "serviceaccount-controller": lambda given: ServiceAccountController(
+        given.client, given.known, given.clock
+    ),
+    "root-ca-certificate-publisher-controller": lambda given: RootCaController(
+        given.client, given.known, given.ca_pem, given.clock
+    ),
+    "serviceaccount-token-controller": lambda given: ServiceAccountTokenController(
+        given.client, given.sign, given.ca_pem, given.clock
+    ),
+    "certificatesigningrequest-signing-controller": lambda given: CertificateSigningController(
+        given.client, given.sign_request, given.clock
+    ),
+    "cluster-info-controller": lambda given: ClusterInfoController(given.client, given.clock),
+    "bootstrap-token-cleaner-controller": lambda given: BootstrapTokenCleaner(
+        given.client, given.clock
+    ),
+    "clusterrole-aggregation-controller": lambda given: ClusterRoleAggregationController(
+        given.client, given.clock
+    ),
+    "resourcequota-controller": lambda given: ResourceQuotaController(
+        given.client, given.discovery, given.clock
+    ),
+    "resourceclaim-controller": _sharing(ResourceClaimController),
+    "device-taint-eviction-controller": _sharing(DeviceTaintEvictionController),
+    "persistentvolume-binder-controller": _sharing(PersistentVolumeBinder),
+    "persistentvolumeclaim-protection-controller": _sharing(ClaimProtectionController),
+    "persistentvolume-protection-controller": _sharing(VolumeProtectionController),
+    "volumeattributesclass-protection-controller": _sharing(AttributesClassProtectionController),
+    "ephemeral-volume-controller": _sharing(EphemeralVolumeController),
+    "persistentvolume-expander-controller": _sharing(VolumeExpander),
+    "persistentvolume-attach-detach-controller": _sharing(AttachDetachController),
+    "garbage-collector-controller": lambda given: GarbageCollector(
+        given.client, given.discovery, given.clock
+    ),
+    "job-controller": _sharing(JobController),
+    "cronjob-controller": _sharing(CronJobController),
+    "ttl-after-finished-controller": _sharing(TtlAfterFinishedController),
+    "pod-garbage-collector-controller": _sharing(PodGarbageCollector),
+    "replicaset-controller": _sharing(ReplicaSetController),
+    "replicationcontroller-controller": _sharing(ReplicationControllerController),
+    "deployment-controller": _sharing(DeploymentController),
+    "statefulset-controller": _sharing(StatefulSetController),
+    "daemonset-controller": _sharing(DaemonSetController),
+    "horizontal-pod-autoscaler-controller": _sharing(HorizontalPodAutoscalerController),
+    "disruption-controller": _sharing(DisruptionController),
+    "node-lifecycle-controller": lambda given: NodeLifecycleController(
+        given.client, given.shared, given.clock, grace=given.node_grace
+    ),
+    "taint-eviction-controller": _sharing(TaintEvictionController),
+    "endpointslice-controller": _sharing(EndpointSliceController),
+    "endpoints-controller": _sharing(EndpointsController),
+    "service-cidr-controller": _sharing(ServiceCidrController),
+    "ipallocator-repair-controller": lambda given: AllocationRepairController(
+        given.client, given.shared, given.clock, given.node_ports
+    ),
+    "service-lb-controller": lambda given: LoadBalancerController(
+        given.client, given.shared, given.clock, IPv4Network(given.load_balancers)
+    ),
+    "endpointslice-mirroring-controller": _sharing(EndpointSliceMirroringController),
+}
+"""The controllers of every server, by name."""
+
+ADMISSION_MAKERS: Final[Mapping[str, tuple[str, ControllerMaker]]] = {
+    "LimitRanger": (
+        "limitrange-controller",
+        lambda given: LimitRangeController(given.client, given.clock),
+    ),
+}
+"""The controllers that run only beside an admission plugin."""
+
+
 class Controllers:
     """Runs all enabled controllers on an API client; start it after the API server."""
 
@@ -87,89 +186,28 @@ class Controllers:
         """`admission` names the plugins that the server enforces: some controllers belong to
         one. `enabled` names the controllers to run; `load_balancers` is the network of their
         addresses."""
-        discovery = Discovery(client)
         known = Namespaces()
         self._shared = SharedInformers(client, clock)
         self._namespaces = Informer(client, namespaces.view(), known, clock)
-        shared = self._shared
-        makers: dict[str, Callable[[], Controller]] = {
-            "namespace-controller": lambda: NamespaceController(client, discovery, known, clock),
-            "serviceaccount-controller": lambda: ServiceAccountController(client, known, clock),
-            "root-ca-certificate-publisher-controller": lambda: RootCaController(
-                client, known, ca_pem, clock
-            ),
-            "serviceaccount-token-controller": lambda: ServiceAccountTokenController(
-                client, sign, ca_pem, clock
-            ),
-            "certificatesigningrequest-signing-controller": lambda: CertificateSigningController(
-                client, sign_request, clock
-            ),
-            "cluster-info-controller": lambda: ClusterInfoController(client, clock),
-            "bootstrap-token-cleaner-controller": lambda: BootstrapTokenCleaner(client, clock),
-            "clusterrole-aggregation-controller": lambda: ClusterRoleAggregationController(
-                client, clock
-            ),
-            "resourcequota-controller": lambda: ResourceQuotaController(client, discovery, clock),
-            "resourceclaim-controller": lambda: ResourceClaimController(client, shared, clock),
-            "device-taint-eviction-controller": lambda: DeviceTaintEvictionController(
-                client, shared, clock
-            ),
-            "persistentvolume-binder-controller": lambda: PersistentVolumeBinder(
-                client, shared, clock
-            ),
-            "persistentvolumeclaim-protection-controller": lambda: ClaimProtectionController(
-                client, shared, clock
-            ),
-            "persistentvolume-protection-controller": lambda: VolumeProtectionController(
-                client, shared, clock
-            ),
-            "volumeattributesclass-protection-controller": lambda: (
-                AttributesClassProtectionController(client, shared, clock)
-            ),
-            "ephemeral-volume-controller": lambda: EphemeralVolumeController(client, shared, clock),
-            "persistentvolume-expander-controller": lambda: VolumeExpander(client, shared, clock),
-            "persistentvolume-attach-detach-controller": lambda: AttachDetachController(
-                client, shared, clock
-            ),
-            "garbage-collector-controller": lambda: GarbageCollector(client, discovery, clock),
-            "job-controller": lambda: JobController(client, shared, clock),
-            "cronjob-controller": lambda: CronJobController(client, shared, clock),
-            "ttl-after-finished-controller": lambda: TtlAfterFinishedController(
-                client, shared, clock
-            ),
-            "pod-garbage-collector-controller": lambda: PodGarbageCollector(client, shared, clock),
-            "replicaset-controller": lambda: ReplicaSetController(client, shared, clock),
-            "replicationcontroller-controller": lambda: ReplicationControllerController(
-                client, shared, clock
-            ),
-            "deployment-controller": lambda: DeploymentController(client, shared, clock),
-            "statefulset-controller": lambda: StatefulSetController(client, shared, clock),
-            "daemonset-controller": lambda: DaemonSetController(client, shared, clock),
-            "horizontal-pod-autoscaler-controller": lambda: HorizontalPodAutoscalerController(
-                client, shared, clock
-            ),
-            "disruption-controller": lambda: DisruptionController(client, shared, clock),
-            "node-lifecycle-controller": lambda: NodeLifecycleController(
-                client, shared, clock, grace=node_grace
-            ),
-            "taint-eviction-controller": lambda: TaintEvictionController(client, shared, clock),
-            "endpointslice-controller": lambda: EndpointSliceController(client, shared, clock),
-            "endpoints-controller": lambda: EndpointsController(client, shared, clock),
-            "service-cidr-controller": lambda: ServiceCidrController(client, shared, clock),
-            "ipallocator-repair-controller": lambda: AllocationRepairController(
-                client, shared, clock, node_ports
-            ),
-            "service-lb-controller": lambda: LoadBalancerController(
-                client, shared, clock, IPv4Network(load_balancers)
-            ),
-            "endpointslice-mirroring-controller": lambda: EndpointSliceMirroringController(
-                client, shared, clock
-            ),
-        }
-        if "LimitRanger" in admission:
-            makers["limitrange-controller"] = lambda: LimitRangeController(client, clock)
+        context = ControllerContext(
+            client,
+            clock,
+            self._shared,
+            Discovery(client),
+            known,
+            ca_pem,
+            sign,
+            sign_request,
+            node_grace,
+            node_ports,
+            load_balancers,
+        )
+        makers = [
+            *MAKERS.items(),
+            *(ADMISSION_MAKERS[p] for p in admission if p in ADMISSION_MAKERS),
+        ]
         # A disabled controller is not constructed, so its informers do not run either.
-        self._controllers = [make() for name, make in makers.items() if name in enabled]
+        self._controllers = [make(context) for name, make in makers if name in enabled]
         self._has_synced = False
 
     def failure(self) -> str:

@@ -11,10 +11,10 @@ from kedge.api.core_v1 import config_map, node
 from kedge.api.core_v1.pod import pod
 from kedge.apiserver import pki
 from kedge.apiserver.api import Api
+from kedge.apiserver.assembly import assemble
 from kedge.apiserver.metrics.cluster import CachedCluster
 from kedge.apiserver.metrics.kubelets import KubeletCredentials, Kubelets
 from kedge.apiserver.metrics.scrape import outcomes
-from kedge.apiserver.server import assemble
 from kedge.apiserver.server_addresses import url
 from kedge.apiserver.telemetry import Telemetry
 from kedge.client.client import Client

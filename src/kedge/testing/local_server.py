@@ -15,6 +15,7 @@ from kedge.api.protobuf import decoder as protobuf
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.apiserver import bootstrap
 from kedge.apiserver.app import App
+from kedge.apiserver.assembly import application, assemble
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
@@ -24,7 +25,7 @@ from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
-from kedge.apiserver.server import HOOKS, application, assemble
+from kedge.apiserver.server import HOOKS
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.settings.device_access import DeviceAccessRule

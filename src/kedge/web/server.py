@@ -99,7 +99,12 @@ class HttpServer:
                     connection=lambda: ServerConnection(self),
                 )
             )
-        return self._listeners[0].port
+        return self.port
+
+    @property
+    def port(self) -> int:
+        """The port of the first listening socket; 0 before there is one."""
+        return self._listeners[0].port if self._listeners else 0
 
     async def sweep(self) -> None:
         """Once a second: renew the Date header and end connections that are out of time."""

@@ -9,7 +9,7 @@ import pytest
 from kedge.api.core_v1 import node
 from kedge.api.core_v1.pod import pod
 from kedge.apiserver.api import Api
-from kedge.apiserver.server import assemble
+from kedge.apiserver.assembly import assemble
 from kedge.apiserver.telemetry import Telemetry
 from kedge.client.client import Client
 from kedge.client.informer import Informer

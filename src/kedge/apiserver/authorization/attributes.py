@@ -13,7 +13,14 @@ from kedge.apiserver.request import User
 from kedge.apiserver.route import ResourcePath
 from kedge.machinery import names
 from kedge.machinery.errors import StatusError, forbidden
-from kedge.machinery.selectors import FieldSelector, FieldTerm, parse_fields
+from kedge.machinery.selectors import (
+    EVERYTHING,
+    FieldSelector,
+    FieldTerm,
+    LabelRequirements,
+    parse_fields,
+    parse_labels,
+)
 from kedge.web.message import HttpRequest
 
 NAMELESS = ("list", "watch")
@@ -40,6 +47,8 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
     """The field selector of a list, watch or deletecollection."""
     addresses_only: bool = False
     """Whether a list or watch of pods shows nothing but what network policies refer to."""
+    labels: LabelRequirements = EVERYTHING
+    """The label selector of a list or watch of persistent volumes."""
 
     @property
     def resource(self) -> str:
@@ -78,6 +87,7 @@ def of_resource(user: User, verb: str, target: ResourcePath, http: HttpRequest) 
             "",
             fields,
             _is_of_addresses(verb, target, http),
+            _labels(verb, target, http),
         )
     )
 
@@ -100,6 +110,17 @@ def _is_of_addresses(verb: str, target: ResourcePath, http: HttpRequest) -> bool
     if verb not in NAMELESS or not is_pods:
         return False
     return wants_addresses_only(http.headers.get("accept", ""))
+
+
+def _labels(verb: str, target: ResourcePath, http: HttpRequest) -> LabelRequirements:
+    """Return the label selector where a rule looks at it: nodes list volumes of their own."""
+    is_volumes = target.plural == "persistentvolumes" and not target.group and not target.watch
+    if verb not in NAMELESS or not is_volumes:
+        return EVERYTHING
+    try:
+        return parse_labels(http.query.get("labelSelector"))
+    except ValueError:
+        return EVERYTHING
 
 
 def of_path(user: User, method: str, path: str) -> Attributes:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1.pod import pod
-from kedge.api.storage_v1.local_volumes import CAPACITY_NAMESPACE
+from kedge.api.storage_v1.local_volumes import CAPACITY_NAMESPACE, VOLUME_NODE, node_label
 from kedge.apiserver.authorization import defaults, references
 from kedge.apiserver.authorization.attributes import Attributes, Decision
 from kedge.apiserver.authorization.cache_follower import follow, place_of
@@ -13,6 +13,7 @@ from kedge.apiserver.authorization.references import Reference, Volumed
 from kedge.apiserver.authorization.rights import Rights, keys_of
 from kedge.apiserver.request import User
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
+from kedge.machinery.selectors import Requirement
 
 PREFIX: Final = "system:node:"
 GROUP: Final = "system:nodes"
@@ -160,11 +161,19 @@ class NodeAuthorizer:
         return self._related(node, asked)
 
     def _volume(self, node: str, asked: Attributes) -> Decision:
-        """Volumes of kedge's own driver live on nodes. A node follows volumes to see which of its
-        own are deleted, and then removes its finalizer: admission looks at that."""
-        if asked.verb in ("list", "watch", "update", "patch") and not asked.subresource:
+        """Volumes of kedge's own driver live on nodes. A node follows those with its label, to see
+        which are deleted, and then removes its finalizer: admission looks at that. It follows
+        volumes of its pods by name, to see which grow."""
+        if asked.subresource or asked.verb not in ("list", "watch", "update", "patch"):
+            return self._get(node, asked)
+        if asked.verb in ("update", "patch"):
             return ALLOWED
-        return self._get(node, asked)
+        own = Requirement(VOLUME_NODE, "=", (node_label(node),))
+        if own in asked.labels.requirements:
+            return ALLOWED
+        if asked.name:
+            return self._related(node, asked)
+        return Decision(False, f"can only list/watch persistentvolumes with label {own}")
 
     def _capacity(self, node: str, asked: Attributes) -> Decision:
         """A node publishes the free space for its volumes; which objects, admission looks at."""

@@ -20,6 +20,8 @@ from kedge.api.storage_v1.local_volumes import (
     LOCAL_DRIVER,
     LOCAL_FINALIZER,
     LOCAL_PROVISIONER,
+    VOLUME_NODE,
+    node_label,
 )
 from kedge.api.storage_v1.persistent_volume import (
     PROVISIONED_BY,
@@ -130,6 +132,7 @@ def provisioned_volume(
         "kind": "PersistentVolume",
         "metadata": {
             "name": volume_name(claim),
+            "labels": {VOLUME_NODE: node_label(meta.name)},
             "annotations": {PROVISIONED_BY: LOCAL_PROVISIONER},
             "finalizers": [PV_PROTECTION, LOCAL_FINALIZER],
         },

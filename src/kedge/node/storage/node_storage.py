@@ -80,7 +80,7 @@ class NodeStorage:
         )
         self.pods.in_use_changed = self._report_in_use
         self._follower = VolumeFollower(
-            client, self.pods, self.drivers, contexts, this, events, clock
+            client, self.pods, self.drivers, contexts, this, events, clock, node=config.name
         )
         self.pods.changed = self._follower.look_at
         self.report = StorageReport(client, this, self.drivers, registered.nodes, clock)

@@ -10,7 +10,6 @@ from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.storage_v1.local_volumes import LOCAL_DRIVER, LOCAL_FINALIZER
 from kedge.client.client import Client
-from kedge.client.informer import Cache, Informer, Key
 from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
@@ -29,6 +28,7 @@ from kedge.node.storage.volume_driver import (
     VolumeDriver,
 )
 from kedge.node.storage.volume_objects import VOLUME_VIEW, VOLUMES, CsiPart, MountableVolume
+from kedge.node.storage.volume_watches import VolumeWatches, own_volumes
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,10 @@ class VolumeFollower:
         this: ThisNode,
         events: EventSink,
         clock: Clock,
+        *,
+        node: str,
     ) -> None:
+        """`node` is the name of the node, which is not registered yet."""
         self._client = client
         self._storage = storage
         self._drivers = drivers
@@ -57,9 +60,9 @@ class VolumeFollower:
         self._this = this
         self._events = events
         self._clock = clock
-        self._known: Cache[MountableVolume] = Cache()
-        self._known.listen(self._changed)
-        self._informer = Informer(client, VOLUME_VIEW, self._known, clock)
+        self._node = node
+        self._known = VolumeWatches(client, node, clock, self._add)
+        self._hold_mounted()
         self._copies = VolumeCopies(storage, drivers, events)
         self._waiting: set[str] = set()
         """Copies that could not be made yet."""
@@ -70,18 +73,23 @@ class VolumeFollower:
     async def run(self) -> None:
         """Run until cancelled. A long deletion or copy does not delay growth."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._informer.run())
+            tasks.create_task(self._known.run())
             for queue in (self._copying, self._removals, *[self._growth] * _WORKERS):
                 tasks.create_task(self._work(queue))
 
     def look_at(self, volume: str) -> None:
         """Look at a volume again: a pod has mounted or unmounted it."""
+        self._hold_mounted()
         self._add(volume)
         for name in self._waiting:
             self._copying.add(name)
 
-    def _changed(self, key: Key) -> None:
-        self._add(key.name)
+    def _hold_mounted(self) -> None:
+        self._known.hold(
+            each.name
+            for each in self._storage.records
+            if each.claim and each.path and each.driver not in ("", LOCAL_DRIVER)
+        )
 
     def _add(self, name: str) -> None:
         volume = self._known.get(name)
@@ -168,7 +176,8 @@ class VolumeFollower:
         """Return the volume as the server has it now: its policy may have changed since it was
         deleted. None if it is another one, or gone."""
         where = f"metadata.name={volume.metadata.name}"
-        found = (await self._client.list_as(VOLUME_VIEW, fields=where)).items
+        labels = own_volumes(self._node)
+        found = (await self._client.list_as(VOLUME_VIEW, labels=labels, fields=where)).items
         same = [each for each in found if each.metadata.uid == volume.metadata.uid]
         return same[0] if same and self._is_ours(same[0]) else None
 

@@ -2,15 +2,18 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.apiserver.authorization import references
-from kedge.apiserver.authorization.attributes import Attributes
+from kedge.apiserver.authorization.attributes import Attributes, of_resource
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer, followed
 from kedge.apiserver.authorization.references import Reference
 from kedge.apiserver.request import User
+from kedge.apiserver.route import ResourcePath
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest
 
 Question = Callable[[User, str], Attributes]
 
@@ -187,3 +190,25 @@ async def test_a_persistent_volume_is_followed(server: LocalServer, question: Qu
     assert nodes.decide(asked).allowed
     await server.delete(f"{volumes}/disk")
     assert not nodes.decide(asked).allowed
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_allowed"),
+    [
+        ("kedge.dev/node=n1", True),
+        ("kedge.dev/node%3Dn1,other", True),
+        ("kedge.dev/node=n2", False),
+        ("kedge.dev/node!=n2", False),
+        ("kedge.dev/node in (n1,n2)", False),
+        ("kedge.dev/node", False),
+        ("=", False),
+        ("", False),
+    ],
+)
+def test_a_node_lists_volumes_with_its_own_label(selector: str, is_allowed: bool) -> None:
+    query = f"labelSelector={selector}".replace(" ", "%20")
+    http = HttpRequest("GET", "/api/v1/persistentvolumes", query, {}, b"")
+    target = ResourcePath("", "v1", "persistentvolumes", "", "", "", "", False)
+    for verb in ("list", "watch"):
+        decision = NodeAuthorizer(Graph()).decide(of_resource(NODE, verb, target, http))
+        assert decision.allowed is is_allowed

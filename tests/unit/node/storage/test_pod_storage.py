@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.security import PodSecurityContext
-from kedge.api.storage_v1.local_volumes import LOCAL_DATA
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA, VOLUME_NODE
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.config import NodeConfig
@@ -131,8 +131,9 @@ async def bind(
     }
     uid = (await server.post(CLAIMS, claim))["metadata"]["uid"]
     owner = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": uid}
+    is_local = source.get("csi", {}).get("driver") == LOCAL["csi"]["driver"]
     volume = {
-        "metadata": {"name": "pv"},
+        "metadata": {"name": "pv", "labels": {VOLUME_NODE: "here"} if is_local else {}},
         "spec": {"capacity": amount, "accessModes": [modes], "claimRef": owner, **source, **spec},
     }
     await server.post(VOLUMES, volume)

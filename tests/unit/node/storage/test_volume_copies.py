@@ -16,7 +16,7 @@ from tests.unit.node.storage.test_pod_storage import (
 )
 from tests.unit.node.storage.test_volume_follower import AFFINITY
 
-from kedge.api.storage_v1.local_volumes import LOCAL_DATA
+from kedge.api.storage_v1.local_volumes import LOCAL_DATA, VOLUME_NODE
 from kedge.testing.local_server import LocalServer
 
 
@@ -36,7 +36,8 @@ async def copy(box: StorageBox) -> None:
     owner = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "d", "uid": "u"}
     spec = {"capacity": amount, "accessModes": ["ReadWriteOnce"], "claimRef": owner}
     whole = {**spec, "csi": source, "nodeAffinity": AFFINITY}
-    await box.server.post(VOLUMES, {"metadata": {"name": "copy"}, "spec": whole})
+    meta = {"name": "copy", "labels": {VOLUME_NODE: "here"}}
+    await box.server.post(VOLUMES, {"metadata": meta, "spec": whole})
 
 
 async def is_marked(box: StorageBox) -> bool:

@@ -1,0 +1,164 @@
+"""The parts of a node that talk to the API server, built on its foundation."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from kedge.client.client import Client
+from kedge.client.events import Recorder
+from kedge.node.devices.access import DeviceAccessReview
+from kedge.node.foundation import NodeFoundation
+from kedge.node.host.eviction import LocalStorageEviction
+from kedge.node.host.registration import NodeRegistration
+from kedge.node.host.resolver_files import machine_dns, machine_hosts
+from kedge.node.host.user_namespaces import UserNamespaces
+from kedge.node.images.garbage_collector import ImageGarbageCollector
+from kedge.node.network.network_place import MACHINE
+from kedge.node.pod import security_modules
+from kedge.node.pod.dependencies import PodDependencies
+from kedge.node.pod.environment.environment import EnvironmentVariables
+from kedge.node.pod.files import PodFiles, WritablePaths
+from kedge.node.pod.pull_secrets import PullSecrets
+from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
+from kedge.node.pod.workers import PodWorkers
+from kedge.node.resource_claims.claims import NodeClaims
+from kedge.node.resource_claims.slice_removal import NodeSlices
+from kedge.node.runtime.runtime_class import RuntimeClassChecker
+from kedge.node.stats.disk_places import PodDiskPlaces
+from kedge.node.storage.csi_registry import CsiRegistry
+from kedge.node.storage.node_storage import NodeStorage
+from kedge.node.volumes.volumes import PodVolumes
+
+
+class NodeTask(Protocol):
+    """A part of the node that works until it is cancelled."""
+
+    async def run(self) -> None:
+        """Run for ever."""
+        ...
+
+
+class NodeComponents(NamedTuple):
+    """The parts of a node, connected to each other."""
+
+    registration: NodeRegistration
+    recorder: Recorder
+    sources: ReferencedObjects
+    storage: NodeStorage
+    pods: PodWorkers
+    disk: PodDiskPlaces
+    tasks: Sequence[NodeTask]
+    """The parts that run from the beginning; storage and measuring wait for readiness."""
+
+
+def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> NodeComponents:
+    """Build the parts of a node."""
+    config, clock, devices = base.config, base.clock, base.devices
+    recorder = Recorder(client, clock, "kubelet", config.name)
+    sources = ReferencedObjects(client, clock)
+    following = ConfigObjectWatches(client, clock)
+    csi = CsiRegistry(clock, devices.kubelet.in_pods)
+    storage = NodeStorage(
+        config,
+        devices.kubelet,
+        client,
+        sources,
+        this,
+        recorder,
+        clock,
+        registered=csi,
+        may_mount=base.may_mount,
+    )
+    volumes = PodVolumes(
+        config.pods,
+        config.state / "memory",
+        sources,
+        following,
+        this,
+        recorder,
+        clock,
+        storage=storage.pods,
+        kubelet=devices.kubelet,
+        images=base.images,
+        pull_secrets=PullSecrets(sources),
+        may_mount=base.may_mount,
+    )
+    volumes.open()
+    environment = EnvironmentVariables(sources, this, volumes.place)
+    claims = NodeClaims(
+        config.state / "devices",
+        client,
+        clock,
+        slices=NodeSlices(client, config.name, clock),
+        environment=environment,
+        access=DeviceAccessReview(client, config.device_access),
+        pod_changed=lambda uid: pods.wake(uid),
+    )
+    pods = PodWorkers(
+        client,
+        pod_dependencies(base, client, recorder, sources, volumes, environment, claims, this),
+        config.name,
+    )
+    devices.connect(this.report_soon, pods.wake, pods.active, pods.exists, claims, csi)
+    places = WritablePaths(config.pods, config.runtime)
+    eviction = LocalStorageEviction(pods, volumes, places, clock)
+    collection = ImageGarbageCollector(
+        base.images, lambda *what: recorder.record(this.node, "Warning", *what), clock
+    )
+    tasks = (this, recorder, sources, following, volumes, pods, devices, claims)
+    return NodeComponents(
+        this,
+        recorder,
+        sources,
+        storage,
+        pods,
+        PodDiskPlaces(volumes, places),
+        (*tasks, eviction, collection),
+    )
+
+
+def pod_dependencies(
+    base: NodeFoundation,
+    client: Client,
+    recorder: Recorder,
+    sources: ReferencedObjects,
+    volumes: PodVolumes,
+    environment: EnvironmentVariables,
+    claims: NodeClaims,
+    this: NodeRegistration,
+) -> PodDependencies:
+    """Return the dependencies of the life of a pod."""
+    config, bridge = base.config, base.network.bridge
+    files = PodFiles(config.pods, config.logs)
+    return PodDependencies(
+        runtime=base.runtime,
+        images=base.images,
+        pull_secrets=PullSecrets(sources),
+        volumes=volumes,
+        environment=environment,
+        devices=base.devices,
+        claims=claims,
+        device_access=DeviceAccessReview(client, config.device_access),
+        cgroups=base.pod_cgroups(),
+        user_ids=UserNamespaces(base.runtime, files),
+        events=recorder,
+        files=files,
+        runtime_classes=RuntimeClassChecker(client),
+        this_node=this,
+        clock=base.clock,
+        host_dns=machine_dns,
+        cluster_dns=lambda: _dns_address(base, sources),
+        host_hosts=machine_hosts,
+        seccomp_profiles=config.state / "seccomp",
+        security_modules=security_modules.enabled(),
+        network=bridge.namespace if bridge is not None else MACHINE,
+    )
+
+
+async def _dns_address(base: NodeFoundation, sources: ReferencedObjects) -> str | None:
+    """Return the address of the cluster's DNS server; None if pods have no network of their own
+    to reach it."""
+    if base.network.bridge is None:
+        return None
+    from kedge.node.network.cluster_dns import service_address
+
+    return await service_address(sources.services)

@@ -1,0 +1,131 @@
+"""The parts of a node that need no API server; they are created while the server starts."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from kedge.api.core_v1.node_types import ContainerImage
+from kedge.machinery.clock import Clock, SystemClock
+from kedge.node.cgroups.tree import NoCgroups, PodCgroupTree
+from kedge.node.config import NodeConfig
+from kedge.node.devices.devices import NodeDevices, find_directory
+from kedge.node.host import machine
+from kedge.node.host.machine import MachineInfo
+from kedge.node.images import host
+from kedge.node.images.host import HostImage
+from kedge.node.images.images import ImageService
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.registry import RegistryClient
+from kedge.node.images.store import ImageStore
+from kedge.node.network.network_detection import OtherMachines, PodNetworkState, find_bridge
+from kedge.node.network.node_network import find_underlay, pod_mtu
+from kedge.node.pod.dependencies import PodCgroups
+from kedge.node.runtime.embedded import EmbeddedRuntime
+from kedge.node.runtime.runtime import RuntimeLevel
+from kedge.node.runtime.spawn import SupervisorStart
+from kedge.supervisor.files.spread import spread
+from kedge.supervisor.kernel import cgroups
+from kedge.web.watchdog import LoopPauses
+
+
+class NodeFoundation(NamedTuple):
+    """The machine, its runtime, images, network and devices, as one node uses them."""
+
+    config: NodeConfig
+    runtime: EmbeddedRuntime
+    images: ImageService
+    store: ImageStore
+    network: PodNetworkState
+    machines: OtherMachines | None
+    """None if other machines cannot reach this one."""
+    devices: NodeDevices
+    host_image: HostImage
+    machine: MachineInfo
+    pauses: LoopPauses
+    clock: Clock
+
+    @property
+    def may_mount(self) -> bool:
+        """Whether the agent itself may mount file systems."""
+        return self.runtime.level is RuntimeLevel.FULL
+
+    def pod_cgroups(self) -> PodCgroups:
+        """Return the control groups of pods."""
+        if self.runtime.level is not RuntimeLevel.FULL:
+            return NoCgroups(self.machine.memory)
+        config = self.config
+        return PodCgroupTree(cgroups.here(), config.cgroup, self.machine.memory, config.max_pids)
+
+    def images_in_status(self) -> Sequence[ContainerImage]:
+        """Return the images as the Node's status lists them."""
+        return [
+            ContainerImage(names=[*each.digests, *each.names], sizeBytes=each.record.size)
+            for each in self.store.listed()
+        ]
+
+
+async def create(
+    config: NodeConfig,
+    begun: SupervisorStart | None,
+    pauses: LoopPauses,
+    stack: AsyncExitStack,
+) -> NodeFoundation:
+    """Create the foundation; the stack closes it."""
+    for directory in (config.pods, config.logs):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spread(str(directory))
+    clock = SystemClock()
+    store = ImageStore(config.images, clock)
+    shown = host.host_image(
+        own=config.hidden, shown=config.host_image_shown, is_enabled=config.host_image
+    )
+    images = ImageService(
+        store,
+        RegistryClient(),
+        ImageMapping.parse(config.image_map),
+        node=str(config.state),
+        has_host=shown.is_enabled,
+    )
+    underlay = find_underlay(config.underlay_address)
+    network = await find_bridge(config, begun, pod_mtu(underlay, config.node_network))
+    devices = find_devices(config, clock, stack)
+    runtime = await EmbeddedRuntime.open(
+        config.runtime,
+        images,
+        network=network.bridge,
+        # A pod that can connect to these sockets could allocate devices of other pods.
+        hidden=(*config.hidden, *devices.places),
+        host_image=shown,
+        listed=config.listed,
+        begun=begun,
+    )
+    stack.push_async_callback(runtime.close)
+    bridge, machines = network.bridge, None
+    if bridge is not None:
+        stack.callback(bridge.close)
+        # A namespace of its own has no link to other machines.
+        if bridge.namespace.is_machine:
+            machines = OtherMachines.find(config, underlay)
+    return NodeFoundation(
+        config,
+        runtime,
+        images,
+        store,
+        network,
+        machines,
+        devices,
+        shown,
+        machine.read(config.state),
+        pauses,
+        clock,
+    )
+
+
+def find_devices(config: NodeConfig, clock: Clock, stack: AsyncExitStack) -> NodeDevices:
+    """Return the node's devices, with a directory that other agents cannot use until the stack
+    ends."""
+    directory, claim = find_directory(config.plugins, config.own_plugins)
+    if claim is not None:
+        stack.callback(claim.close)
+    own = config.state / "devices"
+    return NodeDevices(directory, own, clock, simulated=config.devices)

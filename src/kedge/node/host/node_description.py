@@ -1,0 +1,92 @@
+"""The description that a node gives of itself: its Node, and the record for `kedge status`."""
+
+from typing import NamedTuple
+
+from kedge.api.builtin.policy_limits import ENFORCED, ENFORCEMENT_ANNOTATION
+from kedge.api.core_v1.node_types import Node
+from kedge.node.foundation import NodeFoundation
+from kedge.node.host import node_record, registration
+from kedge.node.network.peers import MACHINE_ADDRESS, NODE_NETWORK, PeerPlan, described
+from kedge.node.runtime.runtime import RuntimeLevel
+from kedge.node.storage.node_storage import MANAGED_ATTACHMENT
+
+
+class NodeDescription(NamedTuple):
+    """Describes one node in the terms of its readers."""
+
+    base: NodeFoundation
+
+    @property
+    def node_network(self) -> str:
+        """How this node reaches the pods of other machines, before it knows any."""
+        machines, bridge = self.base.machines, self.base.network.bridge
+        if machines is None or bridge is None:
+            return ""
+        if bridge.refusal:
+            return f"none ({bridge.refusal})"
+        return described(machines.setting, PeerPlan(), machines.lack)
+
+    @property
+    def network_policy(self) -> str:
+        """How this node enforces NetworkPolicies."""
+        bridge = self.base.network.bridge
+        if bridge is None:
+            return "none: pods have no addresses of their own"
+        return f"none: {bridge.refusal}" if bridge.refusal else ENFORCED
+
+    @property
+    def service_proxy(self) -> str:
+        """How this node carries Services."""
+        bridge, refusal = self.base.network
+        if bridge is None:
+            return f"none: pods have no addresses of their own: {refusal}"
+        return f"userspace: {bridge.refusal}" if bridge.refusal else "nftables"
+
+    @property
+    def pod_cidr(self) -> str:
+        """The network of the node's pods; empty if they have none."""
+        bridge = self.base.network.bridge
+        return str(bridge.network) if bridge is not None else ""
+
+    def node_object(self, address: str, port: int) -> Node:
+        """Return the Node to register, with an agent that listens at this address."""
+        runtime = self.base.runtime
+        return registration.node_object(
+            self.base.config,
+            self.base.machine,
+            runtime.level,
+            port=port,
+            address=address,
+            pod_cidr=self.pod_cidr,
+            user_namespaces=not runtime.no_user_namespaces,
+            annotations=self._annotations(),
+        )
+
+    def write_record(self, port: int, node_network: str = "") -> None:
+        """Write the record of this node into its state directory."""
+        config, level = self.base.config, self.base.runtime.level
+        written = node_record.NodeRecord(
+            name=config.name,
+            cluster=config.cluster,
+            level=level.value,
+            cgroup=config.cgroup if level is RuntimeLevel.FULL else "",
+            port=port,
+            pod_cidr=self.pod_cidr,
+            service_proxy=self.service_proxy,
+            machine_address=config.machine_address,
+            node_network=node_network or self.node_network,
+            network_policy=self.network_policy,
+            host_image=self.base.host_image,
+        )
+        node_record.write(config.state, written)
+
+    def _annotations(self) -> dict[str, str]:
+        annotations = {
+            registration.SERVICE_PROXY: self.service_proxy,
+            ENFORCEMENT_ANNOTATION: self.network_policy,
+            MANAGED_ATTACHMENT: "true",
+        }
+        if self.base.machines is not None:
+            annotations[MACHINE_ADDRESS] = str(self.base.machines.underlay.address)
+            annotations[NODE_NETWORK] = self.node_network
+        return annotations
