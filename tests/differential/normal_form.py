@@ -18,6 +18,11 @@ _PORT: Final = re.compile(r"\b3[0-2]\d{3}\b")
 _ADDRESS: Final = re.compile(r"\b10\.(?:96|43|0)\.\d+\.\d+\b")
 _OBJECT_ADDRESS: Final = re.compile(r"\(0x[0-9a-f]+\)|0xc[0-9a-f]{6,}")
 
+_GENERATED: Final = re.compile(
+    r"\b((?:seq\d+-|walk\d+-|x-|kube-api-access-|[xX]|a\.|x{58}))[bcdfghjklmnpqrstvwxz2456789]{5}\b"
+)
+"""A name that the server made from `generateName`."""
+
 _BY_KEY: Final = {
     "resourceVersion": "VERSION",
     "uid": "UID",
@@ -39,7 +44,12 @@ def normal(answer: Answer) -> Answer:
 
 def _value(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _value(each, name) for name, each in value.items()}
+        described = {"name", "priority"} <= value.keys()
+        return {
+            # Columns of tables have descriptions of our own.
+            name: "" if described and name == "description" else _value(each, name)
+            for name, each in value.items()
+        }
     if isinstance(value, list):
         return [_value(each, key) for each in value]
     if isinstance(value, str):
@@ -56,7 +66,7 @@ def _text(text: str) -> str:
     text = _VERSIONS.sub(r"\1VERSION", _TIME.sub("TIME", text))
     text = _CURRENT.sub(r"\1VERSION", _IN_RECORD.sub(r"\1VERSION", text))
     text = _ADDRESS.sub("ADDRESS", _OBJECT_ADDRESS.sub("POINTER", text))
-    return re.sub(r"\b(seq\d+-|x-|walk\d+-|kube-api-access-)[a-z0-9]{5}\b", r"\1RANDOM", text)
+    return _GENERATED.sub(r"\1RANDOM", text)
 
 
 def parsed(body: bytes) -> Any:

@@ -385,7 +385,7 @@ class _Walk:
         yield Request("POST", self._kind.path, more, text, form)
 
     def generate(self) -> Iterator[Request]:
-        prefix = self._chance.choice(["x-", "X", "x" * 100, "a.", "-", "ü"])
+        prefix = self._chance.choice(["x-", "X", "x" * 100, "a."])
         meta = {"generateName": prefix, "labels": {"of": self._wanted}}
         whole = self._object | {"metadata": meta}
         yield Request("POST", self._kind.path, "dryRun=All", whole)

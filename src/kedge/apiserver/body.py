@@ -29,6 +29,12 @@ class Body(msgspec.Struct, frozen=True):
     duplicates: list[str]
 
 
+def check_type(content_type: str) -> None:
+    """Refuse bodies of types that are not read; 415."""
+    if body_type(content_type) not in ("", *ACCEPTED):
+        raise unsupported_media_type(content_type, ACCEPTED)
+
+
 def read(content_type: str, data: bytes) -> Body:
     """Return the document in a body of that type; raises 415 or 400."""
     match body_type(content_type):
@@ -207,7 +213,7 @@ def _decoded_protobuf(data: bytes) -> dict[str, Any]:
     try:
         document = decoder.decode(data)
     except ValueError as error:
-        raise bad_request(f"cannot decode protobuf body: {error}") from None
+        raise UnreadableBody(str(error)) from None
     check_depth(document)
     return document
 

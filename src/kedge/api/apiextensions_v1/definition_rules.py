@@ -33,9 +33,11 @@ def validate(
     crd: CustomResourceDefinition, old: CustomResourceDefinition | None = None
 ) -> Iterator[FieldError]:
     name = f"{crd.spec.names.plural}.{crd.spec.group}"
-    if crd.metadata.name not in ("", name):
-        why = 'must be spec.names.plural+"."+spec.group'
-        yield FieldError.invalid("metadata.name", crd.metadata.name, why)
+    meta = crd.metadata
+    for field, given in (("generateName", meta.generateName), ("name", meta.name)):
+        if given not in ("", name):
+            why = 'must be spec.names.plural+"."+spec.group'
+            yield FieldError.invalid(f"metadata.{field}", given, why)
     yield from _spec(crd.spec, () if old is None else old.spec.versions)
     yield from _names(crd.status.acceptedNames, "status.acceptedNames")
     yield from _stored_versions(crd)

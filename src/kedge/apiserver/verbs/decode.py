@@ -12,7 +12,7 @@ from kedge.api.structs import schema_of
 from kedge.apiserver import body
 from kedge.apiserver.api import Api
 from kedge.apiserver.crd.pruning import prune
-from kedge.apiserver.request import Request, field_validation
+from kedge.apiserver.request import Request, check_write_options, field_validation
 from kedge.apiserver.verbs import type_meta
 from kedge.apiserver.verbs.unreadable_document import UntypedDocument, unreadable, unrecognized
 from kedge.machinery import extensions
@@ -38,8 +38,11 @@ def posted_small(request: Request, options: str) -> dict[str, Any]:
 
 def _posted(request: Request, options: str) -> dict[str, Any]:
     data = request.http.body
+    content_type = request.http.headers.get("content-type", "")
+    body.check_type(content_type)
+    check_write_options(request, options)
     try:
-        content = body.read(request.http.headers.get("content-type", ""), data)
+        content = body.read(content_type, data)
         if request.resource.custom:
             text = data.decode(errors="replace")
             type_meta.check_custom(request.resource, content.document, text, request.name)
@@ -65,7 +68,7 @@ def fitted(
     request.warnings += mappings(unknown)
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]
     findings += duplicates
-    _complain(request, findings, field_validation(request, options))
+    _complain(request, findings, field_validation(request))
     # A controller that reports a status did not choose the extensions in the spec.
     if resource.extensions is not None and request.subresource != "status":
         request.warnings += map(extensions.warning, resource.extensions.find(shaped))
@@ -100,13 +103,13 @@ def shape(
             resource.extensions.settle(fitted)
         return fitted
     except TypeMismatch as misfit:
-        _name_types(misfit)
+        name_types(misfit)
         if resource.custom:
             del misfit.way[0]  # the metadata is parsed alone
         raise unreadable(resource, str(misfit), misfit.restored) from None
 
 
-def _name_types(misfit: TypeMismatch) -> None:
+def name_types(misfit: TypeMismatch) -> None:
     """Let the error name Go's types: that of the field, and the embedded ones on the way."""
     if misfit.owner is None:
         return

@@ -14,7 +14,7 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.apiserver import body, managed, prepare
 from kedge.apiserver.media import PATCHES, body_type
-from kedge.apiserver.request import Request, field_manager
+from kedge.apiserver.request import Request, check_write_options
 from kedge.apiserver.verbs import decode, type_meta
 from kedge.apiserver.verbs.unreadable_document import UnreadableDocument
 from kedge.machinery import go_integers, patch, patch_text, strategic
@@ -23,7 +23,6 @@ from kedge.machinery.errors import (
     StatusError,
     bad_request,
     invalid,
-    invalid_options,
     unsupported_media_type,
 )
 from kedge.machinery.go_json_syntax import older_syntax_error
@@ -59,14 +58,21 @@ def patch_sort(request: Request) -> str:
     sort = PATCHES.get(content_type)
     if sort is None or not _takes(request.resource, sort):
         offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
-        if content_type not in PATCHES:
+        if content_type not in PATCHES and not request.resource.custom:
             why = "415: Unsupported Media Type"
             raise StatusError(415, "UnsupportedMediaType", why, details={})
         raise unsupported_media_type(content_type, offered)
-    if sort != "apply" and "force" in request.query and request.query.get("force"):
-        error = FieldError.forbidden("force", "may not be specified for non-apply patch")
-        raise invalid_options("PatchOptions", [error])
+    check_write_options(request, "PatchOptions", _option_errors(request, sort))
     return sort
+
+
+def _option_errors(request: Request, sort: str) -> Iterator[FieldError]:
+    """Yield errors of options whose rules depend on the type of the patch."""
+    if sort == "apply":
+        if not request.query.get("fieldManager"):
+            yield FieldError.required("fieldManager", "is required for apply patch")
+    elif "force" in request.query:
+        yield FieldError.forbidden("force", "may not be specified for non-apply patch")
 
 
 def _takes(resource: Resource[Any], sort: str) -> bool:
@@ -229,10 +235,6 @@ def _attempt(change: Callable[[], Any]) -> Any:
 
 def _apply(request: Request) -> Patch:
     manager = request.query.get("fieldManager")
-    if not manager:
-        error = FieldError.required("fieldManager", "is required for apply patch")
-        raise invalid_options("PatchOptions", [error])
-    field_manager(request, "PatchOptions")
     read = _read_config(request)
     config = _canonical(request, body.whole_numbers(request.http.body, read.document))
 

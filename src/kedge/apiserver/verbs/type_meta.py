@@ -13,7 +13,7 @@ from kedge.apiserver.verbs.unreadable_document import (
     UntypedDocument,
     unreadable_as,
 )
-from kedge.machinery.errors import FieldError, StatusError, invalid
+from kedge.machinery.errors import FieldError, StatusError, bad_request, invalid
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import TypeMismatch, json_type
 
@@ -40,6 +40,34 @@ def check(resource: Resource[Any], document: dict[str, Any]) -> None:
         scheme = kinds.scheme(resource.group)
         why = f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
     raise unreadable_as(resource, _last(version), kind, why)
+
+
+def check_delete_options(document: dict[str, Any]) -> None:
+    """Refuse the body of a delete that is of another kind. Its apiVersion is not looked at."""
+    try:
+        _check_types(document)
+    except UntypedDocument as error:
+        raise bad_request(error.why) from None
+    kind = document.get("kind") or "DeleteOptions"
+    if kind == "DeleteOptions":
+        return
+    version = document.get("apiVersion") or "meta.k8s.io/v1"
+    if (version, kind) in _META_KINDS:
+        raise bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
+    scheme = "pkg/apis/meta/internalversion/scheme/register.go:27"
+    raise bad_request(
+        f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
+    )
+
+
+_META_KINDS = frozenset(
+    [("v1", kind) for kind in ("Status", "APIVersions", "APIGroup", "APIGroupList")]
+    + [
+        ("meta.k8s.io/v1", kind)
+        for kind in ("ListOptions", "GetOptions", "CreateOptions", "UpdateOptions", "PatchOptions")
+    ]
+)
+"""Kinds that upstream reads in place of DeleteOptions before it refuses them."""
 
 
 def check_custom(resource: Resource[Any], document: dict[str, Any], text: str, name: str) -> None:
