@@ -100,6 +100,11 @@ LIMITS: Final = {
     "Webhooks": (
         ("answer of a webhook", "kedge.apiserver.webhooks.caller:ANSWER_BYTES", "bytes"),
         (
+            "answers of all webhooks together",
+            "kedge.apiserver.webhooks.answer_budget:MOST_BYTES",
+            "bytes",
+        ),
+        (
             "time for all webhooks of one request",
             "kedge.apiserver.webhooks.dispatch:MOST_SECONDS",
             "s",

@@ -224,6 +224,7 @@ def application(
             ),
             telemetry=counts,
             health=HealthChecks(checks, api.clock),
+            flows=flows,
         ),
         telemetry=counts,
         in_flight=in_flight or InFlight(),

@@ -307,6 +307,15 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
         ),
     ] = None
+    encryption_reload: Annotated[
+        bool,
+        Setting(
+            "encryption-provider-config-automatic-reload",
+            values.SWITCH,
+            "use the EncryptionConfiguration as it is whenever its file changes",
+            default="after a restart",
+        ),
+    ] = False
     audit_log: Annotated[
         Path | None,
         Setting(

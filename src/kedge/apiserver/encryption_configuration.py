@@ -159,9 +159,6 @@ def _provider_errors(at: str, provider: EncryptionProvider) -> Iterator[FieldErr
         yield FieldError.invalid(
             f"{at}.kms", "REDACTED", "key management services are not supported"
         )
-    elif given == ["secretbox"]:
-        why = "secretbox is not supported: use aesgcm"
-        yield FieldError.invalid(f"{at}.secretbox", "REDACTED", why)
     elif given != ["identity"]:
         keys = getattr(provider, given[0])
         yield from _key_errors(f"{at}.{given[0]}.keys", keys.keys, sizes[given[0]])

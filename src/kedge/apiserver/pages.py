@@ -10,6 +10,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.openid import OpenId
 from kedge.apiserver.context import Answer
 from kedge.apiserver.documents import Documents
+from kedge.apiserver.fairness.flow_controller import FlowController
 from kedge.apiserver.health import ENDPOINTS, HealthChecks
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.telemetry import Telemetry
@@ -34,12 +35,14 @@ class Pages:
         documents: Documents,
         telemetry: Telemetry,
         health: HealthChecks,
+        flows: FlowController,
     ) -> None:
         self._api = api
         self._openid = openid
         self._documents = documents
         self._telemetry = telemetry
         self._health = health
+        self._flows = flows
 
     def unknown(self, http: HttpRequest, group: str) -> Answer:
         """Return the answer to a path that no resource has: 404, as plain text if the group has no
@@ -72,10 +75,19 @@ class Pages:
                 return Response(200, chain(self._telemetry.pages(), (nodes,)), PROMETHEUS)
             case ["metrics", "usage"]:
                 return Response(200, prometheus.pages(self._api.metrics), PROMETHEUS)
+            case ["debug", "api_priority_and_fairness", name]:
+                return self._dump(name, http)
             case [""]:
                 return json_response({"paths": self._paths()})
             case _:
                 return None
+
+    def _dump(self, name: str, http: HttpRequest) -> Response | None:
+        from kedge.apiserver.fairness.flow_dump import dump
+
+        details = bool(http.query.get("includeRequestDetails"))
+        text = dump(self._flows, name, self._api.clock, details=details)
+        return None if text is None else text_response(text)
 
     def _paths(self) -> list[str]:
         versions = {resource.api_version for resource in self._api.catalog}

@@ -224,6 +224,7 @@ async def build(
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
     outside = identities.configured(config, clock, identity)
     identities.configure_authorizers(api.authorizer, outside, config, clock)
+    identities.follow_encryption(outside, store, config, clock)
     lifecycle = ServerLifecycle(HOOKS)
     extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
     aggregator = Aggregator(api, extensions)

@@ -7,12 +7,16 @@ from typing import Final
 
 from kedge.api.catalog import Catalog
 from kedge.apiserver import encryption_configuration
+from kedge.apiserver.config_reload import ReloadLog
+from kedge.apiserver.configuration_file import ConfigurationFileError
 from kedge.apiserver.encryption_configuration import (
     EncryptedResources,
     EncryptionConfiguration,
     EncryptionProvider,
     split,
 )
+from kedge.apiserver.followed_file import FollowedFile
+from kedge.machinery.clock import Clock
 from kedge.storage.encryption import (
     PLAIN,
     AesCbc,
@@ -20,9 +24,10 @@ from kedge.storage.encryption import (
     EncryptedStore,
     Protect,
     Protection,
+    SecretBox,
     StorageKey,
 )
-from kedge.storage.store import Store
+from kedge.storage.store import Store, StoreError
 
 MOST: Final = 4096
 Name = tuple[str, str]
@@ -60,11 +65,34 @@ def built_in_names() -> dict[str, Name]:
     return {each.registry: (each.plural, each.group) for each in stored}
 
 
-def encrypted(inner: Store, path: Path) -> Store:
+def encrypted(inner: Store, path: Path) -> EncryptedStore:
     """Return the store with the encryption that a file describes; ConfigurationFileError if the
     file cannot be used."""
     file = encryption_configuration.read(path)
     return EncryptedStore(inner, protect(file, built_in_names()))
+
+
+class EncryptionReload:
+    """Follows the file, and gives the store its keys."""
+
+    def __init__(self, store: EncryptedStore, path: Path, clock: Clock) -> None:
+        self.log = ReloadLog("encryption")
+        self._store = store
+        self._file = FollowedFile(path, clock)
+
+    async def run(self) -> None:
+        """Follow the file until cancelled."""
+        await self._file.follow(self._replace)
+
+    async def _replace(self) -> bool:
+        try:
+            file = self._file.read(encryption_configuration.parse)
+            await self._store.replace(protect(file, built_in_names()))
+        except (ConfigurationFileError, StoreError) as error:
+            self.log.failed(error)
+        else:
+            self.log.succeeded()
+        return True
 
 
 def _covers(plural: str, group: str, of_plural: str, of_group: str) -> bool:
@@ -81,6 +109,9 @@ def _keys(provider: EncryptionProvider) -> list[StorageKey]:
     if provider.aesgcm is not None:
         keys = provider.aesgcm.keys
         return [StorageKey(_prefix("aesgcm", key.name), AesGcm(key.material)) for key in keys]
+    if provider.secretbox is not None:
+        keys = provider.secretbox.keys
+        return [StorageKey(_prefix("secretbox", key.name), SecretBox(key.material)) for key in keys]
     assert provider.aescbc is not None
     keys = provider.aescbc.keys
     return [StorageKey(_prefix("aescbc", key.name), AesCbc(key.material)) for key in keys]

@@ -18,6 +18,8 @@ from kedge.machinery.clock import Clock
 
 BUFFER = 1 << 20
 """Bytes of a stream that may wait to be read before its source is asked to pause."""
+_PIECE_BYTES = 48
+"""Memory that a piece takes beside its content: a server may send chunks of one byte."""
 
 
 class Unreachable(ConnectionError):
@@ -62,13 +64,13 @@ class Stream(msgspec.Struct, frozen=True):
 
     async def at_most(self, most: int) -> bytes | None:
         """Return the whole body; None if it has more bytes."""
-        kept, left = [], most
+        # Not a list of pieces: small ones would take many times their content.
+        kept = bytearray()
         async for piece in self.pieces:
-            left -= len(piece)
-            if left < 0:
+            if len(kept) + len(piece) > most:
                 return None
-            kept.append(piece)
-        return b"".join(kept)
+            kept += piece
+        return bytes(kept)
 
 
 class Transport(Protocol):
@@ -107,7 +109,7 @@ class Inflow:
 
     def write(self, data: bytes) -> None:
         self._pieces.append(data)
-        self._size += len(data)
+        self._size += len(data) + _PIECE_BYTES
         _resolve(self._arrival)
 
     async def drain(self) -> None:

@@ -152,10 +152,11 @@ class SchedulingLoop:
             plan = self._volume_plan(demand, decision.node)
             bind = partial(self._bind, entry, decision.node, reservations, plan)
             self._writes.begin(demand.uid, bind)
-        elif not is_evaluated:
+        elif decision.error or not is_evaluated:
             # The next attempt continues with the results of this one.
             self._queue.retry(entry)
-            self._tell(demand, UNSCHEDULABLE, decision.message, None)
+            reason = SCHEDULER_ERROR if decision.error else UNSCHEDULABLE
+            self._tell(demand, reason, decision.message, None)
         else:
             await self._make_room(entry, decision)
 

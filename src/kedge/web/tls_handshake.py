@@ -99,6 +99,8 @@ class TlsHandshake(asyncio.BufferedProtocol):
         """Leave the connection to its TLS protocol."""
         if self._tls is not None and not self._is_lost:
             self._pass_on(self._tls)
+            # uvloop's transports refer to their first protocol as long as they live.
+            self._buffer = bytearray()
             self._socket.set_protocol(self._tls)
             self._read_on()
 

@@ -44,7 +44,11 @@ def key(**fields: str) -> dict[str, Any]:
         (file(["secrets"], {}), "provider does not contain any of the expected providers"),
         (file(["secrets"], GCM | {"identity": {}}), "more than one provider specified in a single"),
         (file(["secrets"], {"kms": {}}), "kms: Invalid value: "),
-        (file(["secrets"], {"secretbox": {}}), "secretbox is not supported: use aesgcm"),
+        (file(["secrets"], {"secretbox": {}}), "secretbox.keys: Required value: at least one keys"),
+        (
+            file(["secrets"], {"secretbox": {"keys": [{"name": "a", "secret": "A" * 24}]}}),
+            "expected length, got 18, expected one of [32]",
+        ),
         (file(["secrets"], {"aesgcm": {}}), "aesgcm.keys: Required value: at least one keys is"),
         (file(["secrets"], key(name="")), "keys[0].name: Required value: name is a mandatory"),
         (file(["secrets"], key(secret="")), "secret: Required value: secret is a mandatory field"),

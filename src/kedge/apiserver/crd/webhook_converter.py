@@ -175,11 +175,13 @@ class WebhookConverter:
         uid = str(uuid.uuid4())
         asked = conversion_review.encode(self._review, uid, api_version, bodies)
         try:
-            async with self._calls:
-                answer = await self._caller.call(self._endpoint, asked, SECONDS)
-            return await self._long_work.run(
-                size + len(answer), self._accepted, parts, answer, uid, api_version
-            )
+            async with (
+                self._calls,
+                self._caller.answered(self._endpoint, asked, SECONDS) as answer,
+            ):
+                return await self._long_work.run(
+                    size + len(answer), self._accepted, parts, answer, uid, api_version
+                )
         except CallFailed as error:
             why = str(error).removeprefix("failed to call webhook: ")
             raise StatusError(500, "", f"{about} failed: {why}") from None

@@ -4,12 +4,14 @@ import asyncio
 import base64
 import ssl
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from kedge.apiserver.webhooks.answer_budget import Answer, AnswerBudget, NoMemoryForAnswer
 from kedge.apiserver.webhooks.configuration import WebhookEndpoint
 from kedge.apiserver.webhooks.services import Address, Resolve
 from kedge.client.http import HttpTransport
@@ -21,6 +23,7 @@ ANSWER_BYTES = 6 << 20
 """The longest answer that is read: a patch of the largest object fits, in base64."""
 TRANSPORTS = 200
 """Servers to which connections are kept."""
+_NO_MEMORY = "the server has no memory left for the answers of webhooks"
 _IN_PATHS = "/%:@!$&'()*+,;=~"
 _HEADERS = {
     "accept": "application/json, */*",
@@ -46,19 +49,35 @@ class _Place(NamedTuple):
 class Caller:
     """Everything that the server says to webhooks passes here."""
 
-    def __init__(self, resolve: Resolve, network: ClusterNetwork = MACHINE) -> None:
+    def __init__(
+        self,
+        resolve: Resolve,
+        network: ClusterNetwork = MACHINE,
+        budget: AnswerBudget | None = None,
+    ) -> None:
         self._resolve = resolve
         self._network = network
+        self._budget = budget or AnswerBudget()
         self._transports: OrderedDict[_Place, HttpTransport] = OrderedDict()
 
-    async def call(self, client: WebhookEndpoint, body: bytes, seconds: int) -> bytes:
-        """Post a body and give the answer's; raises CallFailed."""
+    @asynccontextmanager
+    async def answered(
+        self, client: WebhookEndpoint, body: bytes, seconds: int
+    ) -> AsyncIterator[bytes]:
+        """Post a body and give the answer's, which counts as memory while the context is open;
+        raises CallFailed."""
+        with self._budget.answer() as answer:
+            yield await self._call(client, body, seconds, answer)
+
+    async def _call(
+        self, client: WebhookEndpoint, body: bytes, seconds: int, answer: Answer
+    ) -> bytes:
         base, path = _target(client)
         query = f"timeout={seconds}s"
         call = Call("POST", path, query, _HEADERS, body)
         try:
             async with asyncio.timeout(seconds):
-                status, answer = await self._exchange(client, base, call)
+                status, content = await self._exchange(client, base, call, answer)
         except TimeoutError:
             why = "context deadline exceeded"
         except StatusError as error:
@@ -67,11 +86,11 @@ class Caller:
             why = _network_failure(error, base)
         else:
             if 200 <= status <= 299:
-                if not answer:
+                if not content:
                     told = f"0-length response with status code: {status}"
                     raise CallFailed(f"failed to call webhook: {told}")
-                return answer
-            raise CallFailed(f"failed to call webhook: {_refusal(status, answer)}")
+                return content
+            raise CallFailed(f"failed to call webhook: {_refusal(status, content)}")
         raise CallFailed(f'failed to call webhook: Post "{base}{path}?{query}": {why}')
 
     async def close(self) -> None:
@@ -80,18 +99,20 @@ class Caller:
             _, transport = self._transports.popitem()
             await transport.close()
 
-    async def _exchange(self, client: WebhookEndpoint, base: str, call: Call) -> tuple[int, bytes]:
+    async def _exchange(
+        self, client: WebhookEndpoint, base: str, call: Call, answer: Answer
+    ) -> tuple[int, bytes]:
         address = None
         if not client.url:
             address = self._resolve(client.namespace, client.service, client.port)
         transport = await self._transport(_Place(base, address, client.ca_bundle))
         try:
-            return await _post(transport, call)
+            return await _post(transport, call, answer)
         except Unreachable as error:
             # A kept connection may end just as it is used. Webhooks must bear being asked twice.
             if error.__cause__ is not None:
                 raise
-            return await _post(transport, call)
+            return await _post(transport, call, answer)
 
     async def _transport(self, place: _Place) -> HttpTransport:
         transport = self._transports.get(place)
@@ -123,17 +144,16 @@ def _target(client: WebhookEndpoint) -> tuple[str, str]:
     return f"https://{parts.netloc}", quote(parts.path or "/", _IN_PATHS)
 
 
-async def _post(transport: HttpTransport, call: Call) -> tuple[int, bytes]:
-    # Not a list of pieces: small ones would take many times their content.
-    answer = bytearray()
+async def _post(transport: HttpTransport, call: Call, answer: Answer) -> tuple[int, bytes]:
     async with transport.stream(call) as stream:
-        async for piece in stream.pieces:
-            if len(answer) + len(piece) > ANSWER_BYTES:
-                raise CallFailed(
-                    f"failed to call webhook: the answer is longer than {ANSWER_BYTES} bytes"
-                )
-            answer += piece
-        return stream.status, bytes(answer)
+        try:
+            content = await answer.read(stream.pieces, ANSWER_BYTES)
+        except NoMemoryForAnswer:
+            raise CallFailed(f"failed to call webhook: {_NO_MEMORY}") from None
+        if content is None:
+            why = f"the answer is longer than {ANSWER_BYTES} bytes"
+            raise CallFailed(f"failed to call webhook: {why}")
+        return stream.status, content
 
 
 _UNTRUSTED = (18, 19, 20, 21)

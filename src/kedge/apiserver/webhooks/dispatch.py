@@ -149,21 +149,25 @@ class Webhooks:
         uid = str(uuid.uuid4())
         told = seen.description() | {"object": seen.object, "oldObject": seen.old}
         body = review.encode(hook.review, uid, told)
-        answer = await self._caller.call(hook.client, body, hook.seconds)
+        async with self._caller.answered(hook.client, body, hook.seconds) as answer:
+            verdict = await self._verdict(seen, answer, uid, mutating=mutating)
+            for key, value in verdict.annotations:
+                self.annotate(request, f"{hook.name}/{key}", value)
+            request.warnings += verdict.warnings
+            if not verdict.allowed:
+                raise await off_loop(len(answer), review.denial, hook.name, verdict.status)
+            return replace(verdict, weight=len(body) + len(answer))
+
+    async def _verdict(
+        self, seen: ReviewedObjects, answer: bytes, uid: str, *, mutating: bool
+    ) -> review.AdmissionVerdict:
+        version = seen.match.hook.review
         try:
-            verdict = await off_loop(
-                len(answer), review.read, answer, hook.review, uid, mutating=mutating
-            )
+            return await off_loop(len(answer), review.read, answer, version, uid, mutating=mutating)
         except review.Unreadable as error:
             raise CallFailed(f"failed to call webhook: {error}") from None
         except review.Invalid as error:
             raise CallFailed(f"received invalid webhook response: {error}") from None
-        for key, value in verdict.annotations:
-            self.annotate(request, f"{hook.name}/{key}", value)
-        request.warnings += verdict.warnings
-        if not verdict.allowed:
-            raise await off_loop(len(answer), review.denial, hook.name, verdict.status)
-        return replace(verdict, weight=len(body) + len(answer))
 
 
 def webhooks_of(

@@ -31,6 +31,7 @@ from kedge.node.pod.security_context import container_security
 from kedge.node.pod.stop import MINIMUM_STOP_SECONDS
 from kedge.node.pod.timeouts import unless_set
 from kedge.node.runtime.runtime import ContainerMount, NotFoundError, PodSandbox, RuntimeFailure
+from kedge.node.runtime.sampled_limits import sampling_notice
 
 _MILLISECOND = 10**6
 
@@ -62,7 +63,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         image = await self._image(pod, container)
         container_id = await self._create(pod, container, attempt, sandbox, image, ips)
         self._record(container, NORMAL, "Created", "Container created")
-        await self._run(container, container_id)
+        await self._run(pod, container, container_id)
         self._record(container, NORMAL, "Started", "Container started")
         await self._post_start(pod, container, container_id, ips)
 
@@ -190,7 +191,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
             own.append(ContainerMount(container_path=message_path, host_path=str(path)))
         return own
 
-    async def _run(self, container: Container, container_id: str) -> None:
+    async def _run(self, pod: Pod, container: Container, container_id: str) -> None:
         try:
             await self.dependencies.runtime.start_container(container_id)
         except (RuntimeFailure, NotFoundError) as error:
@@ -199,6 +200,9 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         record = await self.cache.refresh(container_id)
         for shortfall in record.shortfalls if record is not None else ():
             self._record(container, WARNING, "NotEnforced", shortfall)
+        limits = self.dependencies.cgroups.resources(pod, container)
+        if notice := sampling_notice(limits, self.dependencies.runtime.level):
+            self._record(container, NORMAL, "LimitsSampled", notice)
 
     async def _post_start(
         self, pod: Pod, container: Container, container_id: str, ips: Sequence[str]

@@ -5,7 +5,7 @@ It follows CRI, so that the embedded runtime and containerd can implement the sa
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -44,6 +44,10 @@ class RuntimeMessage(
     msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True
 ):
     """Base of the messages below."""
+
+
+UNLIMITED: Final = -1
+"""A limit that is lifted, other than None, which leaves it as it is."""
 
 
 class ContainerLimits(RuntimeMessage):

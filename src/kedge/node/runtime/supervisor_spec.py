@@ -15,6 +15,7 @@ from kedge.node.images.host import HostImage
 from kedge.node.images.image import LocalImage
 from kedge.node.runtime import capabilities, seccomp
 from kedge.node.runtime.runtime import (
+    UNLIMITED,
     ContainerConfig,
     ContainerLimits,
     ContainerMount,
@@ -31,7 +32,6 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RESOLV_CONF: Final = "resolv.conf"
 HOSTNAME: Final = "hostname"
 _ETC: Final = {RESOLV_CONF: "/etc/resolv.conf", HOSTNAME: "/etc/hostname"}
-_UNLIMITED: Final = -1
 
 
 class ContainerImages(Protocol):
@@ -284,15 +284,13 @@ def shortfalls(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str
 
 def _no_limits(asked: ContainerLimits) -> list[str]:
     limits = {
-        "memory limit": asked.memory_limit,
         "cpu limit": asked.cpu_quota,
-        "limit on processes": asked.pids_limit,
         "limit on huge pages": max(asked.hugepages.values(), default=None),
     }
     return [
         f"the {name} is not enforced: no control groups are available"
         for name, value in limits.items()
-        if value is not None and value != _UNLIMITED
+        if value is not None and value != UNLIMITED
     ]
 
 

@@ -1,5 +1,6 @@
 """How webhooks are called: whom they must prove to be, and how connections are kept."""
 
+import asyncio
 import base64
 import socket
 from collections.abc import AsyncIterator
@@ -9,10 +10,13 @@ import msgspec
 import pytest
 
 from kedge.apiserver import pki
+from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.apiserver.webhooks.caller import Caller, CallFailed
 from kedge.apiserver.webhooks.configuration import WebhookEndpoint
 from kedge.machinery.errors import not_found
+from kedge.machinery.turns import next_turn
 from kedge.testing.webhook_server import WebhookServer, webhook_server
+from kedge.web.message import Response
 
 BODY = msgspec.json.encode(
     {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": "u"}}
@@ -43,14 +47,19 @@ async def caller() -> AsyncIterator[Caller]:
 
 async def failure(caller: Caller, client: WebhookEndpoint) -> str:
     with pytest.raises(CallFailed) as failed:
-        await caller.call(client, BODY, 5)
+        await ask(caller, client)
     return str(failed.value)
+
+
+async def ask(caller: Caller, client: WebhookEndpoint) -> None:
+    async with caller.answered(client, BODY, 5):
+        pass
 
 
 async def test_connection_is_used_again(hook: WebhookServer, caller: Caller) -> None:
     client = WebhookEndpoint(url=hook.url, ca_bundle=hook.ca_bundle)
     for _ in range(3):
-        await caller.call(client, BODY, 5)
+        await ask(caller, client)
     assert len(hook.asked) == 3
     assert hook.connections == 1
 
@@ -59,9 +68,9 @@ async def test_connection_that_ended_meanwhile_is_replaced(
     hook: WebhookServer, caller: Caller
 ) -> None:
     client = WebhookEndpoint(url=hook.url, ca_bundle=hook.ca_bundle)
-    await caller.call(client, BODY, 5)
+    await ask(caller, client)
     hook.drop_connections()
-    await caller.call(client, BODY, 5)
+    await ask(caller, client)
     assert len(hook.asked) == 2
 
 
@@ -117,3 +126,32 @@ async def test_unknown_service_is_named(caller: Caller) -> None:
     assert told == (
         'failed to call webhook: Post "https://s.ns.svc:443/p?timeout=5s": service "s" not found'
     )
+
+
+async def test_answers_of_many_webhooks_share_their_memory(hook: WebhookServer) -> None:
+    """Each answer may have 6 MiB, and there may be one per request."""
+    budget = AnswerBudget(10 << 20)
+    caller = Caller(nowhere, budget=budget)
+    client = WebhookEndpoint(url=hook.url, ca_bundle=hook.ca_bundle)
+    hook.decisions["/"] = lambda review: Response(200, b"x" * (4 << 20))
+    failures: list[str] = []
+
+    async def hold(until: asyncio.Event) -> None:
+        try:
+            async with caller.answered(client, BODY, 30):
+                await until.wait()
+        except CallFailed as error:
+            failures.append(str(error))
+
+    is_over = asyncio.Event()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for _ in range(8):
+            group.create_task(hold(is_over))
+        while len(failures) < 6:
+            assert budget.size <= 10 << 20
+            await next_turn()
+        is_over.set()
+    why = "the server has no memory left for the answers of webhooks"
+    assert failures == [f"failed to call webhook: {why}"] * 6
+    assert budget.size == 0
+    await caller.close()

@@ -149,15 +149,14 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
     spec = ContainerConfig(
         name="main",
         image="host",
-        resources=ContainerLimits(memory_limit=1, cpu_quota=-1, pids_limit=5),
+        resources=ContainerLimits(memory_limit=1, cpu_quota=50_000, hugepages={"2MB": -1}),
         security=ContainerSecurity(read_only_root=True),
     )
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.FULL, 0) == []
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.USERNS, 0) == [
-        "the memory limit is not enforced: no control groups are available",
-        "the limit on processes is not enforced: no control groups are available",
+        "the cpu limit is not enforced: no control groups are available",
     ]
-    assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[2:] == [
+    assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[1:] == [
         "it shares processes, files and network with the machine: no namespaces",
         "its root file system is not read-only: this machine allows no mounts",
     ]
