@@ -224,7 +224,7 @@ async def build(
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
     outside = identities.configured(config, clock, identity)
     identities.configure_authorizers(api.authorizer, outside, config, clock)
-    identities.follow_encryption(outside, store, config, clock)
+    identities.follow_encryption(outside, store, config)
     lifecycle = ServerLifecycle(HOOKS)
     extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
     aggregator = Aggregator(api, extensions)
@@ -300,13 +300,19 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
         store = await SqliteStore.open(config.database, clock)
     if config.encryption_config is None:
         return store
-    from kedge.apiserver import store_protection
+    from kedge.apiserver.store_protection import ConfiguredStore
 
     try:
-        return store_protection.encrypted(store, config.encryption_config)
+        protected = ConfiguredStore(store, config.encryption_config, clock)
     except BaseException:
         await store.close()
         raise
+    try:
+        await protected.start()
+    except BaseException:
+        await protected.close()
+        raise
+    return protected
 
 
 async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:

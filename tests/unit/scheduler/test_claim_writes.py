@@ -16,12 +16,13 @@ from kedge.api.resource_v1.resource_claim_status import AllocationResult, Resour
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.scheduler import loop
-from kedge.scheduler.claim_writes import ClaimReservation, ClaimWriteFailed, ClaimWrites
+from kedge.scheduler.claim_writes import ClaimWriteFailed, ClaimWrites
 from kedge.scheduler.cycle import FitError, Placement
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.devices.device_state import DeviceState
 from kedge.scheduler.loop import SchedulingLoop
 from kedge.scheduler.pod_writes import PodWrites
+from kedge.scheduler.reservations import ClaimReservation
 from kedge.scheduler.scheduler import Scheduler
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import new_pod, pod_document

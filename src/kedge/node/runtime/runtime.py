@@ -136,6 +136,9 @@ class ContainerMount(RuntimeMessage):
     recursive_read_only: bool = False
     propagation: str = "None"
     """None, HostToContainer or Bidirectional."""
+    makes_directory: bool = False
+    """Whether a source that does not exist becomes a directory. CRI runtimes do this with every
+    mount; it matters for those of device plugins, which may name paths of their own containers."""
 
     def takes(self, path: str) -> bool:
         """Return whether a path belongs to the mount: it is the mount itself, or in a directory

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import os
 import posixpath
 import signal
 from collections.abc import Collection, Mapping, Sequence
@@ -205,6 +206,14 @@ def environment(spec: ContainerConfig, image: LocalImage, *, hostname: str, home
     values.update(spec.env)
     values.setdefault("HOME", home)
     return [f"{name}={value}" for name, value in values.items() if value or name != "HOSTNAME"]
+
+
+def make_source(mount: ContainerMount) -> None:
+    """Make the directory of a mount that asks for it; if it cannot be made, the start of the
+    container fails with the reason."""
+    if mount.makes_directory and not os.path.exists(mount.host_path):
+        with contextlib.suppress(OSError):
+            os.makedirs(mount.host_path, mode=0o755, exist_ok=True)
 
 
 def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[BindMount]:

@@ -213,3 +213,15 @@ def test_a_user_namespace_refuses_what_it_cannot_have(
     assert supervisor_spec.plan(spec, image, place(tmp_path))
     with pytest.raises(RuntimeFailure, match=why):
         supervisor_spec.plan(spec, image, place(tmp_path)._replace(first_id=65_536))
+
+
+def test_the_missing_source_of_a_device_plugin_s_mount_becomes_a_directory(tmp_path: Path) -> None:
+    there, missing, other = tmp_path / "file", tmp_path / "a" / "b", tmp_path / "other"
+    there.write_text("x")
+    for path in (there, missing):
+        mount = ContainerMount(container_path="/in", host_path=str(path), makes_directory=True)
+        supervisor_spec.make_source(mount)
+    supervisor_spec.make_source(ContainerMount(container_path="/in", host_path=str(other)))
+    assert there.read_text() == "x"
+    assert missing.is_dir()
+    assert not other.exists()
