@@ -189,7 +189,7 @@ class Round:
     def __init__(self, directory: Path, groups: Cgroups, pods: Pods) -> None:
         self.clock = Clock()
         store = WindowFile(directory / "usage", "boot")
-        sources = UsageSources(groups, ROOT)
+        sources = UsageSources(groups, ROOT, list)
         self.sampler = Sampler(store, pods, sources, self.clock, runtime=os.getppid)
 
     def take(self, second: int) -> None:

@@ -52,7 +52,7 @@ async def main():
         await (await runtime._connected()).ask("wait", container=container)
         return container
     volume = ContainerMount(host_path=str(home / "volume"), container_path="/volume")
-    limits = ContainerLimits(memory_limit=1 << 30)
+    limits = ContainerLimits(memory_limit=1 << 30, cpu_quota=100_000)
     seen = await run("seen", sys.argv[4], resources=limits, mounts=[volume])
     user = await run("user", "id -u; id -g", security=ContainerSecurity(user=1234, group=5678))
     try:
@@ -200,7 +200,7 @@ def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> 
     assert plain == ["0", "mine", "3", "lo", "wrote", "refused"]
     assert not any("do not tell" in line for line in said)
     assert seen["logs"]["user"] == ["1234", "5678"]
-    limit = "the memory limit is not enforced: no control groups are available"
+    limit = "the cpu limit is not enforced: no control groups are available"
     assert limit in seen["shortfalls"]
     assert seen["exec"] == [3, "out\n"]
     assert seen["attacked"] == ["1234", "pause"]

@@ -1,9 +1,13 @@
-"""Users of other systems, with a real kubectl: OpenID Connect, webhooks and proxies."""
+"""Users of other systems, with a real kubectl: OpenID Connect, webhooks and proxies; and encryption
+at rest."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import http.client
 import json
+import re
 import ssl
 import threading
 from datetime import UTC, datetime, timedelta
@@ -20,11 +24,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from kedge.apiserver import pki
+from kedge.testing.kms_plugin import TestKeyPlugin
 from kedge.testing.oidc_provider import OidcProvider, ProviderKey, authentication_file
 from kedge.web.message import HttpRequest, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from tests.e2e.conftest import Cluster, Clusters, Kubectl
@@ -129,6 +134,43 @@ def authorizers(webhook: Path) -> dict[str, Any]:
     }
 
 
+FIRST_KEY = {"aesgcm": {"keys": [{"name": "first", "secret": "MDEyMzQ1Njc4OTAxMjM0NQ=="}]}}
+LONG_SECRET = base64.b64encode(b"2" * 32).decode()
+SECOND_KEY = {"secretbox": {"keys": [{"name": "second", "secret": LONG_SECRET}]}}
+
+
+def secrets_encryption(*providers: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [{"resources": ["secrets"], "providers": [*providers]}],
+    }
+
+
+class KeyPluginThread:
+    """A KMS plugin that answers while the tests run."""
+
+    def __init__(self, socket: Path) -> None:
+        self.plugin = TestKeyPlugin()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._run(self.plugin.listen(socket))
+
+    def close(self) -> None:
+        self._run(self.plugin.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+
+def with_service(socket: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return an EncryptionConfiguration in which ConfigMaps have keys of a plugin."""
+    kms = {"apiVersion": "v2", "name": "vault", "endpoint": f"unix://{socket}"}
+    entry = {"resources": ["configmaps"], "providers": [{"kms": kms}, {"identity": {}}]}
+    return document | {"resources": [*document["resources"], entry]}
+
+
 @pytest.fixture(scope="module")
 def systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherSystems]:
     running = OtherSystems(tmp_path_factory.mktemp("systems") / "other")
@@ -146,6 +188,11 @@ def cluster(
     pki.ensure_front_proxy(home / "proxies", datetime.now(UTC))
     write(home / "authentication.yaml", authentication_file(systems.provider.entry()))
     write(home / "authorization.yaml", authorizers(home / "authorize.yaml"))
+    key_plugin = KeyPluginThread(home / "kms.sock")
+    write(
+        home / "encryption.yaml",
+        with_service(home / "kms.sock", secrets_encryption(FIRST_KEY)),
+    )
     for path in ("token", "authorize"):
         write(home / f"{path}.yaml", systems.kubeconfig(path))
     own = own_clusters.own(home)
@@ -157,8 +204,11 @@ def cluster(
         f"--requestheader-client-ca-file={home / 'proxies/ca.crt'}",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User,X-Login",
+        f"--encryption-provider-config={home / 'encryption.yaml'}",
+        "--encryption-provider-config-automatic-reload",
     )
     own.down()
+    key_plugin.close()
 
 
 @pytest.fixture(scope="module")
@@ -237,8 +287,8 @@ def test_webhooks_know_a_token_and_allow_its_user(kubectl: Kubectl, systems: Oth
     assert user["groups"] == [FRIENDS[1], "system:authenticated"]
     kubectl("create configmap of-a-friend")
     assert kubectl.says("auth can-i delete configmaps") == "yes"
-    review = next(each for each in systems.reviews if "resourceAttributes" in each)
-    assert review["user"] == FRIENDS[0]
+    asked = [each["user"] for each in systems.reviews if "resourceAttributes" in each]
+    assert FRIENDS[0] in asked
     assert refused(kubectl, "stranger-token")
 
 
@@ -331,3 +381,77 @@ def test_extension_servers_are_told_about_proxies(
     given = (cluster.home / "proxies/ca.crt").read_text().strip()
     assert given in data["requestheader-client-ca-file"]
     assert data["requestheader-client-ca-file"].count("BEGIN CERTIFICATE") == 2
+
+
+def reloads(cluster: Cluster, subject: str, status: str) -> int:
+    """Return how often a configuration was read again."""
+    name = f"apiserver_{subject}_config_controller_automatic_reloads_total"
+    with cluster.api.open(cluster.api.request("GET", "/metrics")) as answer:
+        text = answer.read().decode()
+    found = re.search(rf'^{name}{{status="{status}"}} (\d+)$', text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+class Configuration:
+    """A configuration file of the running cluster."""
+
+    def __init__(self, cluster: Cluster, subject: str, eventually: Callable[..., Any]) -> None:
+        self._cluster = cluster
+        self._subject = subject
+        self._eventually = eventually
+
+    def replace(self, document: Any, outcome: str = "success") -> None:
+        """Replace the file at once, and wait until the server has looked at it."""
+        before = reloads(self._cluster, self._subject, outcome)
+        path = self._cluster.home / f"{self._subject}.yaml"
+        write(path.with_suffix(".new"), document)
+        path.with_suffix(".new").replace(path)
+        self._eventually(lambda: reloads(self._cluster, self._subject, outcome) > before)
+
+
+def disk(cluster: Cluster) -> bytes:
+    """Return the bytes of the database and its log."""
+    return b"".join(path.read_bytes() for path in (cluster.home / "state").glob("store.db*"))
+
+
+def test_a_plugin_keeps_the_key_of_config_maps(kubectl: Kubectl, cluster: Cluster) -> None:
+    kubectl("create configmap settings --from-literal=colour=ultramarine")
+    assert b"k8s:enc:kms:v2:vault:" in disk(cluster)
+    assert b"ultramarine" not in disk(cluster)
+    assert kubectl.json("get configmap settings")["data"] == {"colour": "ultramarine"}
+
+
+def test_keys_are_rotated_with_kubectl(
+    kubectl: Kubectl, cluster: Cluster, eventually: Callable[..., Any]
+) -> None:
+    socket = cluster.home / "kms.sock"
+
+    def encryption(*keys: Any) -> dict[str, Any]:
+        return with_service(socket, secrets_encryption(*keys))
+
+    file = Configuration(cluster, "encryption", eventually)
+    kubectl("create secret generic login --from-literal=password=swordfish")
+    assert b"k8s:enc:aesgcm:v1:first:" in disk(cluster)
+    assert base64.b64encode(b"swordfish") not in disk(cluster)
+    file.replace(encryption(FIRST_KEY, SECOND_KEY))
+    file.replace(encryption(SECOND_KEY, FIRST_KEY))
+    # The old key is still in use: the file is refused, and nothing changes.
+    file.replace(encryption(SECOND_KEY), "failure")
+    kubectl("replace -f -", input=kubectl("get secrets --all-namespaces -o json").stdout)
+    assert b"k8s:enc:secretbox:v1:second:" in disk(cluster)
+    file.replace(encryption(SECOND_KEY))
+    found = kubectl.json("get secret login")["data"]["password"]
+    assert base64.b64decode(found) == b"swordfish"
+    file.replace(encryption(FIRST_KEY, SECOND_KEY))
+
+
+def test_authorizers_are_read_again(
+    kubectl: Kubectl, cluster: Cluster, eventually: Callable[..., Any]
+) -> None:
+    file = Configuration(cluster, "authorization", eventually)
+    before = authorizers(cluster.home / "authorize.yaml")
+    file.replace(before | {"authorizers": before["authorizers"][1:]}, "failure")
+    file.replace(before | {"authorizers": before["authorizers"][:2]})
+    assert "forbidden" in bare(kubectl, "friend-token").fails("get configmaps")
+    file.replace(before)
+    kubectl("get configmaps")

@@ -130,6 +130,12 @@ class Api:
         entry = await self.store.delete(item.key, expect=item.revision)
         return await self._seen(stored(resource), entry)
 
+    async def is_stale(self, item: Item) -> bool:
+        """Whether an object is stored with another encryption key than a write would use now."""
+        # Only a store that encrypts has an answer; the module behind it is seldom loaded.
+        is_stale = getattr(self.store, "is_stale", None)
+        return is_stale is not None and bool(await is_stale(item.key))
+
     async def caught_up(self, race: RevisionConflict) -> None:
         """Return once readers see the write that won a race."""
         won = race.current.revision if race.current is not None else 0

@@ -42,6 +42,8 @@ ADMISSION_PLUGINS: Final = (
 )
 """The admission plugins that can be asked for."""
 
+POLICY_STATUS: Final = "validatingadmissionpolicy-status-controller"
+"""The only controller that is a part of the server: it needs the compiler of expressions."""
 UPSTREAM_ADMISSION: Final = tuple(
     name for name in ADMISSION_PLUGINS if name != "DenyServiceExternalIPs"
 )
@@ -305,6 +307,15 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
         ),
     ] = None
+    encryption_reload: Annotated[
+        bool,
+        Setting(
+            "encryption-provider-config-automatic-reload",
+            values.SWITCH,
+            "use the EncryptionConfiguration as it is whenever its file changes",
+            default="after a restart",
+        ),
+    ] = False
     audit_log: Annotated[
         Path | None,
         Setting(

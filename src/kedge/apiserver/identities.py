@@ -4,7 +4,6 @@ The modules behind them are imported only if their flag is given: most servers h
 """
 
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -15,12 +14,11 @@ from kedge.apiserver.authentication.authenticator import (
     TokenAuthenticator,
     everybody,
 )
-from kedge.apiserver.authorization.attributes import Decision
-from kedge.apiserver.authorization.authorizer import Authorizer, Decide, OwnAuthorizer
+from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.config import RequestHeaderTrust, ServerConfig
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import parse_duration
+from kedge.storage.store import Store
 from kedge.web.request_reader import COMMA_HEADERS
 
 if TYPE_CHECKING:
@@ -94,30 +92,29 @@ def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, cloc
 def configure_authorizers(
     authorizer: Authorizer, identities: OutsideIdentities, config: ServerConfig, clock: Clock
 ) -> None:
-    """Ask the authorizers of the flag, if it is given; ConfigurationFileError if its file is
-    invalid."""
+    """Ask the authorizers of the flag, if it is given, and follow its file; ConfigurationFileError
+    if the file is invalid."""
     if config.authorization_config is None:
         return
-    from kedge.apiserver.authorization import configuration
-    from kedge.apiserver.authorization.webhook import WebhookAuthorizer
-    from kedge.apiserver.review_webhook import ReviewWebhook
+    from kedge.apiserver.authorization.reload import ConfiguredAuthorizers
 
-    def decide(each: configuration.AuthorizerConfiguration) -> "Decide | OwnAuthorizer":
-        if each.type == "Node":
-            return "Node"
-        if each.type == "RBAC":
-            return "RBAC"
-        if each.type != configuration.WEBHOOK:
-            return lambda asked: Decision(each.type == "AlwaysAllow", final=True)
-        hook = each.webhook
-        assert hook is not None
-        path = Path(hook.connection_info.kube_config_file or "")
-        webhook = ReviewWebhook(path, clock, parse_duration(hook.timeout) / 1e9)
-        identities.closing.append(webhook.close)
-        return WebhookAuthorizer(each.name, hook, webhook, clock).decide
+    authorizers = ConfiguredAuthorizers(config.authorization_config, authorizer, clock)
+    identities.tasks.append(authorizers.run)
+    identities.metrics.append(authorizers.log.add_metrics)
+    identities.closing.append(authorizers.close)
 
-    file = configuration.read(config.authorization_config)
-    authorizer.configure([decide(each) for each in file.authorizers])
+
+def follow_encryption(identities: OutsideIdentities, store: Store, config: ServerConfig) -> None:
+    """Look after the keys of the EncryptionConfiguration, and follow its file if a flag says so."""
+    if config.encryption_config is None:
+        return
+    from kedge.apiserver.store_protection import ConfiguredStore
+
+    assert isinstance(store, ConfiguredStore)
+    identities.tasks.append(store.keep_keys)
+    if config.encryption_reload:
+        identities.tasks.append(store.follow)
+        identities.metrics.append(store.log.add_metrics)
 
 
 def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
@@ -130,15 +127,7 @@ def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clo
     access = issuers.anonymous
     if access is not None:
         identities.anonymous = lambda path: access.allows(unquote(path))
-    identities.metrics.append(lambda counts: _count_reloads(counts, issuers.reloads))
-
-
-def _count_reloads(counts: Telemetry, reloads: "dict[str, int]") -> None:
-    name = "apiserver_authentication_config_controller_automatic_reloads_total"
-    what = "Reloads of the authentication configuration, by outcome."
-    counts.counter(
-        name, what, lambda: ((f'status="{key}"', n) for key, n in sorted(reloads.items()))
-    )
+    identities.metrics.append(issuers.log.add_metrics)
 
 
 def count_tokens(counts: Telemetry, authenticator: Authenticator) -> None:

@@ -1,7 +1,7 @@
 """Fields that only the server sets: names, uid, timestamps, generation, status."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from random import Random
@@ -23,8 +23,6 @@ _VERSION_DIGITS: Final = 20
 def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
     """Return a posted object with the fields that only the server may set."""
     meta = obj.metadata
-    if request.verb == "create" and is_version(meta.resourceVersion):
-        raise bad_request("resourceVersion should not be set on objects to be created")
     placed = place(request, meta)
     name = placed.name
     if not name and placed.generateName:
@@ -45,6 +43,13 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
     if request.resource.strategy.keeps_posted_status:
         return new_
     return without_status(request.resource, new_)
+
+
+def check_unversioned(document: Mapping[str, Any]) -> None:
+    """Refuse a posted object that has the version of a stored one with 400."""
+    version = (document.get("metadata") or {}).get("resourceVersion")
+    if isinstance(version, str) and is_version(version):
+        raise bad_request("resourceVersion should not be set on objects to be created")
 
 
 def is_version(text: str) -> bool:

@@ -92,7 +92,7 @@ async def _exchange(transport: Transport, call: Call) -> tuple[int, bytes]:
 def _status_of(body: bytes) -> dict[str, Any]:
     try:
         status = msgspec.json.decode(body).get("status")
-    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, RecursionError) as error:
         raise ReviewFailed(f"the answer is not a review: {error}") from None
     if not isinstance(status, dict):
         raise ReviewFailed("the answer is not a review: it has no status")

@@ -6,6 +6,7 @@ request. The functions here return steps; App puts them in order.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -22,6 +23,7 @@ from kedge.apiserver.authorization.authorizer import ALLOWED, SUPERUSERS, Author
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.fairness.flow_controller import FlowController, RequestClass
 from kedge.apiserver.fairness.flow_rules import RequestDigest
+from kedge.apiserver.fairness.work_estimate import ONE_SEAT, WorkEstimate, of_list, of_write
 from kedge.apiserver.handlers import Handler, Handlers
 from kedge.apiserver.inflight import STREAMED, InFlight, counted, too_late
 from kedge.apiserver.long_work import LONG
@@ -32,7 +34,8 @@ from kedge.apiserver.request import Request, stored
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
-from kedge.machinery.errors import StatusError, unknown_resource
+from kedge.machinery.durations import parse_duration
+from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.tenant_threads import tenant
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.reports import UsageReports
@@ -44,6 +47,10 @@ HUMAN_CLIENTS = ("curl/", "Wget/", "Mozilla/5.0")
 """Prefixes of the User-Agent of programs that show people the JSON as it came."""
 
 
+SAMPLE: Final = 16
+"""Objects of a kind whose sizes are averaged."""
+
+
 # Steps that need only the head of the request.
 
 
@@ -53,6 +60,16 @@ def route(context: RequestContext) -> None:
     target = context.target = routes.parse(http.path)
     if target is not None:
         context.verb = routes.verb(http.method, target, http.query)
+    if "timeout" in http.query and context.verb != "watch":
+        _check_timeout(http.query.get("timeout"))
+
+
+def _check_timeout(text: str) -> None:
+    try:
+        if text:
+            parse_duration(text)
+    except ValueError as error:
+        raise bad_request(f"invalid timeout specified in the request URL - {error}") from None
 
 
 def authenticate(authenticator: Authenticator) -> Step:
@@ -146,16 +163,15 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
             return
         resource = catalog.find(target.group, target.version, target.plural)
         if resource is None:
-            if catalog.has_version(target.group, target.version):
-                raise unknown_resource()
-            context.answer = pages.answer(http)
+            context.answer = pages.unknown(http, target.group)
             return
         subresource = target.subresource
         request = context.request = Request(
             http, context.user, resource, verb, target.namespace, target.name, subresource
         )
         routes.check(resource, target, verb)
-        if http.method != "GET":
+        routes.check_method(http.method, target)
+        if http.method != "GET" or http.headers.get("accept", "") not in _COMMON:
             _check_form(request)
         handler = handler_of(resource, subresource, verb)
         make = _with_schema(handler) if resource.custom else handler
@@ -169,9 +185,16 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
 def _check_form(request: Request) -> None:
     """Refuse a response format that the server cannot write. This must happen before anything is
     stored: a client that gets an error must find nothing changed."""
-    if request.subresource not in STREAMED:
+    if request.subresource in STREAMED:
+        return
+    render.check_accept(request)
+    if request.http.method != "GET":
         many = request.verb == "deletecollection"
         render.check(request, render.MANY if many else render.ONE)
+
+
+_COMMON: Final = frozenset(("", "*/*", "application/json"))
+"""Accept headers that need no check."""
 
 
 def _with_schema(handler: Handler) -> Handler:
@@ -257,26 +280,59 @@ def share(flows: FlowController, cache: WatchCache) -> Step:
 
     def step(context: RequestContext) -> None:
         answer, request, place = context.answer, context.request, context.flow
-        if answer is None or request is None or place is None or place.level.settings.is_exempt:
+        if place is None or answer is None:
             return
-        if isinstance(answer, Response) and place.level.queues.is_free:
+        level = place.level
+        if (
+            request is None
+            or level.settings.is_exempt
+            or (isinstance(answer, Response) and level.queues.is_free)
+            or not counted(request.verb, request.subresource)
+        ):
+            place.counts.dispatched += 1
             return
-        if not counted(request.verb, request.subresource):
-            return
-        width = place.level.width(_listed(request, cache))
-        context.answer = flows.serve(place, answer, width)
+        estimate = _estimate(request, cache, level.most_seats)
+        context.answer = flows.serve(place, answer, estimate, _details(context))
 
     return step
 
 
-def _listed(request: Request, cache: WatchCache) -> int:
-    """Return how many objects a list may have."""
-    if request.verb != "list":
-        return 0
+def _details(context: RequestContext) -> tuple[str, ...]:
+    """Return what a dump of requests shows."""
+    target = context.target
+    assert target is not None
+    version = f"{target.group}/{target.version}" if target.group else target.version
+    return (
+        context.user.name,
+        context.verb,
+        context.http.path[:256],
+        target.namespace,
+        target.name,
+        version,
+        target.plural,
+        target.subresource,
+    )
+
+
+def _estimate(request: Request, cache: WatchCache, most: int) -> WorkEstimate:
+    """Return the seats of a request: lists take them by their size, writes by their watchers."""
+    if request.verb == "get" or (request.verb == "list" and request.name):
+        return ONE_SEAT
     try:
-        return len(cache.of(stored(request.resource)))
+        objects = cache.of(stored(request.resource))
     except KeyError:
-        return 0  # it is not stored, or its definition was deleted just now
+        return ONE_SEAT  # it is not stored, or its definition was deleted just now
+    if request.verb != "list":
+        is_silent = request.resource.plural == "serviceaccounts" and request.subresource == "token"
+        return ONE_SEAT if is_silent else of_write(len(objects.listeners), most)
+    some = [len(item.body) for item in islice(objects.values(), SAMPLE)]
+    limit = request.query.get("limit") or ""
+    return of_list(
+        len(objects),
+        sum(some) / max(1, len(some)),
+        int(limit) if limit.isdecimal() and len(limit) < 19 else 0,
+        most,
+    )
 
 
 # Steps that need the response.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from kedge.apiserver.histogram import MetricHistogram
 from kedge.web.watchdog import LoopPauses
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
@@ -13,6 +14,8 @@ Values = Callable[[], Iterator[tuple[str, float]]]
 """Returns pairs of labels and value."""
 
 
+Histograms = Callable[[], Iterator[tuple[str, MetricHistogram]]]
+"""Returns pairs of labels and histogram."""
 RequestLabels = tuple[str, str, str, str]
 """Verb, group, resource and subresource of a request."""
 MOST_SERIES: Final = 10_000
@@ -31,6 +34,7 @@ class Telemetry:
         self._requests: dict[tuple[RequestLabels, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._others: list[tuple[str, str, str, Values]] = []
+        self._histograms: list[tuple[str, str, Histograms]] = []
         self._pauses = pauses or LoopPauses()
 
     def gauge(self, name: str, text: str, read: Values) -> None:
@@ -40,6 +44,10 @@ class Telemetry:
     def counter(self, name: str, text: str, read: Values) -> None:
         """Add a metric that only grows."""
         self._others.append((name, "counter", text, read))
+
+    def histogram(self, name: str, text: str, read: Histograms) -> None:
+        """Add histograms."""
+        self._histograms.append((name, text, read))
 
     def count(self, labels: RequestLabels, code: int, seconds: float) -> None:
         """Count one finished request."""
@@ -84,6 +92,10 @@ class Telemetry:
             yield from _header(name, kind, text)
             for labels, value in read():
                 yield f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
+        for name, text, histograms in self._histograms:
+            yield from _header(name, "histogram", text)
+            for labels, histogram in histograms():
+                yield from histogram.lines(name, labels)
 
 
 def _header(name: str, kind: str, text: str) -> Iterator[str]:

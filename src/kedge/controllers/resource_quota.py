@@ -11,10 +11,11 @@ from kedge.api.core_v1 import persistent_volume_claim, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota, ResourceQuotaStatus
 from kedge.api.quota.account import QuotaAccount
+from kedge.api.quota.extended_names import ExtendedNames, can_be_extended, extended_names
 from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
-from kedge.api.quota.meters import Kind, kinds_of, meter_of
+from kedge.api.quota.meters import PODS, RESOURCE_CLAIMS, Kind, kinds_of, meter_of
 from kedge.api.resource import Resource
-from kedge.api.resource_v1 import resource_claim
+from kedge.api.resource_v1 import device_class, resource_claim
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery, ServedResources
 from kedge.client.informer import Cache, Informer, Key
@@ -84,6 +85,9 @@ class QuotaMonitor:
     def within(self, namespace: str) -> Iterable[tuple[str, QuotaMeasure]]:
         return self._measures.get(namespace, {}).items()
 
+    def measure(self, key: Key) -> QuotaMeasure | None:
+        return self._measures.get(key.namespace, {}).get(key.name)
+
     def replace(self, objects: Iterable[ObjectUsage]) -> None:
         self._measures = {}
         for obj in objects:
@@ -119,6 +123,9 @@ class ResourceQuotaController:
         self._accounts: dict[str, dict[str, QuotaAccount]] = {}
         """By namespace and name of the quota."""
         self._monitors: dict[Kind, QuotaMonitor] = {}
+        self._classes: Cache[device_class.DeviceClass] | None = None
+        """None until a quota needs them."""
+        self._extended: ExtendedNames = {}
         self._written: dict[Key, float] = {}
         """When each status was last written."""
         self._loop: ControllerLoop[Key] = ControllerLoop(
@@ -161,9 +168,8 @@ class ResourceQuotaController:
             accounts.pop(name, None)
             self._written.pop(key, None)
         elif name not in accounts or accounts[name].spec != quota.spec:
-            account = accounts[name] = QuotaAccount(quota.spec)
-            for monitor in self._monitors.values():
-                self._count(monitor, namespace, account)
+            account = accounts[name] = QuotaAccount(quota.spec, self._extended)
+            self._count_all(namespace, account)
         else:
             self._loop.add(key)
             return
@@ -177,7 +183,9 @@ class ResourceQuotaController:
         kinds = ServedKinds(self._served, self._definitions)
         there = {(r.group, r.plural): r for r in kinds.followed() if r.namespaced}
         accounts = [each for some in self._accounts.values() for each in some.values()]
-        wanted = {kind for each in accounts for kind in kinds_of(each.hard) if kind in there}
+        self._follow_classes(accounts)
+        found = {kind for each in accounts for kind in kinds_of(each.hard, self._extended)}
+        wanted = found & there.keys()
         for kind in self._monitors.keys() - wanted:
             self._monitors.pop(kind).task.cancel()
             for account in accounts:
@@ -190,7 +198,33 @@ class ResourceQuotaController:
             informer = Informer(self._client, view, monitor, self._clock)
             monitor.task = self._tasks.create_task(informer.run())
 
+    def _follow_classes(self, accounts: Iterable[QuotaAccount]) -> None:
+        """Begin to follow device classes once a quota may name their extended resources."""
+        if self._classes is None and any(can_be_extended(each.hard) for each in accounts):
+            self._classes = Cache()
+            self._classes.listen(self._class_changed)
+            view = objects(device_class.RESOURCE)
+            informer = Informer(self._client, view, self._classes, self._clock)
+            self._tasks.create_task(informer.run())
+
+    def _class_changed(self, _: Key) -> None:
+        extended = extended_names(self._classes or ())
+        if extended == self._extended:
+            return
+        self._extended = extended
+        for namespace, accounts in self._accounts.items():
+            for name, old in accounts.items():
+                account = accounts[name] = QuotaAccount(old.spec, extended)
+                self._count_all(namespace, account)
+                self._loop.add(Key(namespace, name))
+        self._follow()
+
     # Usage.
+
+    def _count_all(self, namespace: str, account: QuotaAccount) -> None:
+        # Pods cover claims, so they come first.
+        for monitor in sorted(self._monitors.values(), key=lambda each: each.kind != PODS):
+            self._count(monitor, namespace, account)
 
     def _count(self, monitor: QuotaMonitor, namespace: str, account: QuotaAccount) -> None:
         """Charge all that is known of a kind to an account."""
@@ -200,28 +234,48 @@ class ResourceQuotaController:
         now = self._clock.now()
         account.begin(kind, meter)
         for name, measure in monitor.within(namespace):
-            charge = account.charge(kind, meter, measure, measure.at(now))
+            account.cover(measure.covered_by, name)
+            charge = account.charge(kind, meter, measure, measure.at(now), name)
             account.put(kind, name, charge)
 
     def recount(self, monitor: QuotaMonitor) -> None:
         """Anything may be different."""
         for namespace, accounts in self._accounts.items():
             for name, account in accounts.items():
-                self._count(monitor, namespace, account)
+                if account.shared and monitor.kind == PODS:
+                    self._count_all(namespace, account)
+                else:
+                    self._count(monitor, namespace, account)
                 self._loop.add(Key(namespace, name))
 
     def changed(self, monitor: QuotaMonitor, key: Key, measure: QuotaMeasure | None) -> None:
         """One object is different, or gone."""
-        kind, meter = monitor.kind, monitor.meter
+        kind = monitor.kind
         for name, account in self._accounts.get(key.namespace, {}).items():
             if not account.has_begun(kind):
                 continue
-            charge: Usage = {}
-            if measure is not None:
-                usage = measure.at(self._clock.now())
-                charge = account.charge(kind, meter, measure, usage)
-            if account.put(kind, key.name, charge):
+            if self._put(account, monitor, key.name, measure):
                 self._loop.add(Key(key.namespace, name))
+            claims = self._monitors.get(RESOURCE_CLAIMS)
+            if kind == PODS and claims and (covered := account.covered_claim(key.name)):
+                again = claims.measure(Key(key.namespace, covered))
+                if self._put(account, claims, covered, again):
+                    self._loop.add(Key(key.namespace, name))
+
+    def _put(
+        self,
+        account: QuotaAccount,
+        monitor: QuotaMonitor,
+        name: str,
+        measure: QuotaMeasure | None,
+    ) -> bool:
+        """Charge an object; return whether the account changes."""
+        if measure is None:
+            return account.remove(monitor.kind, name)
+        account.cover(measure.covered_by, name)
+        usage = measure.at(self._clock.now())
+        charge = account.charge(monitor.kind, monitor.meter, measure, usage, name)
+        return account.put(monitor.kind, name, charge)
 
     # One quota.
 

@@ -12,6 +12,7 @@ from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
 from kedge.api.storage_v1.csi import CsiDriver, CsiNode, CsiStorageCapacity
 from kedge.api.storage_v1.persistent_volume import PersistentVolume
 from kedge.api.storage_v1.storage_class import StorageClass
+from kedge.node_autoscaler.node_devices import ClusterDevices
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.snapshot import PartialNamespace, Snapshot
 
@@ -39,6 +40,8 @@ class ClusterState(NamedTuple):
     drivers: Sequence[CsiDriver] = ()
     driver_nodes: Sequence[CsiNode] = ()
     capacities: Sequence[CsiStorageCapacity] = ()
+    devices: ClusterDevices = ClusterDevices()
+    """Empty unless a pod asks for devices."""
 
     def snapshot(self, without: Collection[str] = ()) -> Snapshot:
         """Return the scheduler's view of the cluster without some of the nodes and their pods."""
@@ -50,6 +53,9 @@ class ClusterState(NamedTuple):
         made.storage.drivers.replace(self.drivers)
         made.storage.nodes.replace(self.driver_nodes)
         made.storage.capacities.replace(self.capacities)
+        made.devices.classes.replace(self.devices.classes)
+        made.devices.slices.replace(self.devices.slices)
+        made.devices.claims.replace(self.devices.claims)
         for name, node in self.nodes.items():
             if name not in without:
                 made.put_node(node)

@@ -9,11 +9,14 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_usage
 from kedge.api.metrics_v1alpha1.windows import Metrics
 from kedge.api.policy_v1 import pod_disruption_budget
+from kedge.api.resource_v1 import device_class, resource_claim, resource_slice
+from kedge.api.resource_v1.extended_resources import asks_for_extended
 from kedge.api.storage_v1 import csi, persistent_volume, storage_class
 from kedge.client.client import Client
 from kedge.client.view import View, sketches
 from kedge.metrics.windows import MAIN
 from kedge.node_autoscaler.cluster_state import ClusterState
+from kedge.node_autoscaler.node_devices import ClusterDevices
 from kedge.scheduler.scheduler import NOT_ENDED
 from kedge.scheduler.snapshot import PartialNamespace
 
@@ -28,9 +31,10 @@ async def read_cluster(client: Client) -> ClusterState:
     volumes = View(persistent_volume.VOLUMES, persistent_volume.decode)
     classes = View(storage_class.CLASSES, storage_class.decode)
     spaces = sketches(namespace.RESOURCE, PartialNamespace)
+    pods = (await client.list(pod.RESOURCE, fields=NOT_ENDED)).items
     return ClusterState(
         nodes=nodes,
-        pods=(await client.list(pod.RESOURCE, fields=NOT_ENDED)).items,
+        pods=pods,
         budgets=(await client.list(pod_disruption_budget.RESOURCE)).items,
         usage=shares(nodes, measured),
         namespaces=(await client.list_as(spaces)).items,
@@ -40,6 +44,18 @@ async def read_cluster(client: Client) -> ClusterState:
         drivers=(await client.list_as(View(csi.DRIVERS, csi.decode_driver))).items,
         driver_nodes=(await client.list_as(View(csi.NODES, csi.decode_node))).items,
         capacities=(await client.list_as(View(csi.CAPACITIES, csi.decode_capacity))).items,
+        devices=await _devices(client, pods),
+    )
+
+
+async def _devices(client: Client, pods: Iterable[pod.Pod]) -> ClusterDevices:
+    """List claims, classes and devices, if a pod asks for any."""
+    if not any(each.spec.resourceClaims or asks_for_extended(each) for each in pods):
+        return ClusterDevices()
+    return ClusterDevices(
+        claims=(await client.list(resource_claim.RESOURCE)).items,
+        classes=(await client.list(device_class.RESOURCE)).items,
+        slices=(await client.list(resource_slice.RESOURCE)).items,
     )
 
 

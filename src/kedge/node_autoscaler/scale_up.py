@@ -4,8 +4,13 @@ scheduler's own filters."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.resource_v1.pod_claims import consumer
+from kedge.api.resource_v1.resource_claim import ResourceClaim
+from kedge.api.resource_v1.resource_slice import ResourceSlice
 from kedge.node_autoscaler.cluster_state import (
     ClusterState,
     daemons,
@@ -13,11 +18,16 @@ from kedge.node_autoscaler.cluster_state import (
     is_ready,
     template,
 )
+from kedge.node_autoscaler.node_devices import expected_drivers
 from kedge.scheduler.cycle import CycleState, Placement, PreparedFilters, decide
 from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.filters.filters import DYNAMIC_RESOURCES
+from kedge.scheduler.reservations import ClaimReservation, claim_reservations
 from kedge.scheduler.scheduler import NAME
 from kedge.scheduler.snapshot import Snapshot
 
+MOST_EVALUATIONS: Final = 5_000
+"""How many expressions are evaluated for devices in one look, at up to 3 ms each."""
 FULL: Final = "max node group size reached"
 """The reason of cluster-autoscaler if there may be no further node."""
 
@@ -83,8 +93,11 @@ def scale_up(state: ClusterState, starting: Sequence[str], spare: Sequence[str])
 
 def _model(state: ClusterState) -> Node | None:
     """Return the node after which a new one is modelled."""
-    usable = (node for node in _by_name(state.nodes) if is_ready(node) and not is_draining(node))
-    return next(usable, None)
+    return next((node for node in _by_name(state.nodes) if _is_usable(node)), None)
+
+
+def _is_usable(node: Node) -> bool:
+    return is_ready(node) and not is_draining(node)
 
 
 def _by_name(nodes: Mapping[str, Node]) -> Iterator[Node]:
@@ -98,6 +111,10 @@ class _Simulation:
         self._model = model
         self._daemons = state.on(model.metadata.name)
         self._snapshot: Snapshot = state.snapshot(without)
+        self._devices = state.devices
+        usable = (name for name, node in state.nodes.items() if _is_usable(node))
+        self._drivers = expected_drivers(state.devices, usable, state.pods, model.metadata.name)
+        self._evaluations = MOST_EVALUATIONS
         self._turn = CycleState()
         self._last = ""
 
@@ -105,6 +122,8 @@ class _Simulation:
         """Add a new node with the pods of DaemonSets."""
         self._last = name
         self._snapshot.put_node(template(self._model, name))
+        for each in self._slices(name):
+            self._snapshot.devices.slices.put(each)
         for demand in daemons(self._daemons, name):
             self._snapshot.place(demand, name)
         return True
@@ -113,18 +132,57 @@ class _Simulation:
         for demand in daemons(self._daemons, name):
             self._snapshot.remove(demand.uid)
         self._snapshot.remove_node(name)
+        for each in self._slices(name):
+            self._snapshot.devices.slices.remove(each)
+
+    def _slices(self, name: str) -> Iterator[ResourceSlice]:
+        drivers = [driver for driver, doubt in self._drivers.items() if not doubt]
+        return self._devices.modelled(self._model.metadata.name, name, drivers)
 
     def place(self, demand: PodDemand) -> str:
         """Place a pod; returns its node, or nothing."""
+        self._evaluate_selectors(demand)
         decision = decide(demand, self._snapshot, self._turn)
         if not isinstance(decision, Placement):
             return ""
+        node = self._snapshot.nodes[decision.node]
+        for each in claim_reservations(demand, node, self._snapshot):
+            self._snapshot.devices.claims.put(_reserved(each, demand))
         self._snapshot.place(demand, decision.node)
         return decision.node
 
     def refusal(self, demand: PodDemand) -> str:
         """Why the node that was added last does not take a pod."""
         node = self._snapshot.nodes[self._last]
+        self._snapshot.devices.forget_proposals()
         refused = PreparedFilters(demand, self._snapshot).refuses(node)
-        reasons = refused[1].reasons if refused else ("the pod has too many rules",)
-        return ", ".join(f"1 {each}" for each in reasons)
+        if refused is None:
+            return "1 the pod has too many rules"
+        reasons = [f"1 {each}" for each in refused[1].reasons]
+        if refused[0] == DYNAMIC_RESOURCES:
+            reasons += [doubt for doubt in self._drivers.values() if doubt]
+        return ", ".join(reasons)
+
+    def _evaluate_selectors(self, demand: PodDemand) -> None:
+        """Evaluate the selectors of a pod for devices, so that the search has the results."""
+        devices = self._snapshot.devices
+        resources = [name for name, _ in demand.others]
+        for long in devices.evaluate_selectors(demand.pod, resources):
+            if self._evaluations <= 0:
+                return
+            self._evaluations -= 1
+            if long is not None:
+                devices.keep(long, long.result())
+
+
+def _reserved(reservation: ClaimReservation, demand: PodDemand) -> ResourceClaim:
+    """Return a claim as it is once the scheduler has written it."""
+    claim = reservation.claim
+    status = replace(
+        claim.status,
+        allocation=reservation.allocation or claim.status.allocation,
+        reservedFor=[*claim.status.reservedFor, consumer(demand.pod)],
+    )
+    # Claims that are not created yet have the same name for all pods.
+    name = f"{claim.metadata.name}{demand.uid}" if reservation.mappings else claim.metadata.name
+    return replace(claim, metadata=replace(claim.metadata, name=name), status=status)

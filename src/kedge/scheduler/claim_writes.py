@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -28,20 +28,12 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
 from kedge.scheduler.devices.device_state import DeviceState
+from kedge.scheduler.reservations import ClaimReservation
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 5
 """How often a write is tried whose claim has changed in the meantime."""
-
-
-class ClaimReservation(NamedTuple):
-    """A claim that a pod is about to use, and its allocation if it has none yet."""
-
-    claim: ResourceClaim
-    allocation: AllocationResult | None
-    mappings: Sequence[ContainerExtendedResourceRequest] = ()
-    """With them it is for extended resources, and is to be created."""
 
 
 class ClaimWriteFailed(Exception):

@@ -71,9 +71,13 @@ class FitError(msgspec.Struct, frozen=True):
     """A reason that is the pod's own and holds for all nodes."""
     blamed: frozenset[str] = frozenset()
     """The filters that refused."""
+    error: str = ""
+    """The error that has ended the attempt; empty if none has."""
 
     @property
     def message(self) -> str:
+        if self.error:
+            return self.error
         if not self.nodes:
             return NO_NODES
         if self.everywhere:
@@ -142,11 +146,13 @@ def decide(
     if nominated is not None and refused(demand, nominated, snapshot, prepared, filters) is None:
         return Placement(nominated.name, None, count)
     feasible, refusals, refused_by = _sift(demand, snapshot, prepared, turn, filters)
+    if error := _error(refusals, refused_by):
+        return FitError(count, refusals, refused_by, None, blamed=_blamed(refused_by), error=error)
     if not feasible:
         rest = (
             NodeRejection((_narrowed(prepared),), final=True) if prepared.only is not None else None
         )
-        blamed = frozenset((*refused_by.values(), *prepared.narrowed_by))
+        blamed = _blamed(refused_by) | frozenset(prepared.narrowed_by)
         return FitError(count, refusals, refused_by, rest, blamed=blamed)
     if len(feasible) == 1:
         return Placement(feasible[0].name, None, count, refusals, refused_by)
@@ -217,12 +223,26 @@ def _sift(
             found = refuses(node)
         if found is not None:
             refused_by[node.name], refusals[node.name] = found
+            if found[1].is_error:
+                break
             continue
         feasible.append(node)
         if len(feasible) >= enough:
             break
     turn.start += len(feasible) + len(refusals)
     return feasible, refusals, refused_by
+
+
+def _blamed(refused_by: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(refused_by.values())
+
+
+def _error(refusals: Mapping[str, NodeRejection], refused_by: Mapping[str, str]) -> str:
+    """Return the error that has ended the attempt, in upstream's words; empty if none has."""
+    for node, refusal in refusals.items():
+        if refusal.is_error:
+            return f'running "{refused_by[node]}" filter plugin: {", ".join(refusal.reasons)}'
+    return ""
 
 
 def worth_comparing(nodes: int) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -18,13 +17,13 @@ from kedge.api.resource_v1.claim_conditions import (
     has_binding_conditions,
 )
 from kedge.api.resource_v1.extended_resources import is_made_for_resources
-from kedge.api.resource_v1.pod_claims import NOT_CREATED, ClaimMissing, is_reserved
+from kedge.api.resource_v1.pod_claims import NOT_CREATED, ClaimMissing
 from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Cache, Key
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.scheduler.claim_writes import ClaimReservation, ClaimWriteFailed, ClaimWrites
+from kedge.scheduler.claim_writes import ClaimWriteFailed, ClaimWrites
 from kedge.scheduler.cycle import (
     EXCESS,
     CycleState,
@@ -37,18 +36,14 @@ from kedge.scheduler.cycle import (
 )
 from kedge.scheduler.decisions import DecisionLog, record
 from kedge.scheduler.demand import PodDemand
-from kedge.scheduler.devices.allocation import allocation_of
-from kedge.scheduler.filters.dynamic_resources import (
-    resource_claim,
-    resource_classes,
-    unavailable_on,
-)
+from kedge.scheduler.filters.dynamic_resources import unavailable_on
 from kedge.scheduler.filters.filters import DYNAMIC_RESOURCES, VOLUME_BINDING
 from kedge.scheduler.filters.volume_binding import volume_plan
 from kedge.scheduler.pod_writes import PodWrites
 from kedge.scheduler.preemption import PreemptionCandidate, PreemptionImpossible, search_victims
 from kedge.scheduler.queue import QueuedPod, SchedulingQueue
 from kedge.scheduler.receivers import NEIGHBOURLY, PodReceiver
+from kedge.scheduler.reservations import ClaimReservation, claim_reservations
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.storage import VolumePlan
@@ -152,10 +147,11 @@ class SchedulingLoop:
             plan = self._volume_plan(demand, decision.node)
             bind = partial(self._bind, entry, decision.node, reservations, plan)
             self._writes.begin(demand.uid, bind)
-        elif not is_evaluated:
+        elif decision.error or not is_evaluated:
             # The next attempt continues with the results of this one.
             self._queue.retry(entry)
-            self._tell(demand, UNSCHEDULABLE, decision.message, None)
+            reason = SCHEDULER_ERROR if decision.error else UNSCHEDULABLE
+            self._tell(demand, reason, decision.message, None)
         else:
             await self._make_room(entry, decision)
 
@@ -177,26 +173,10 @@ class SchedulingLoop:
 
     def _reserve(self, demand: PodDemand, node: str) -> list[ClaimReservation]:
         """Take the devices that were proposed for a pod; return the claims to write."""
-        devices = self._snapshot.devices
-        classes = resource_classes(demand, devices)
-        if not demand.pod.spec.resourceClaims and not classes:
-            return []
-        claims, proposal = devices.claims_of(demand.pod), devices.proposal(demand.uid, node)
-        choices = iter(proposal.choices if proposal is not None else ())
-        reservations: list[ClaimReservation] = []
-        for claim in claims:
-            if claim.status.allocation is None:
-                allocation = allocation_of(claim, next(choices), node, _share_id)
-                reservations.append(ClaimReservation(claim, allocation))
-            elif not is_reserved(claim, demand.pod):
-                reservations.append(ClaimReservation(claim, None))
-        extended = resource_claim(demand, self._snapshot.nodes[node], classes)
-        if extended is not None:
-            allocation = allocation_of(extended.claim, next(choices), node, _share_id)
-            reservations.append(ClaimReservation(extended.claim, allocation, extended.mappings))
+        reservations = claim_reservations(demand, self._snapshot.nodes[node], self._snapshot)
         for each in reservations:
             if each.allocation is not None:
-                devices.reserve(each.claim, each.allocation)
+                self._snapshot.devices.reserve(each.claim, each.allocation)
         return reservations
 
     def _volume_plan(self, demand: PodDemand, node: str) -> VolumePlan:
@@ -451,10 +431,6 @@ def _failed_binding(claims: Sequence[ResourceClaim]) -> str:
 
 def _is_ready(claim: ResourceClaim) -> bool:
     return claim.status.allocation is not None and binding_state(claim) is BindingState.READY
-
-
-def _share_id() -> str:
-    return str(uuid.uuid4())
 
 
 def shortened(message: str) -> str:

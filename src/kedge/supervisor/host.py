@@ -2,6 +2,7 @@
 
 import os
 
+from kedge.supervisor.container.sampled_limits import SampledLimits
 from kedge.supervisor.kernel import cgroups, processes
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
@@ -32,6 +33,8 @@ class RuntimeHost:
         """Whether the supervisor is root only in a user namespace."""
         self._outer = outer
         self.cgroups = cgroups.here() if limited else None
+        self.sampled_limits = SampledLimits(loop) if self.cgroups is None else None
+        """Enforces limits where there are no control groups."""
         self.boot = processes.boot()
         self.created_cgroups: set[str] = set()
         """Cgroups above those of containers that this supervisor created, and removes when they

@@ -12,6 +12,7 @@ from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response
 from kedge.web.output import WriteQueue
 from kedge.web.peer_certificate import PeerCertificates
+from kedge.web.tenant_turns import TenantTurns
 
 if TYPE_CHECKING:
     from kedge.web.server_connection import ServerConnection
@@ -40,6 +41,7 @@ class ConnectionOwner(WriteQueue, Protocol):
     connections: "set[ServerConnection]"
     date: str
     share: TurnShare
+    turns: "TenantTurns[ServerConnection]"
 
     def work_soon(self, connection: "ServerConnection") -> None: ...
 

@@ -20,6 +20,7 @@ from kedge.web.output import Output
 from kedge.web.peer_certificate import PeerCertificates
 from kedge.web.request_reader import COMMA_HEADERS
 from kedge.web.server_connection import ServerConnection
+from kedge.web.tenant_turns import TenantTurns
 from kedge.web.tls_handshake import HandshakeTurns
 
 log = logging.getLogger(__name__)
@@ -39,9 +40,9 @@ class HttpServer:
     """Listens, and keeps the set of open connections.
 
     All peers get equal shares of a turn of the event loop. A single request is answered when it
-    is read, unless others have used up the time of the turn. Pipelined requests are parsed and
-    answered a few per turn, connection by connection, and meanwhile nothing more is read from the
-    peer.
+    is read, unless others have used up the time of the turn, or its tenant uses much of the loop.
+    Pipelined requests are parsed and answered a few per turn, connection by connection, and
+    meanwhile nothing more is read from the peer.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class HttpServer:
         self.share = TurnShare(clock.monotonic, _FIRST_SECONDS)
         """The time for requests that are answered as they are read."""
         self._handshakes = HandshakeTurns(clock)
+        self.turns: TenantTurns[ServerConnection] = TenantTurns(clock.monotonic, _work_on)
         self._listeners: list[Listener] = []
 
     async def listen(
@@ -154,6 +156,10 @@ class HttpServer:
 
     def work_soon(self, connection: ServerConnection) -> None:
         """Continue a connection's work in a later turn, after the others."""
+        load = connection.load
+        if load is not None and load.is_busy(self.clock.monotonic()):
+            self.turns.wait(load, connection)
+            return
         self._backlog.append(connection)
         if not self._is_turn_arranged:
             self._is_turn_arranged = True
@@ -164,16 +170,20 @@ class HttpServer:
         visits = 0
         while self._backlog and visits < _TURN_VISITS and self.clock.monotonic() < until:
             visits += 1
-            try:
-                self._backlog.popleft().work()
-            except Exception:
-                log.exception("work on a connection failed")
+            _work_on(self._backlog.popleft())
         self._is_turn_arranged = bool(self._backlog)
         if self._is_turn_arranged:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _stamp(self) -> None:
         self.date = f"Date: {http_date(self.clock.now())}\r\n"
+
+
+def _work_on(connection: ServerConnection) -> None:
+    try:
+        connection.work()
+    except Exception:
+        log.exception("work on a connection failed")
 
 
 def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, cast
 
 import msgspec
@@ -26,6 +26,7 @@ from kedge.web.response_head import (
     takes_gzip,
     upgrade_head,
 )
+from kedge.web.tenant_turns import MeteredWork, TenantLoad
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class ServerConnection(asyncio.Protocol):
         self._peer = ""
         self._identify: Callable[[ConnectionCaller], None] | None = self._identified
         """Called with the caller after authentication."""
+        self.load: TenantLoad[ServerConnection] | None = server.turns.load("")
+        """The load of the caller's tenant, or of all strangers; None if it need not share."""
         self._reader = RequestReader(self, server.limits, server.comma_headers)
         self._counted = 0
         """Bytes of the incoming body that the body budget has counted."""
@@ -114,6 +117,8 @@ class ServerConnection(asyncio.Protocol):
         try:
             if self.server.slots.settle(self, caller):
                 self._identify = None
+                turns = self.server.turns
+                self.load = None if caller.is_privileged else turns.load(caller.tenant)
         except StatusError:
             self.closing = True
             raise
@@ -265,6 +270,8 @@ class ServerConnection(asyncio.Protocol):
         self._counted = 0
         self._screened = False
         is_next = not (self._is_busy or self._has_answered or self._output.paused)
+        load = self.load
+        is_next = is_next and (load is None or not load.is_busy(self.server.clock.monotonic()))
         if not is_next or not self.server.share.is_left():
             self._waiting.append(pending)
         else:
@@ -295,7 +302,13 @@ class ServerConnection(asyncio.Protocol):
         self._deadline = 0.0
         self._chunked = pending.chunked
         self._body_bytes = pending.body_bytes
-        request = pending.request
+        monotonic = self.server.clock.monotonic
+        begun = monotonic()
+        self._handle(pending.request)
+        if self.load is not None:
+            self.load.spend(begun, monotonic())
+
+    def _handle(self, request: HttpRequest) -> None:
         try:
             answer = self.server.handler(request)
         except Exception:
@@ -305,9 +318,12 @@ class ServerConnection(asyncio.Protocol):
             self._write_whole(answer, request.method)
             self._rest()
             return
-        loop = asyncio.get_running_loop()
+        work: Coroutine[Any, Any, None] = self._answer(request, answer)
+        if self.load is not None:
+            self.server.turns.begin(self, self.load)
+            work = MeteredWork(work, self.load, self.server.turns)
         # The connection owns this task: it is cancelled when the connection is lost.
-        self._task = loop.create_task(self._answer(request, answer))
+        self._task = asyncio.get_running_loop().create_task(work)
 
     def _rest(self) -> None:
         """Wait for the next request, after one was answered."""
@@ -331,6 +347,7 @@ class ServerConnection(asyncio.Protocol):
             log.exception("request failed method=%s path=%s", request.method, request.path)
             self.abort()
         finally:
+            self.server.turns.end(self)
             self._task = None
             self._streaming = False
             self._rest()
@@ -338,11 +355,13 @@ class ServerConnection(asyncio.Protocol):
 
     async def _write(self, request: HttpRequest, response: Response) -> None:
         if response.take_over is not None:
+            self.server.turns.end(self)
             await self._hand_over(response, response.take_over)
         elif is_short(response, request):
             self._write_whole(response, request.method)
         elif callable(response.body):
             self._streaming = True
+            self.server.turns.end(self)
             chunks = self._begin_chunks(response)
             await response.body(chunks)
             chunks.end()
@@ -502,6 +521,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.discard(self)
         self.server.slots.leave(self)
+        self.server.turns.end(self)
         self.closing = True
         self._unparsed = b""
         self.server.bodies.forget(self)

@@ -181,3 +181,35 @@ def test_what_nobody_has_counted_yet_stays_as_it_was(known: dict[str, str]) -> N
     one = Quantity.parse("1")
     expected = {"services": one} | ({"pods": used["pods"]} if known else {})
     assert status_of(quota, {"services": one}) == ResourceQuotaStatus(hard=hard, used=expected)
+
+
+async def test_claims_count_as_the_extended_resource_that_their_class_names() -> None:
+    async with looked_after() as place:
+        name = "requests.d.example/gpu"
+        await place.quota({name: "9"})
+        request = {"name": "r", "exactly": {"deviceClassName": "gpus", "count": 2}}
+        body = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+        group = "/apis/resource.k8s.io/v1"
+        await place.server.post(f"{group}/namespaces/default/resourceclaims", body)
+        assert await place.used() == {name: "0"}
+        spec = {"extendedResourceName": "d.example/gpu"}
+        await place.server.post(
+            f"{group}/deviceclasses", {"metadata": {"name": "gpus"}, "spec": spec}
+        )
+        assert await place.used() == {name: "2"}
+        wants = {
+            "resources": {"requests": {"d.example/gpu": "1"}, "limits": {"d.example/gpu": "1"}}
+        }
+        document = pod_document(metadata={"name": "p"}, container=wants)
+        made = await place.server.post(f"{CORE}/pods", document)
+        assert await place.used() == {name: "3"}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+        body["metadata"] = {
+            "name": "e",
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [{**owner, "uid": made["metadata"]["uid"]}],
+        }
+        await place.server.post(f"{group}/namespaces/default/resourceclaims", body)
+        assert await place.used() == {name: "4"}
+        await place.server.delete(f"{group}/namespaces/default/resourceclaims/e")
+        assert await place.used() == {name: "3"}

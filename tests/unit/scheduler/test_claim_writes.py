@@ -16,12 +16,13 @@ from kedge.api.resource_v1.resource_claim_status import AllocationResult, Resour
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.scheduler import loop
-from kedge.scheduler.claim_writes import ClaimReservation, ClaimWriteFailed, ClaimWrites
+from kedge.scheduler.claim_writes import ClaimWriteFailed, ClaimWrites
 from kedge.scheduler.cycle import FitError, Placement
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.devices.device_state import DeviceState
 from kedge.scheduler.loop import SchedulingLoop
 from kedge.scheduler.pod_writes import PodWrites
+from kedge.scheduler.reservations import ClaimReservation
 from kedge.scheduler.scheduler import Scheduler
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import new_pod, pod_document
@@ -516,3 +517,25 @@ async def test_a_pod_on_its_node_is_asked_about_without_another_claim() -> None:
         found = cluster.scheduler._decided_now(pod).decision
         assert isinstance(found, Placement)
         assert found.node == "n1"
+
+
+async def test_an_error_of_a_selector_on_one_node_ends_the_attempt() -> None:
+    async with devices() as cluster:
+        await cluster.node("n2")
+        known = {"name": "gpu-0", "attributes": {"known": {"bool": True}}}
+        await cluster.slice("fine", known)
+        await cluster.slice("unknown", "gpu-0", node="n2")
+        selector = {"cel": {"expression": 'device.attributes["d.example"].known'}}
+        await cluster.claim("c", selectors=[selector])
+        await cluster.pod("p", "c")
+        why = await cluster.why("p")
+        assert why == (
+            'running "DynamicResources" filter plugin: claim default/c: selector #0: '
+            "CEL runtime error: no such key: known"
+        )
+        pod = await cluster.server.get(f"{CORE}/pods/p")
+        [condition] = pod["status"]["conditions"]
+        assert condition["reason"] == "SchedulerError"
+        await cluster.server.delete(f"{GROUP}/resourceslices/unknown")
+        await cluster.server.clock.advance(10)
+        assert await cluster.home("p") == "n1"

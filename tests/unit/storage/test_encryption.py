@@ -11,6 +11,7 @@ from kedge.storage.encryption import (
     Cipher,
     EncryptedStore,
     Protection,
+    SecretBox,
     StorageKey,
 )
 from kedge.storage.memory import MemoryStore
@@ -93,7 +94,7 @@ async def test_a_value_cannot_be_moved_to_another_key_or_changed() -> None:
         await sealed.get("/registry/secrets/default/c")
 
 
-@pytest.mark.parametrize("make", [AesGcm, AesCbc])
+@pytest.mark.parametrize("make", [AesGcm, AesCbc, SecretBox])
 @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1000])
 def test_what_is_encrypted_can_be_decrypted(make: Callable[[bytes], Cipher], size: int) -> None:
     cipher, value = make(ONE), b"x" * size
@@ -107,6 +108,24 @@ def test_a_short_or_foreign_value_of_aescbc_is_refused() -> None:
     for value in (b"", b"x" * 16, b"x" * 33):
         with pytest.raises(ValueError, match="block size"):
             cipher.decrypt(value, b"")
+
+
+def test_a_short_value_of_secretbox_is_refused() -> None:
+    for value in (b"", b"x" * 39, b"x" * 40):
+        with pytest.raises(ValueError, match=r"shorter|does not fit"):
+            SecretBox(ONE).decrypt(value, b"")
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+async def test_secretbox_reads_what_it_wrote(size: int) -> None:
+    """Large values are encrypted and decrypted in threads."""
+    box = StorageKey(b"k8s:enc:secretbox:v1:one:", SecretBox(ONE))
+    sealed = store(MemoryStore(FakeClock()), box)
+    entry = await sealed.put(KEY, b"x" * size, expect=0)
+    assert await sealed.get(KEY) == entry
+    events = sealed.watch("", since=1)
+    assert (await anext(events)).entry == entry
+    await events.aclose()
 
 
 async def test_many_values_are_decrypted_in_a_thread() -> None:

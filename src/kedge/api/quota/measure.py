@@ -26,6 +26,8 @@ class QuotaMeasure(msgspec.Struct, frozen=True):
     """When the usage falls without anybody writing the object; None if it does not."""
     after: Usage | None = None
     """The usage from then on."""
+    covered_by: str = ""
+    """The pod whose own usage has the extended resources of the object already."""
 
     def at(self, now: datetime) -> Usage:
         """Return the usage of the object at a time."""

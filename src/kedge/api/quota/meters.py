@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from kedge.api.quota.claims import ClaimQuotaMeter
 from kedge.api.quota.count import CountQuotaMeter
+from kedge.api.quota.extended_names import ExtendedNames, shared_names
 from kedge.api.quota.measure import QuotaMeter
 from kedge.api.quota.pods import PodQuotaMeter
 from kedge.api.quota.resource_claims import ResourceClaimQuotaMeter
@@ -17,11 +18,14 @@ _COUNT_PREFIX = "count/"
 _WITH_NAMES_OF_THEIR_OWN = ("configmaps", "replicationcontrollers", "resourcequotas", "secrets")
 """Resources that quotas could count before they could count everything."""
 
+PODS: Kind = ("", "pods")
+RESOURCE_CLAIMS: Kind = ("resource.k8s.io", "resourceclaims")
+
 METERS: dict[Kind, QuotaMeter] = {
-    ("", "pods"): PodQuotaMeter(),
+    PODS: PodQuotaMeter(),
     ("", "services"): ServiceQuotaMeter(),
     ("", "persistentvolumeclaims"): ClaimQuotaMeter(),
-    ("resource.k8s.io", "resourceclaims"): ResourceClaimQuotaMeter(),
+    RESOURCE_CLAIMS: ResourceClaimQuotaMeter(),
     **{("", plural): CountQuotaMeter("", plural, plural) for plural in _WITH_NAMES_OF_THEIR_OWN},
 }
 """The meters of resources that have more names in quotas than count/."""
@@ -51,9 +55,10 @@ def meter_of(kind: Kind) -> QuotaMeter | None:
     return METERS.get(kind) or CountQuotaMeter(*kind)
 
 
-def kinds_of(hard: Collection[str]) -> set[Kind]:
+def kinds_of(hard: Collection[str], extended: ExtendedNames) -> set[Kind]:
     """The resources whose objects a quota with these names counts."""
-    kinds = {kind for kind, meter in METERS.items() if meter.names(hard)}
+    kinds = {PODS, RESOURCE_CLAIMS} if shared_names(hard, extended) else set()
+    kinds |= {kind for kind, meter in METERS.items() if meter.names(hard)}
     for name in hard:
         if name.startswith(_COUNT_PREFIX):
             plural, _, group = name.removeprefix(_COUNT_PREFIX).partition(".")

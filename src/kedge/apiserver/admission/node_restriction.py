@@ -16,6 +16,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
+from kedge.api.resource_v1.resource_slice import ResourceSlice
 from kedge.api.storage_v1 import persistent_volume
 from kedge.api.storage_v1.local_volumes import (
     LOCAL_DATA,
@@ -391,8 +392,7 @@ def _slices(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
         verb, slice_ = "delete", attempt.old
     else:
         return ""
-    spec = slice_.content.get("spec") or {} if isinstance(slice_, Document) else {}
-    if spec.get("nodeName") == who:
+    if isinstance(slice_, ResourceSlice) and slice_.spec.nodeName == who:
         return ""
     return f"can only {verb} ResourceSlice with the same NodeName as the requesting node"
 

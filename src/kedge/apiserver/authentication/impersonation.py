@@ -7,11 +7,12 @@ has; the constrained ways, `impersonate:MODE`, give only what `impersonate-on:MO
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from msgspec.structs import replace
 
 from kedge.apiserver.authentication.authenticator import AUTHENTICATED, UNAUTHENTICATED
+from kedge.apiserver.authentication.refusals import CredentialRefused
+from kedge.apiserver.authentication.request_headers import extra_key
 from kedge.apiserver.authentication.service_accounts import NODE_NAME, groups_of, split_user_name
 from kedge.apiserver.authorization.attributes import Attributes, Decision, denied
 from kedge.apiserver.request import ANONYMOUS, User
@@ -61,7 +62,7 @@ def impersonated_user(headers: Mapping[str, str]) -> User | None:
     extra: dict[str, list[str]] = {}
     for header in sorted(headers):
         if header.startswith(EXTRA):
-            key = unquote(header[len(EXTRA) :])
+            key = _extra_key(header[len(EXTRA) :])
             extra.setdefault(key, []).extend(_values(headers, header))
     user = User("".join(name), groups, uid, tuple((k, tuple(v)) for k, v in extra.items()))
     if user.name:
@@ -210,7 +211,20 @@ def _runs_on(account: User, node: str) -> bool:
 
 def _values(headers: Mapping[str, str], name: str) -> list[str]:
     value = headers.get(name)
-    return [] if value is None else value.split(REPEATED)
+    if value is None:
+        return []
+    try:
+        # Headers are read byte by byte; names of users are in UTF-8.
+        return value.encode("latin-1").decode().split(REPEATED)
+    except UnicodeDecodeError:
+        raise bad_request(f"the header {name} is not UTF-8") from None
+
+
+def _extra_key(text: str) -> str:
+    try:
+        return extra_key(text)
+    except CredentialRefused as refusal:
+        raise bad_request(str(refusal)) from None
 
 
 def _in_go(user: User) -> str:

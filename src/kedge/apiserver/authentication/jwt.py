@@ -81,7 +81,7 @@ def parse(token: bytes) -> Unverified | None:
         if header.alg != ALGORITHM or header.typ != "JWT":
             return None
         return Unverified(from_base64(second), header.kid, signed, from_base64(signature))
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         return None
 
 

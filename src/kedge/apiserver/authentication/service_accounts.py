@@ -170,7 +170,7 @@ class ServiceAccountTokens:
             if issuer == LEGACY_ISSUER:
                 legacy = _legacy.decode(parsed.payload)
                 return self._verify_legacy(parsed, legacy, token, audiences)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise CredentialRefused("service account token claims could not be read") from None
         return None
 

@@ -107,8 +107,8 @@ async def _ensure(api: Api, wanted: AnyRole | AnyBinding) -> None:
         return
     mended = reconcile(resource.decode(item.body), wanted)
     if mended is wanted:
-        await api.delete(resource, item)
-        await _create(api, resource, wanted)
+        assert isinstance(wanted, RoleBinding | ClusterRoleBinding)
+        await _replace(api, resource, item.key, wanted)
     elif mended is not None:
         await _mend(api, resource, wanted)
 
@@ -116,6 +116,20 @@ async def _ensure(api: Api, wanted: AnyRole | AnyBinding) -> None:
 async def _create(api: Api, resource: Resource[Any], wanted: AnyRole | AnyBinding) -> None:
     document = _plain(resource.to_document(wanted))
     await write.create_object(api, _request(resource, wanted, "create"), DesiredDocument(document))
+
+
+async def _replace(api: Api, resource: Resource[Any], key: str, wanted: AnyBinding) -> None:
+    """Put a binding in the place of one to another role, which no update may do.
+
+    In one write: Kubernetes deletes the old one first, and a server that dies then has neither.
+    """
+    async with api.locked(key):
+        item = api.cache_of(resource).get(key)
+        if item is None:
+            return
+        meta = _mended_meta(resource.decode(item.body).metadata, wanted.metadata)
+        document = _plain(resource.to_document(replace(wanted, metadata=meta)))
+        await api.put(resource, document, item, len(item.body))
 
 
 async def _mend(api: Api, resource: Resource[Any], wanted: Any) -> None:

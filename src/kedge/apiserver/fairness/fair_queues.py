@@ -10,6 +10,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
+from kedge.apiserver.fairness.work_estimate import WorkEstimate
+
 GUESS_SECONDS: Final = 0.003
 """How long a request is assumed to take until it is done."""
 
@@ -29,12 +31,19 @@ def hand(flow: str, queues: int, size: int) -> list[int]:
 class WaitingRequest:
     """A request that waits for seats, or has them."""
 
-    __slots__ = ("began", "queue", "start", "width")
+    __slots__ = ("arrived", "began", "details", "estimate", "flow", "queue", "start", "width")
 
-    def __init__(self, width: int, start: Callable[[], None]) -> None:
-        self.width = width
+    def __init__(
+        self, estimate: WorkEstimate, start: Callable[[], None], details: tuple[str, ...] = ()
+    ) -> None:
+        self.estimate = estimate
+        self.width = estimate.width
         self.start = start
         """Called when it has its seats."""
+        self.details = details
+        """Texts that say what the request is, for dumps."""
+        self.flow = ""
+        self.arrived = 0.0
         self.queue: FlowQueue | None = None
         self.began: float | None = None
         """The time at which it got its seats; None while it waits."""
@@ -65,7 +74,9 @@ class FairQueues:
         """Seats that waiting requests want."""
         self._hand_size = hand_size
         self._length = length
-        self._queues = [FlowQueue() for _ in range(queues)]
+        self.queues = [FlowQueue() for _ in range(queues)]
+        self.executing: dict[WaitingRequest, None] = {}
+        """Requests that have their seats."""
         self._hands: dict[str, list[int]] = {}
         self._virtual = 0.0
         self._moment = 0.0
@@ -78,7 +89,8 @@ class FairQueues:
     def offer(self, request: WaitingRequest, flow: str, now: float) -> bool:
         """Give the request its seats or a place in a queue; False if there is neither."""
         self._advance(now)
-        if not self._queues:
+        request.flow, request.arrived = flow, now
+        if not self.queues:
             return self._offer_unqueued(request, now)
         queue = self._queue_of(flow)
         if len(queue.waiting) >= self._length:
@@ -100,6 +112,7 @@ class FairQueues:
                 self.waiting -= request.width
             return
         self.running -= request.width
+        self.executing.pop(request, None)
         if (queue := request.queue) is not None:
             queue.running -= request.width
             queue.next_turn -= request.width * (GUESS_SECONDS - (now - request.began))
@@ -124,13 +137,13 @@ class FairQueues:
         if dealt is None:
             if len(self._hands) >= 4096:
                 self._hands.clear()
-            dealt = self._hands[flow] = hand(flow, len(self._queues), self._hand_size)
-        chosen = (self._queues[index] for index in dealt)
+            dealt = self._hands[flow] = hand(flow, len(self.queues), self._hand_size)
+        chosen = (self.queues[index] for index in dealt)
         return min(chosen, key=lambda queue: (len(queue.waiting), queue.running))
 
     def _advance(self, now: float) -> None:
         """Let virtual time pass: the more queues share the seats, the slower."""
-        active = sum(1 for queue in self._queues if queue.waiting or queue.running)
+        active = sum(1 for queue in self.queues if queue.waiting or queue.running)
         if active:
             used = min(self.running + self.waiting, max(self.seats, 1))
             self._virtual += (now - self._moment) * used / active
@@ -138,7 +151,7 @@ class FairQueues:
 
     def _dispatch(self, now: float) -> None:
         while self.waiting:
-            ready = (queue for queue in self._queues if queue.waiting)
+            ready = (queue for queue in self.queues if queue.waiting)
             queue = min(
                 ready, key=lambda each: each.next_turn + each.waiting[0].width * GUESS_SECONDS
             )
@@ -154,5 +167,6 @@ class FairQueues:
 
     def _begin(self, request: WaitingRequest, now: float) -> None:
         self.running += request.width
+        self.executing[request] = None
         request.began = now
         request.start()

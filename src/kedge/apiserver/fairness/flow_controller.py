@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from math import ceil
 from typing import Any, Final, NamedTuple, NoReturn
 
 from kedge.apiserver.fairness import flow_rules, seats
 from kedge.apiserver.fairness.fair_queues import FairQueues, WaitingRequest
+from kedge.apiserver.fairness.flow_counts import FlowCounts
 from kedge.apiserver.fairness.flow_rules import FlowSchemaRules, RequestDigest
 from kedge.apiserver.fairness.seats import LevelSettings, SeatBounds, SeatDemand
+from kedge.apiserver.fairness.work_estimate import ONE_SEAT, WorkEstimate, most_seats
 from kedge.apiserver.inflight import too_many
 from kedge.apiserver.watchcache import Change, ResourceCache
 from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
 from kedge.web.message import Response
 
 SCHEMA_HEADER: Final = "X-Kubernetes-PF-FlowSchema-UID"
@@ -25,14 +27,10 @@ LONGEST_TEXT: Final = 256
 classification is kept."""
 _VERB: Final = RequestDigest._fields.index("verb")
 """The first of the fields that are texts of clients."""
-LISTED_PER_SEAT: Final = 50
-"""Objects of a list for each of its seats."""
-MOST_LIST_SEATS: Final = 100
-LIST_SHARE: Final = 0.15
-"""The part of a level's seats that one list may take."""
-
 
 CATCH_ALL: Final = "catch-all"
+MOST_COUNTED: Final = 1000
+"""Schemas whose requests are counted, those that were deleted included."""
 
 
 class PriorityLevelState:
@@ -45,12 +43,8 @@ class PriorityLevelState:
         self.queues = FairQueues(
             bounds.nominal, settings.queues, settings.hand_size, settings.queue_length
         )
-        self.refused = 0
-
-    def width(self, objects: int) -> int:
-        """Return the seats that a list of so many objects takes."""
-        most = max(1, min(MOST_LIST_SEATS, int(self.bounds.nominal * LIST_SHARE)))
-        return max(1, min(most, ceil(objects / LISTED_PER_SEAT)))
+        self.most_seats = most_seats(bounds.nominal, settings.hand_size)
+        """The most that one request may take."""
 
 
 class RequestClass(NamedTuple):
@@ -58,6 +52,7 @@ class RequestClass(NamedTuple):
 
     level: PriorityLevelState
     flow: str
+    counts: FlowCounts
     headers: tuple[tuple[str, str], ...]
 
 
@@ -82,6 +77,8 @@ class FlowController:
         self._schemas: list[FlowSchemaRules] = []
         self._last = _rules_of(defaults, CATCH_ALL)
         """The schema of requests that no other one matches."""
+        self.counts: dict[tuple[str, str], FlowCounts] = {}
+        """By schema and level."""
         self.known: dict[tuple[object, ...], RequestClass] = {}
         """Classifications of earlier requests, by their digests; empty after a change."""
         self._is_stale = True
@@ -121,7 +118,18 @@ class FlowController:
         level = self.levels[schema.level]
         uids = ((SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, level.settings.uid))
         headers = tuple(each for each in uids if each[1])
-        return RequestClass(level, f"{schema.name}/{schema.flow_of(digest)}", headers)
+        counts = self._counts_of(schema.name, schema.level)
+        return RequestClass(level, f"{schema.name}/{schema.flow_of(digest)}", counts, headers)
+
+    def _counts_of(self, schema: str, level: str) -> FlowCounts:
+        """Return the counters of a schema; those of deleted schemas make room for new ones."""
+        key = schema, level
+        if key not in self.counts:
+            if len(self.counts) >= MOST_COUNTED:
+                present = {(each.name, each.level) for each in self._schemas}
+                self.counts = {k: each for k, each in self.counts.items() if k in present}
+            self.counts[key] = FlowCounts(schema, level)
+        return self.counts[key]
 
     def _rebuild(self) -> None:
         """Take in the objects as they are now. A level whose settings stay keeps its queues."""
@@ -148,24 +156,63 @@ class FlowController:
         return (found | {each["metadata"]["name"]: each for each in stored}).values()
 
     async def serve(
-        self, place: RequestClass, pending: Awaitable[Response] | Response, width: int = 1
+        self,
+        place: RequestClass,
+        pending: Awaitable[Response] | Response,
+        estimate: WorkEstimate = ONE_SEAT,
+        details: tuple[str, ...] = (),
     ) -> Response:
         """Return the answer when the request has its seats; 429 if it does not get any."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        request = WaitingRequest(width, lambda: None if waiter.done() else waiter.set_result(None))
-        queues, demand = place.level.queues, place.level.demand
+        request = WaitingRequest(
+            estimate, lambda: None if waiter.done() else waiter.set_result(None), details
+        )
+        is_seated = False
         try:
-            if not queues.offer(request, place.flow, self._clock.monotonic()):
-                place.level.refused += 1
-                raise too_many()
-            demand.note(queues.running + queues.waiting)
-            if not waiter.done():
-                await _granted(waiter, place.level)
+            await self._seated(request, waiter, place)
+            is_seated = True
             return pending if isinstance(pending, Response) else await pending
         finally:
-            queues.leave(request, self._clock.monotonic())
+            if is_seated:
+                self._leave(request, place)
+            else:
+                place.level.queues.leave(request, self._clock.monotonic())
             if isinstance(pending, Coroutine):
                 pending.close()  # it has not begun if the request was refused
+
+    async def _seated(
+        self, request: WaitingRequest, waiter: asyncio.Future[None], place: RequestClass
+    ) -> None:
+        """Return when the request has its seats; 429 if it does not get any."""
+        queues, counts = place.level.queues, place.counts
+        begun = self._clock.monotonic()
+        if not queues.offer(request, place.flow, begun):
+            counts.reject("queue-full" if queues.queues else "concurrency-limit", 0.0)
+            raise too_many()
+        place.level.demand.note(queues.running + queues.waiting)
+        if not waiter.done():
+            counts.waiting += 1
+            try:
+                await _granted(waiter)
+            except BaseException as error:
+                reason = "time-out" if isinstance(error, StatusError) else "cancelled"
+                counts.reject(reason, self._clock.monotonic() - begun)
+                raise
+            finally:
+                counts.waiting -= 1
+        counts.begin(request.width, self._clock.monotonic() - begun)
+
+    def _leave(self, request: WaitingRequest, place: RequestClass) -> None:
+        """Give back the seats, those for the watchers of a write after a while."""
+        now, queues = self._clock.monotonic(), place.level.queues
+        place.counts.end(request.width, now - (request.began or now))
+        if not request.estimate.extra_seconds:
+            queues.leave(request, now)
+            return
+        asyncio.get_running_loop().call_later(
+            request.estimate.extra_seconds,
+            lambda: queues.leave(request, self._clock.monotonic()),
+        )
 
     def adjust(self) -> None:
         """Lend seats of idle levels to those with more demand."""
@@ -189,13 +236,12 @@ class FlowController:
             self.adjust()
 
 
-async def _granted(waiter: asyncio.Future[None], level: PriorityLevelState) -> None:
+async def _granted(waiter: asyncio.Future[None]) -> None:
     """Wait for seats; 429 after the longest time, also if seats come at the same moment."""
     try:
         async with asyncio.timeout(LONGEST_WAIT_SECONDS):
             await waiter
     except TimeoutError:
-        level.refused += 1
         raise too_many() from None
 
 

@@ -4,31 +4,95 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kedge.apiserver.fairness.flow_controller import FlowController, PriorityLevelState
-from kedge.apiserver.telemetry import Telemetry, Values
+from kedge.apiserver.fairness.flow_counts import FlowCounts
+from kedge.apiserver.telemetry import Histograms, Telemetry, Values
 
 Read = Callable[[PriorityLevelState], float]
+ReadCount = Callable[[FlowCounts], float]
 
+_PREFIX: Final = "apiserver_flowcontrol"
 _GAUGES: Final[tuple[tuple[str, str, Read], ...]] = (
     ("nominal_limit_seats", "Seats by the shares of the level.", lambda each: each.bounds.nominal),
     ("lower_limit_seats", "Seats that are not lent.", lambda each: each.bounds.least),
     ("upper_limit_seats", "Seats with all that may be borrowed.", lambda each: each.bounds.most),
     ("current_limit_seats", "Seats of the level now.", lambda each: each.queues.seats),
-    ("current_executing_seats", "Seats in use.", lambda each: each.queues.running),
-    ("current_inqueue_seats", "Seats that requests wait for.", lambda each: each.queues.waiting),
+    (
+        "demand_seats_high_watermark",
+        "The most seats that were wanted in the last 10 seconds.",
+        lambda each: each.demand.settled[0],
+    ),
+    (
+        "demand_seats_smoothed",
+        "Seats that were wanted, falling slowly.",
+        lambda each: each.demand.settled[1],
+    ),
+)
+_FLOW_GAUGES: Final[tuple[tuple[str, str, ReadCount], ...]] = (
+    ("current_executing_requests", "Requests with seats.", lambda each: each.executing),
+    ("current_executing_seats", "Seats in use.", lambda each: each.executing_seats),
+    ("current_inqueue_requests", "Requests that wait for seats.", lambda each: each.waiting),
 )
 
 
 def add_flow_metrics(telemetry: Telemetry, flows: FlowController) -> None:
-    """Add the metrics of each priority level, which are read when they are scraped."""
+    """Add the metrics of priority levels and their flows, which are read when they are scraped."""
     for name, text, read in _GAUGES:
-        telemetry.gauge(f"apiserver_flowcontrol_{name}", text, _values(flows, read))
-    name = "apiserver_flowcontrol_rejected_requests_total"
-    telemetry.counter(name, "Requests refused.", _values(flows, lambda each: each.refused))
+        telemetry.gauge(f"{_PREFIX}_{name}", text, _of_levels(flows, read))
+    for name, text, count in _FLOW_GAUGES:
+        telemetry.gauge(f"{_PREFIX}_{name}", text, _of_flows(flows, count))
+    name = "current_inqueue_seats"
+    text = "Seats that requests wait for."
+    telemetry.gauge(f"{_PREFIX}_{name}", text, _of_levels(flows, lambda each: each.queues.waiting))
+    dispatched = _of_flows(flows, lambda each: each.dispatched)
+    telemetry.counter(f"{_PREFIX}_dispatched_requests_total", "Requests worked on.", dispatched)
+    telemetry.counter(f"{_PREFIX}_rejected_requests_total", "Requests refused.", _rejected(flows))
+    for name, text, histograms in (
+        ("request_wait_duration_seconds", "Seconds in queues.", _waits(flows)),
+        ("request_execution_seconds", "Seconds with seats.", _executions(flows)),
+        ("work_estimated_seats", "Seats that requests take.", _widths(flows)),
+    ):
+        telemetry.histogram(f"{_PREFIX}_{name}", text, histograms)
 
 
-def _values(flows: FlowController, read: Read) -> Values:
+def _of_levels(flows: FlowController, read: Read) -> Values:
     def values() -> Iterator[tuple[str, float]]:
         for name, level in sorted(flows.current_levels().items()):
             yield f'priority_level="{name}"', read(level)
 
     return values
+
+
+def _flow(counts: FlowCounts) -> str:
+    return f'flow_schema="{counts.schema}",priority_level="{counts.level}"'
+
+
+def _of_flows(flows: FlowController, read: ReadCount) -> Values:
+    return lambda: ((_flow(each), read(each)) for each in _sorted(flows))
+
+
+def _sorted(flows: FlowController) -> list[FlowCounts]:
+    return [each for _, each in sorted(flows.counts.items())]
+
+
+def _rejected(flows: FlowController) -> Values:
+    return lambda: (
+        (f'{_flow(each)},reason="{reason}"', number)
+        for each in _sorted(flows)
+        for reason, number in sorted(each.rejected.items())
+    )
+
+
+def _waits(flows: FlowController) -> Histograms:
+    return lambda: (
+        (f'execute="{str(execute).lower()}",{_flow(each)}', histogram)
+        for each in _sorted(flows)
+        for execute, histogram in each.waited.items()
+    )
+
+
+def _executions(flows: FlowController) -> Histograms:
+    return lambda: ((f'{_flow(each)},type="regular"', each.execution) for each in _sorted(flows))
+
+
+def _widths(flows: FlowController) -> Histograms:
+    return lambda: ((_flow(each), each.seats) for each in _sorted(flows))

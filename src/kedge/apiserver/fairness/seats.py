@@ -75,6 +75,8 @@ class SeatDemand:
         self.highest = 0
         """The most seats that were wanted at the same time since the last adjustment."""
         self._smooth = 0.0
+        self.settled = 0, 0.0
+        """The highest and the smoothed demand at the last adjustment."""
 
     def note(self, wanted: int) -> None:
         """Record how many seats are wanted now."""
@@ -85,7 +87,8 @@ class SeatDemand:
         highest = self.highest
         self._smooth = max(highest, _SMOOTHING * self._smooth + (1 - _SMOOTHING) * highest)
         self.highest = wanted
-        return highest, self._smooth
+        self.settled = highest, self._smooth
+        return self.settled
 
 
 def allocation(

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from kedge.api.core_v1 import resource_quota
+from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
 from kedge.api.model import Object
 from kedge.api.quota.account import QuotaAccount, greater, increase, listed
+from kedge.api.quota.extended_names import ExtendedNames, extended_names
 from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
-from kedge.api.quota.meters import Kind, meter_of
-from kedge.api.resource import dec_hook
+from kedge.api.quota.meters import PODS, RESOURCE_CLAIMS, Kind, meter_of
+from kedge.api.resource import Resource, dec_hook
+from kedge.api.resource_v1 import device_class, resource_claim
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Change, Item, ResourceCache, Selection, WatchCache
 from kedge.machinery.clock import Clock
@@ -99,6 +102,9 @@ class QuotaLedger:
         for item in quotas.values():
             self._take(item)
         quotas.listeners.add(self._quota_changed)
+        self._classes = cache.of(device_class.RESOURCE)
+        self._extended = self._extended_names()
+        self._classes.listeners.add(self._class_changed)
 
     def limits(self, namespace: str) -> bool:
         """Whether there is any quota in the namespace."""
@@ -131,6 +137,16 @@ class QuotaLedger:
             self._specs.pop(namespace, None)
             self._accounts.pop(namespace, None)
 
+    def _class_changed(self, change: Change | None) -> None:
+        extended = self._extended_names()
+        if change is not None and extended != self._extended:
+            self._extended = extended
+            self._accounts.clear()
+
+    def _extended_names(self) -> ExtendedNames:
+        decode = device_class.RESOURCE.decode
+        return extended_names(decode(item.body) for item in self._classes.values())
+
     # Accounts.
 
     def _open(self, namespace: str, followed: Followed) -> Iterator[tuple[str, QuotaAccount]]:
@@ -140,11 +156,22 @@ class QuotaLedger:
         for name in sorted(specs):
             account = accounts.get(name)
             if account is None:
-                account = accounts[name] = QuotaAccount(specs[name])
+                account = accounts[name] = QuotaAccount(specs[name], self._extended)
             if account.names(followed.kind, followed.meter):
-                if not account.has_begun(followed.kind):
-                    self._begin(account, namespace, followed)
+                for each in self._counted_with(followed) if account.shared else (followed,):
+                    if not account.has_begun(each.kind):
+                        self._begin(account, namespace, each)
                 yield name, account
+
+    def _counted_with(self, followed: Followed) -> Iterator[Followed]:
+        """The resources that count under the same names as one; claims after pods, which cover
+        them."""
+        if followed.kind not in (PODS, RESOURCE_CLAIMS):
+            yield followed
+            return
+        for resource in (pod.RESOURCE, resource_claim.RESOURCE):
+            if (each := self._follow(resource)) is not None:
+                yield each
 
     def _begin(self, account: QuotaAccount, namespace: str, followed: Followed) -> None:
         account.begin(followed.kind, followed.meter)
@@ -158,14 +185,19 @@ class QuotaLedger:
         kind, meter = followed.kind, followed.meter
         charge: Usage = {}
         measure = followed.measure(key)
+        under_way = self._claims.get(key, ())
         self._falling.pop(key, None)
+        if measure is None and not under_way and kind == RESOURCE_CLAIMS:
+            account.uncover(key)
         if measure is not None:
-            charge = account.charge(kind, meter, measure, measure.at(self._clock.now()))
+            account.cover(measure.covered_by, key)
+            charge = account.charge(kind, meter, measure, measure.at(self._clock.now()), key)
             if measure.until is not None:
                 self._falling[key] = measure.until, followed
                 self._first_fall = min(self._first_fall, measure.until)
-        for claim in self._claims.get(key, ()):
-            claimed = account.charge(kind, meter, claim.measure, claim.measure.usage)
+        for claim in under_way:
+            account.cover(claim.measure.covered_by, key)
+            claimed = account.charge(kind, meter, claim.measure, claim.measure.usage, key)
             charge = greater(charge, claimed)
         return charge
 
@@ -174,6 +206,9 @@ class QuotaLedger:
         for account in self._accounts.get(_place(key)[0], {}).values():
             if account.has_begun(followed.kind):
                 account.put(followed.kind, key, self._charge(account, followed, key))
+                if followed.kind == PODS and (covered := account.covered_claim(key)):
+                    claims = self._followed[resource_claim.RESOURCE.registry]
+                    account.put(claims.kind, covered, self._charge(account, claims, covered))
 
     def _let_fall(self) -> None:
         """Settle the objects whose moment has come."""
@@ -187,9 +222,8 @@ class QuotaLedger:
 
     # The cache.
 
-    def _follow(self, request: Request) -> Followed | None:
-        """The request's resource, followed from now on; None if no quota counts it."""
-        resource = stored(request.resource)
+    def _follow(self, resource: Resource[Any]) -> Followed | None:
+        """A resource, followed from now on; None if no quota counts it."""
         known = self._followed.get(resource.registry)
         if known is not None:
             return known
@@ -225,7 +259,7 @@ class QuotaLedger:
 
     def claim(self, request: Request, obj: Object, *, new: bool) -> QuotaClaim | None:
         """Return the usage of a write and whether it fits; None if no quota counts it."""
-        followed = self._follow(request)
+        followed = self._follow(stored(request.resource))
         if followed is None:
             return None
         self._let_fall()
@@ -277,7 +311,7 @@ def _excess(
     new: bool,
 ) -> str:
     """Why an object does not fit in; empty if it does."""
-    charge = account.charge(followed.kind, followed.meter, measure, measure.usage)
+    charge = account.charge(followed.kind, followed.meter, measure, measure.usage, key)
     # As upstream: a new object needs room of its own even if one of its name exists.
     requested = charge if new else increase(charge, account.charged(followed.kind, key))
     exceeded = [

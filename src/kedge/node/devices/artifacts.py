@@ -72,6 +72,7 @@ def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, ContainerM
                 container_path=each.container_path,
                 host_path=each.host_path,
                 read_only=each.read_only,
+                makes_directory=True,
             ),
         )
 

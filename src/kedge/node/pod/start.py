@@ -31,6 +31,7 @@ from kedge.node.pod.security_context import container_security
 from kedge.node.pod.stop import MINIMUM_STOP_SECONDS
 from kedge.node.pod.timeouts import unless_set
 from kedge.node.runtime.runtime import ContainerMount, NotFoundError, PodSandbox, RuntimeFailure
+from kedge.node.runtime.sampled_limits import sampling_notice
 
 _MILLISECOND = 10**6
 
@@ -62,7 +63,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         image = await self._image(pod, container)
         container_id = await self._create(pod, container, attempt, sandbox, image, ips)
         self._record(container, NORMAL, "Created", "Container created")
-        await self._run(container, container_id)
+        await self._run(pod, container, container_id)
         self._record(container, NORMAL, "Started", "Container started")
         await self._post_start(pod, container, container_id, ips)
 
@@ -107,7 +108,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         return await self.dependencies.images.resolve(container.image, policy, secrets, progress)
 
     def _no_image(self, container: Container, error: ImageFailure) -> ContainerStartFailure:
-        pull = error.reason not in ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+        pull = _is_pull(error)
         if error.reason == "ErrImageNeverPull":
             self._record(container, WARNING, error.reason, error.message)
         elif pull:
@@ -117,6 +118,10 @@ class ContainerStarter(msgspec.Struct, frozen=True):
             self._record(container, WARNING, "InspectFailed", error.message)
         self._record(container, WARNING, "Failed", f"Error: {error.reason}")
         return ContainerStartFailure(error.reason, error.message, is_pull=pull)
+
+    def _no_image_volume(self, container: Container, error: ImageFailure) -> ContainerStartFailure:
+        self._record(container, WARNING, "Failed", f"Error: {error.message}")
+        return ContainerStartFailure(error.reason, error.message, is_pull=_is_pull(error))
 
     # The container.
 
@@ -167,6 +172,8 @@ class ContainerStarter(msgspec.Struct, frozen=True):
             await unless_set(
                 self.forced_stop, dependencies.devices.pre_start(pod, container, found.own)
             )
+        except ImageFailure as error:
+            raise self._no_image_volume(container, error) from error
         except (ConfigFailure, VolumeFailure, OSError) as error:
             raise self._failure(container, "CreateContainerConfigError", error) from error
         try:
@@ -190,7 +197,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
             own.append(ContainerMount(container_path=message_path, host_path=str(path)))
         return own
 
-    async def _run(self, container: Container, container_id: str) -> None:
+    async def _run(self, pod: Pod, container: Container, container_id: str) -> None:
         try:
             await self.dependencies.runtime.start_container(container_id)
         except (RuntimeFailure, NotFoundError) as error:
@@ -199,6 +206,9 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         record = await self.cache.refresh(container_id)
         for shortfall in record.shortfalls if record is not None else ():
             self._record(container, WARNING, "NotEnforced", shortfall)
+        limits = self.dependencies.cgroups.resources(pod, container)
+        if notice := sampling_notice(limits, self.dependencies.runtime.level):
+            self._record(container, NORMAL, "LimitsSampled", notice)
 
     async def _post_start(
         self, pod: Pod, container: Container, container_id: str, ips: Sequence[str]
@@ -232,6 +242,11 @@ class ContainerStarter(msgspec.Struct, frozen=True):
     ) -> ContainerStartFailure:
         self._record(container, WARNING, "Failed", f"Error: {error}")
         return ContainerStartFailure(reason, str(error))
+
+
+def _is_pull(error: ImageFailure) -> bool:
+    """Return whether an image failed to be pulled, and further attempts back off."""
+    return error.reason not in ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 
 
 def _joined(

@@ -291,6 +291,8 @@ class EmbeddedRuntime:
             hidden=[*self._hidden, *supervisor_spec.linked(self._listed), self._directory],
             host_image=self._host_image,
         )
+        for mount in spec.mounts:
+            supervisor_spec.make_source(mount)
         plan = supervisor_spec.plan(spec, image, place)
         about = {
             **supervisor_spec.about_container(spec),

@@ -5,7 +5,7 @@ It follows CRI, so that the embedded runtime and containerd can implement the sa
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -44,6 +44,10 @@ class RuntimeMessage(
     msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True
 ):
     """Base of the messages below."""
+
+
+UNLIMITED: Final = -1
+"""A limit that is lifted, other than None, which leaves it as it is."""
 
 
 class ContainerLimits(RuntimeMessage):
@@ -132,6 +136,9 @@ class ContainerMount(RuntimeMessage):
     recursive_read_only: bool = False
     propagation: str = "None"
     """None, HostToContainer or Bidirectional."""
+    makes_directory: bool = False
+    """Whether a source that does not exist becomes a directory. CRI runtimes do this with every
+    mount; it matters for those of device plugins, which may name paths of their own containers."""
 
     def takes(self, path: str) -> bool:
         """Return whether a path belongs to the mount: it is the mount itself, or in a directory

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import os
 import posixpath
 import signal
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from kedge.node.images.host import HostImage
 from kedge.node.images.image import LocalImage
 from kedge.node.runtime import capabilities, seccomp
 from kedge.node.runtime.runtime import (
+    UNLIMITED,
     ContainerConfig,
     ContainerLimits,
     ContainerMount,
@@ -31,7 +33,6 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RESOLV_CONF: Final = "resolv.conf"
 HOSTNAME: Final = "hostname"
 _ETC: Final = {RESOLV_CONF: "/etc/resolv.conf", HOSTNAME: "/etc/hostname"}
-_UNLIMITED: Final = -1
 
 
 class ContainerImages(Protocol):
@@ -207,6 +208,14 @@ def environment(spec: ContainerConfig, image: LocalImage, *, hostname: str, home
     return [f"{name}={value}" for name, value in values.items() if value or name != "HOSTNAME"]
 
 
+def make_source(mount: ContainerMount) -> None:
+    """Make the directory of a mount that asks for it; if it cannot be made, the start of the
+    container fails with the reason."""
+    if mount.makes_directory and not os.path.exists(mount.host_path):
+        with contextlib.suppress(OSError):
+            os.makedirs(mount.host_path, mode=0o755, exist_ok=True)
+
+
 def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[BindMount]:
     """Return the mounts of the pod, and the files of every container that no mount replaces."""
     found = [
@@ -284,15 +293,13 @@ def shortfalls(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str
 
 def _no_limits(asked: ContainerLimits) -> list[str]:
     limits = {
-        "memory limit": asked.memory_limit,
         "cpu limit": asked.cpu_quota,
-        "limit on processes": asked.pids_limit,
         "limit on huge pages": max(asked.hugepages.values(), default=None),
     }
     return [
         f"the {name} is not enforced: no control groups are available"
         for name, value in limits.items()
-        if value is not None and value != _UNLIMITED
+        if value is not None and value != UNLIMITED
     ]
 
 

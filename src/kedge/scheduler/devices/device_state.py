@@ -64,6 +64,8 @@ class DeviceProposal(msgspec.Struct, frozen=True):
 
     choices: Sequence[ClaimChoice] = ()
     refusal: str = ""
+    is_error: bool = False
+    """Whether something is wrong with the claim or its class, whatever the node."""
 
 
 class SelectorEvaluation(NamedTuple):
@@ -94,7 +96,9 @@ class SelectorEvaluation(NamedTuple):
         except CelPatienceError:
             raise
         except CelError as error:
-            return error
+            # Messages name the selector, so they do not quote it, as upstream.
+            quoted = f"expression '{self.expression}' resulted in error: "
+            return CelError(str(error).removeprefix(quoted))
 
 
 class DeviceState:
@@ -257,7 +261,7 @@ class DeviceState:
         except OutOfSteps:
             return DeviceProposal(refusal=TOO_LONG)
         except DeviceAllocationError as error:
-            return DeviceProposal(refusal=str(error))
+            return DeviceProposal(refusal=str(error), is_error=True)
         finally:
             whole.left -= granted - max(budget.left, 0)
         if choices is None:

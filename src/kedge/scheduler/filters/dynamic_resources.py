@@ -118,7 +118,7 @@ def _check(
         if wanted:
             proposal = devices.propose(demand.uid, wanted, node.name, node.labels)
             if proposal.refusal:
-                return _refused(proposal.refusal)
+                return NodeRejection((proposal.refusal,), True, proposal.is_error)
         return UNAVAILABLE if unavailable(node) else None
 
     return check

@@ -14,6 +14,8 @@ class NodeRejection(NamedTuple):
     reasons: tuple[str, ...]
     final: bool = False
     """Whether it stays so whatever other pods leave: preemption does not help."""
+    is_error: bool = False
+    """Whether it ends the attempt: something is wrong that is not the node's."""
 
 
 Check = Callable[[NodeState], NodeRejection | None]

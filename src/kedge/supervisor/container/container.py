@@ -69,6 +69,8 @@ class ContainerProcess:
         self.streams: Streams | None = None
         self.pod = PodNamespaces()
         """The namespaces of its pod."""
+        self.command_pids: set[int] = set()
+        """The first processes of commands that are executed in it."""
         self._host = host
         self._records = records
         self._publish = publish
@@ -82,6 +84,8 @@ class ContainerProcess:
         self._oom: tuple[int, int] | None = None
         self._oom_seen = 0
         self._any_device = not host.rootless
+        self._excess: tuple[str, str] | None = None
+        """Reason and message, if it was killed for exceeding a limit."""
 
     @property
     def id(self) -> str:
@@ -104,6 +108,11 @@ class ContainerProcess:
     @property
     def state(self) -> str:
         return str(self.record["state"])
+
+    @property
+    def resources(self) -> Document:
+        """Its limits."""
+        return self._spec["resources"] if self._spec is not None else {}
 
     @property
     def alive(self) -> bool:
@@ -258,6 +267,8 @@ class ContainerProcess:
         )
         self._records.note(self.record)
         self._publish(self.record, "started")
+        if self._host.sampled_limits is not None:
+            self._host.sampled_limits.follow(self)
         self._call(self._started)
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
@@ -277,7 +288,9 @@ class ContainerProcess:
             "system": usage.ru_stime,
             "peak": usage.ru_maxrss * 1024,
         }
-        if self.state == RUNNING:
+        if self.state == RUNNING and self._excess is not None and code:
+            self.end(code, *self._excess)
+        elif self.state == RUNNING:
             reason = "OOMKilled" if kills and code else "Error" if code else "Completed"
             self.end(code, reason)
         else:
@@ -371,6 +384,11 @@ class ContainerProcess:
                 group.kill()
         elif not self._host.isolated and self.alive:
             processes.kill(processes.session(self.pid))
+
+    def exceed(self, reason: str, message: str) -> None:
+        """Kill all its processes because it exceeds a limit that the kernel does not enforce."""
+        self._excess = reason, message
+        self.kill()
 
     def when_ended(self, callback: Callback) -> None:
         """Call back when it has no process, which may be now."""

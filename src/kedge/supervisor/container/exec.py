@@ -66,6 +66,7 @@ class ExecProcess:
             theirs.close()
             for descriptor in set(stdio):
                 os.close(descriptor)
+        self._container.command_pids.add(self._pid)
         loop = self._host.loop
         loop.child(self._pid, partial(self._exited, self._pid))
         self._reports = LaunchReports(
@@ -141,11 +142,13 @@ class ExecProcess:
     def _announced(self, pid: int) -> None:
         """Handle the pid of the process that stays in the container."""
         self._pid = pid
+        self._container.command_pids.add(pid)
         self._host.loop.child(pid, partial(self._exited, pid))
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
         assert self._reports is not None
         self._reaped = pid
+        self._container.command_pids.discard(pid)
         self._reports.listen()
         if pid != self._pid:
             return

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 
 
 def boot() -> str:
@@ -21,10 +22,12 @@ def began(pid: int) -> int:
         return 0
 
 
-def tree(pid: int) -> list[int]:
-    """Return a process and its descendants."""
+def tree(pid: int, most: int = sys.maxsize) -> list[int]:
+    """Return a process and its descendants, and stop looking for more once there are that many."""
     found = [pid]
     for each in found:
+        if len(found) >= most:
+            break
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{each}/task"):
                 with open(f"/proc/{each}/task/{task}/children") as file:

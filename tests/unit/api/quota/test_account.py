@@ -7,6 +7,9 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
 from kedge.api.quota.account import QuotaAccount, greater, increase, listed
 from kedge.api.quota.pods import PodQuotaMeter
+from kedge.api.quota.resource_claims import ResourceClaimQuotaMeter
+from kedge.api.resource_v1 import resource_claim
+from kedge.api.resource_v1.resource_claim import ResourceClaim
 from kedge.machinery.quantity import Quantity
 from kedge.testing.pods import new_pod
 
@@ -16,14 +19,14 @@ METER = PodQuotaMeter()
 
 def account(hard: dict[str, str], **spec: Any) -> QuotaAccount:
     amounts = {name: Quantity.parse(amount) for name, amount in hard.items()}
-    opened = QuotaAccount(ResourceQuotaSpec(hard=amounts, **spec))
+    opened = QuotaAccount(ResourceQuotaSpec(hard=amounts, **spec), {})
     opened.begin(KIND, METER)
     return opened
 
 
 def put(book: QuotaAccount, key: str, pod: Pod) -> bool:
     measure = METER.measure(pod)
-    return book.put(KIND, key, book.charge(KIND, METER, measure, measure.usage))
+    return book.put(KIND, key, book.charge(KIND, METER, measure, measure.usage, key))
 
 
 def used(book: QuotaAccount) -> dict[str, str]:
@@ -128,3 +131,88 @@ def test_the_sum_is_always_that_of_the_last_word_on_each_object(
             last[key] = amount
     assert book.used["pods"] == Quantity.from_value(len(last))
     assert book.used["requests.cpu"] == Quantity.from_value(sum(last.values()))
+
+
+# Extended resources, which pods and claims to devices share.
+
+CLAIMS = ("resource.k8s.io", "resourceclaims")
+CLAIM_METER = ResourceClaimQuotaMeter()
+IMPLICIT, NAMED = "requests.deviceclass.resource.kubernetes.io/gpus", "requests.d.example/gpu"
+
+
+def sharing() -> QuotaAccount:
+    amounts = {name: Quantity.parse("9") for name in (IMPLICIT, NAMED)}
+    opened = QuotaAccount(ResourceQuotaSpec(hard=amounts), {IMPLICIT: NAMED})
+    opened.begin(KIND, METER)
+    opened.begin(CLAIMS, CLAIM_METER)
+    return opened
+
+
+def new_claim(count: int, made_for: str = "") -> ResourceClaim:
+    exactly = {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": count}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": made_for, "uid": "1", "controller": True}
+    meta = {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+    }
+    return resource_claim.RESOURCE.from_document(
+        {
+            "metadata": meta if made_for else {},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        }
+    )
+
+
+def put_claim(book: QuotaAccount, key: str, claim: ResourceClaim) -> None:
+    measure = CLAIM_METER.measure(claim)
+    book.cover(measure.covered_by, key)
+    charge = book.charge(CLAIMS, CLAIM_METER, measure, measure.usage, key)
+    book.put(CLAIMS, key, charge)
+
+
+def gpus(amount: str) -> Pod:
+    return new_pod(container={"resources": {"requests": {"d.example/gpu": amount}}})
+
+
+def test_claims_count_as_the_extended_resources_of_their_class() -> None:
+    book = sharing()
+    put_claim(book, "c", new_claim(2))
+    put(book, "p", gpus("1"))
+    assert used(book) == {IMPLICIT: "2", NAMED: "3"}
+
+
+def test_a_claim_for_the_resources_of_a_pod_counts_only_beyond_the_pod() -> None:
+    book = sharing()
+    put(book, "/registry/pods/default/p", gpus("1"))
+    put_claim(book, "c", new_claim(3, "p"))
+    assert used(book) == {IMPLICIT: "3", NAMED: "3"}
+
+
+def test_a_pod_covers_one_claim() -> None:
+    book = sharing()
+    put(book, "p", gpus("2"))
+    put_claim(book, "a", new_claim(2, "p"))
+    put_claim(book, "b", new_claim(2, "p"))
+    assert used(book)[NAMED] == "4"
+    book.remove(CLAIMS, "a")
+    put_claim(book, "b", new_claim(2, "p"))
+    assert used(book)[NAMED] == "2"
+    assert book.covered_claim("p") == "b"
+
+
+def test_a_kind_that_is_left_takes_only_its_own_share_along() -> None:
+    book = sharing()
+    put(book, "p", gpus("1"))
+    put_claim(book, "c", new_claim(2))
+    book.end(CLAIMS)
+    assert used(book)[NAMED] == "1"
+    book.end(KIND)
+    assert used(book) == {}
+
+
+def test_claims_of_classes_without_a_resource_do_not_count_as_one() -> None:
+    amounts = {IMPLICIT: Quantity.parse("9")}
+    book = QuotaAccount(ResourceQuotaSpec(hard=amounts), {})
+    book.begin(CLAIMS, CLAIM_METER)
+    put_claim(book, "c", new_claim(2))
+    assert used(book) == {}

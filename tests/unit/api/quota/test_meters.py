@@ -14,7 +14,7 @@ def test_kinds_are_read_off_the_names_of_a_quota() -> None:
         "count/events",
         "example.com/unknown",
     ]
-    assert kinds_of(hard) == {
+    assert kinds_of(hard, {}) == {
         ("", "pods"),
         ("", "services"),
         ("", "persistentvolumeclaims"),
@@ -24,6 +24,13 @@ def test_kinds_are_read_off_the_names_of_a_quota() -> None:
         ("example.com", "widgets"),
         ("", "configmaps"),
     }
+
+
+def test_claims_are_counted_for_the_extended_resources_of_classes() -> None:
+    names = {"requests.deviceclass.resource.kubernetes.io/gpus": "requests.d.example/gpu"}
+    both = {("", "pods"), ("resource.k8s.io", "resourceclaims")}
+    assert kinds_of(["requests.d.example/gpu"], names) == both
+    assert kinds_of(["requests.d.example/other"], names) == {("", "pods")}
 
 
 def test_anything_stored_can_be_counted_but_events() -> None:

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from kedge.api.quota.extended_names import IMPLICIT_PREFIX
 from kedge.api.quota.resource_claims import ResourceClaimQuotaMeter
 from kedge.api.resource_v1.resource_claim import RESOURCE, ResourceClaim
 
@@ -23,7 +24,8 @@ def devices(class_: str) -> str:
 
 
 def shown(obj: ResourceClaim) -> dict[str, str]:
-    return {name: str(amount) for name, amount in METER.measure(obj).usage.items()}
+    usage = METER.measure(obj).usage.items()
+    return {name: str(amount) for name, amount in usage if not name.startswith(IMPLICIT_PREFIX)}
 
 
 def test_devices_add_up_by_class() -> None:

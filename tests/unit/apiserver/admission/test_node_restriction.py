@@ -15,6 +15,8 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.resource import Resource
+from kedge.api.resource_v1.resource_slice import ResourceSlice
+from kedge.api.resource_v1.resource_slice_types import ResourceSliceSpec
 from kedge.api.storage_v1.local_volumes import LOCAL_DATA, capacity_name
 from kedge.apiserver.admission.chain import Operation
 from kedge.apiserver.admission.node_restriction import NodeRestriction
@@ -392,6 +394,10 @@ def document(name: str, **content: Any) -> Document:
     return Document(metadata=ObjectMeta(name=name), content=content)
 
 
+def new_slice(node: str | None) -> ResourceSlice:
+    return ResourceSlice(spec=ResourceSliceSpec(nodeName=node))
+
+
 def local_volume(*finalizers: str, node: str = "n1", deleted: bool = True) -> Document:
     here = {"key": "metadata.name", "operator": "In", "values": [node]}
     spec = {
@@ -449,11 +455,12 @@ async def test_a_node_describes_its_own_drivers_and_devices() -> None:
         "can only access CSINode with the same name as the requesting node"
     )
     slices = kind("resource.k8s.io", "resourceslices")
-    assert await outcome(slices, "CREATE", document("s", spec={"nodeName": "n1"})) == ""
-    assert await outcome(slices, "CREATE", document("s", spec={})) == (
+    assert await outcome(slices, "CREATE", new_slice("n1")) == ""
+    assert await outcome(slices, "DELETE", None, new_slice("n1")) == ""
+    assert await outcome(slices, "CREATE", new_slice(None)) == (
         "can only create ResourceSlice with the same NodeName as the requesting node"
     )
-    assert await outcome(slices, "DELETE", None, document("s", spec={"nodeName": "n2"})) == (
+    assert await outcome(slices, "DELETE", None, new_slice("n2")) == (
         "can only delete ResourceSlice with the same NodeName as the requesting node"
     )
 

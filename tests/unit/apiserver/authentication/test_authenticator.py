@@ -88,6 +88,16 @@ async def test_the_authorization_header_is_read_as_upstream_reads_it(
         identities.authenticator.user(http)
 
 
+@pytest.mark.parametrize("part", ["header", "payload"])
+async def test_a_token_of_thousands_of_brackets_is_refused(
+    identities: ClusterIdentities, part: str
+) -> None:
+    deep = b'{"a":' + b"[" * 5000 + b"]" * 5000 + b',"alg":"RS256","typ":"JWT"}'
+    plain = b'{"alg":"RS256","typ":"JWT"}'
+    parts = (deep, plain) if part == "header" else (plain, deep)
+    assert refused(identities, ".".join(jwt.to_base64(each).decode() for each in (*parts, b"x")))
+
+
 async def test_who_sends_nothing_is_anonymous(identities: ClusterIdentities) -> None:
     assert identities.authenticator.user(HttpRequest("GET", "/")) == ANONYMOUS
 

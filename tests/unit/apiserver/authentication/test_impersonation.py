@@ -50,6 +50,31 @@ def test_a_request_without_such_headers_is_from_whoever_sent_it() -> None:
     assert impersonated_user({"impersonate-user": ""}) is None
 
 
+def test_names_are_in_utf_8() -> None:
+    sent = {
+        name: text.encode().decode("latin-1")
+        for name, text in {
+            "impersonate-user": "zoë",
+            "impersonate-group": "дев",
+            "impersonate-extra-%c3%a9": "ü",
+        }.items()
+    }
+    assert impersonated_user(sent) == User("zoë", ("дев",), "", (("é", ("ü",)),))
+    for wrong in (
+        {"impersonate-user": "\xff"},
+        {"impersonate-user": "a", "impersonate-extra-%ff": ""},
+    ):
+        with pytest.raises(StatusError, match="not UTF-8") as refused:
+            impersonated_user(wrong)
+        assert refused.value.code == 400
+
+
+def test_a_broken_escape_in_an_extra_key_is_kept() -> None:
+    user = impersonated_user({"impersonate-user": "a", "impersonate-extra-b%2": "c"})
+    assert user is not None
+    assert user.extra == (("b%2", ("c",)),)
+
+
 def test_repeated_headers_are_several_values() -> None:
     user = impersonated_user(
         {

@@ -155,6 +155,25 @@ async def test_what_was_lost_or_spoilt_is_there_again_after_a_restart(
     bound = await server.get(binding_path)
     assert bound["roleRef"]["name"] == name
     assert [subject["name"] for subject in bound["subjects"]] == ["system:authenticated"]
+    assert bound["metadata"]["labels"]["kubernetes.io/bootstrapping"] == "rbac-defaults"
+
+
+async def test_a_binding_to_another_role_is_replaced_in_one_write(server: LocalServer) -> None:
+    api = server.app.api
+    await policy.ensure(api)
+    path = f"{RBAC}/clusterrolebindings/system:basic-user"
+    await server.delete(path)
+    wrong = {
+        "metadata": {"name": "system:basic-user"},
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"},
+    }
+    made = await server.post(f"{RBAC}/clusterrolebindings", wrong)
+    revision = server.store.revision
+    await policy.ensure(api)
+    assert server.store.revision == revision + 1
+    bound = await server.get(path)
+    assert bound["metadata"]["uid"] == made["metadata"]["uid"]
+    assert bound["roleRef"]["name"] == "system:basic-user"
 
 
 async def test_defaults_are_written_by_the_server_itself(server: LocalServer) -> None:

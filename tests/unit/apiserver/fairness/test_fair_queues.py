@@ -1,4 +1,5 @@
 from kedge.apiserver.fairness.fair_queues import FairQueues, WaitingRequest, hand
+from kedge.apiserver.fairness.work_estimate import WorkEstimate
 
 
 class Line:
@@ -10,7 +11,7 @@ class Line:
         self.running: list[WaitingRequest] = []
 
     def ask(self, flow: str, width: int = 1, now: float = 0.0) -> bool:
-        request = WaitingRequest(width, lambda: self._begin(flow, request))
+        request = WaitingRequest(WorkEstimate(width), lambda: self._begin(flow, request))
         return self.queues.offer(request, flow, now)
 
     def _begin(self, flow: str, request: WaitingRequest) -> None:
@@ -99,7 +100,7 @@ def test_a_request_that_gives_up_leaves_its_queue() -> None:
     queues = FairQueues(1, 4, 2, 10)
     line = Line(queues)
     line.ask("a")
-    waiting = WaitingRequest(1, lambda: None)
+    waiting = WaitingRequest(WorkEstimate(1), lambda: None)
     queues.offer(waiting, "b", 0.0)
     assert queues.waiting == 1
     queues.leave(waiting, 0.1)

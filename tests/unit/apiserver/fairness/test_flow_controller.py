@@ -7,7 +7,9 @@ import pytest
 from kedge.apiserver.fairness import flow_controller
 from kedge.apiserver.fairness.flow_controller import LEVEL_HEADER, SCHEMA_HEADER
 from kedge.apiserver.fairness.flow_rules import RequestDigest
+from kedge.apiserver.fairness.work_estimate import WorkEstimate
 from kedge.machinery.errors import StatusError
+from kedge.machinery.turns import next_turn
 from kedge.testing.local_server import LocalAnswer, LocalServer
 from kedge.web.message import Response
 
@@ -123,11 +125,21 @@ async def test_a_request_that_is_refused_never_begins(server: LocalServer) -> No
     with pytest.raises(StatusError) as refused:
         await flows.serve(place, work())
     assert refused.value.code == 429
-    assert (begun, place.level.refused) == ([], 1)
+    assert (begun, place.counts.rejected) == ([], {"concurrency-limit": 1})
     held.set_result(Response())
     assert (await first).status == 200
     await flows.serve(place, work())
     assert begun == ["second"]
+
+
+async def test_seats_for_watchers_are_given_back_later(server: LocalServer) -> None:
+    await small_level(server, limitResponse={"type": "Reject"})
+    flows = server.app.flows
+    place = flows.classify(RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", ""))
+    await flows.serve(place, Response(), WorkEstimate(1, 2, 0.001))
+    assert place.level.queues.running == 2
+    while place.level.queues.running:
+        await next_turn()
 
 
 async def test_seats_of_idle_levels_are_lent(server: LocalServer) -> None:

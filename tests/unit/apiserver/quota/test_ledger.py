@@ -6,6 +6,7 @@ from typing import Any
 from kedge.api.core_v1 import config_map, resource_quota
 from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
+from kedge.api.resource_v1 import device_class, resource_claim
 from kedge.apiserver.api import to_stored_bytes
 from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request
@@ -15,7 +16,13 @@ from kedge.testing.admission import attempt
 from kedge.testing.clock import FakeClock
 from kedge.testing.pods import new_pod, pod_document
 
-RESOURCES = (config_map.RESOURCE, pod.RESOURCE, resource_quota.RESOURCE)
+RESOURCES: tuple[Resource[Any], ...] = (
+    config_map.RESOURCE,
+    pod.RESOURCE,
+    resource_quota.RESOURCE,
+    device_class.RESOURCE,
+    resource_claim.RESOURCE,
+)
 
 
 class Bench:
@@ -29,7 +36,7 @@ class Bench:
     async def put(self, resource: Resource[Any], document: dict[str, Any]) -> None:
         """Store an object, whether or not it is there, and let the cache see it."""
         meta = document["metadata"]
-        key = resource.key(meta["namespace"], meta["name"])
+        key = resource.key(meta.get("namespace", ""), meta["name"])
         present = await self.store.get(key)
         expect = present.revision if present is not None else 0
         await self.store.put(key, to_stored_bytes(resource, document), expect=expect)
@@ -256,3 +263,54 @@ async def test_objects_of_other_kinds_and_namespaces_do_not_count() -> None:
         claim = b.ledger.claim(request, wanted, new=True)
         assert claim is not None
         assert "count/configmaps=1" in claim.refusal
+
+
+async def test_pods_and_claims_share_the_extended_resource_of_a_class() -> None:
+    async with bench() as place:
+        name = "d.example/gpu"
+        await place.quota({f"requests.{name}": "3"})
+        wants = {"resources": {"requests": {name: "2"}, "limits": {name: "2"}}}
+        await place.put(pod.RESOURCE, pod_document(metadata=_MINE | {"name": "p"}, container=wants))
+        claim = resource_claim.RESOURCE.from_document(_claim("c", 2))
+        request = attempt(resource_claim.RESOURCE, "CREATE", claim).request
+        found = place.ledger.claim(request, claim, new=True)
+        assert found is not None
+        assert not found.refusal
+        class_ = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": name}}
+        await place.put(device_class.RESOURCE, class_)
+        found = place.ledger.claim(request, claim, new=True)
+        assert found is not None
+        assert found.refusal == (
+            f"exceeded quota: q, requested: requests.{name}=2, used: requests.{name}=2, "
+            f"limited: requests.{name}=3"
+        )
+        covered = resource_claim.RESOURCE.from_document(_claim("e", 2, made_for="p"))
+        request = attempt(resource_claim.RESOURCE, "CREATE", covered).request
+        found = place.ledger.claim(request, covered, new=True)
+        assert found is not None
+        assert not found.refusal
+        place.ledger.hold(request, found)
+        await place.put(resource_claim.RESOURCE, _claim("e", 2, made_for="p"))
+        place.ledger.release(request)
+        # Without its pod it counts itself.
+        await place.delete(pod.RESOURCE, "p")
+        request = attempt(resource_claim.RESOURCE, "CREATE", claim).request
+        found = place.ledger.claim(request, claim, new=True)
+        assert found is not None
+        assert f"used: requests.{name}=2" in found.refusal
+
+
+_MINE = {"namespace": "default"}
+
+
+def _claim(name: str, count: int, made_for: str = "") -> dict[str, Any]:
+    exactly = {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": count}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": made_for, "uid": "1", "controller": True}
+    special = {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [owner],
+    }
+    return {
+        "metadata": {**_MINE, "name": name, **(special if made_for else {})},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }

@@ -158,6 +158,10 @@ async def test_a_resource_version_on_create_is_refused(server: LocalServer) -> N
     answer = await server.call("POST", MAPS, posted)
     assert answer.status == 400
     assert (await server.call("GET", f"{MAPS}/settings")).status == 404
+    # The store finds it, as upstream: a dry run passes, and an error of validation comes first.
+    assert (await server.call("POST", f"{MAPS}?dryRun=All", posted)).status == 201
+    posted["metadata"]["labels"] = {"not a key": ""}
+    assert (await server.call("POST", MAPS, posted)).status == 422
 
 
 async def test_a_name_is_generated_from_a_prefix_that_is_cut(server: LocalServer) -> None:

@@ -40,7 +40,9 @@ def test_everything_a_plugin_answers_reaches_the_container() -> None:
     got = device_grant([holding("example.com/a", answer)])
     assert got.env == {"A": "1"}
     assert got.mounts == [
-        runtime.ContainerMount(container_path="/in", host_path="/out", read_only=True)
+        runtime.ContainerMount(
+            container_path="/in", host_path="/out", read_only=True, makes_directory=True
+        )
     ]
     assert got.devices == [
         runtime.ContainerDevice(container_path="/dev/x", host_path="/dev/null", permissions="r")

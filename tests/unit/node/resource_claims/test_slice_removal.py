@@ -13,7 +13,7 @@ from kedge.testing.local_server import LocalServer
 
 @pytest.fixture
 async def server() -> AsyncIterator[LocalServer]:
-    async with LocalServer.running() as running:
+    async with LocalServer.running(admission=("NodeRestriction",)) as running:
         for node, driver in (
             ("n", "a.example.com"),
             ("n", "b.example.com"),

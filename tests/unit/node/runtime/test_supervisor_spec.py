@@ -149,15 +149,14 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
     spec = ContainerConfig(
         name="main",
         image="host",
-        resources=ContainerLimits(memory_limit=1, cpu_quota=-1, pids_limit=5),
+        resources=ContainerLimits(memory_limit=1, cpu_quota=50_000, hugepages={"2MB": -1}),
         security=ContainerSecurity(read_only_root=True),
     )
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.FULL, 0) == []
     assert supervisor_spec.shortfalls(spec, RuntimeLevel.USERNS, 0) == [
-        "the memory limit is not enforced: no control groups are available",
-        "the limit on processes is not enforced: no control groups are available",
+        "the cpu limit is not enforced: no control groups are available",
     ]
-    assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[2:] == [
+    assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[1:] == [
         "it shares processes, files and network with the machine: no namespaces",
         "its root file system is not read-only: this machine allows no mounts",
     ]
@@ -214,3 +213,15 @@ def test_a_user_namespace_refuses_what_it_cannot_have(
     assert supervisor_spec.plan(spec, image, place(tmp_path))
     with pytest.raises(RuntimeFailure, match=why):
         supervisor_spec.plan(spec, image, place(tmp_path)._replace(first_id=65_536))
+
+
+def test_the_missing_source_of_a_device_plugin_s_mount_becomes_a_directory(tmp_path: Path) -> None:
+    there, missing, other = tmp_path / "file", tmp_path / "a" / "b", tmp_path / "other"
+    there.write_text("x")
+    for path in (there, missing):
+        mount = ContainerMount(container_path="/in", host_path=str(path), makes_directory=True)
+        supervisor_spec.make_source(mount)
+    supervisor_spec.make_source(ContainerMount(container_path="/in", host_path=str(other)))
+    assert there.read_text() == "x"
+    assert missing.is_dir()
+    assert not other.exists()

@@ -11,7 +11,9 @@ from kedge.supervisor.launch.reports import LaunchReport
 
 
 def command(done: list[str], **spec: Any) -> ExecProcess:
-    container: Any = SimpleNamespace(spec={"env": ["A=B"], "argv": ["main"], **spec}, group=None)
+    container: Any = SimpleNamespace(
+        spec={"env": ["A=B"], "argv": ["main"], **spec}, group=None, command_pids=set()
+    )
     host: Any = SimpleNamespace(loop=None, isolated=False)
     return ExecProcess(1, container, host, lambda: done.append("done"))
 

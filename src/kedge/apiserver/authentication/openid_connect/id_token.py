@@ -48,7 +48,7 @@ def untrusted_issuer(token: bytes) -> str:
         return ""
     try:
         return _issued.decode(jwt.from_base64(parts[1])).iss
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         return ""
 
 
@@ -59,7 +59,7 @@ def parse(token: bytes) -> IdToken:
     try:
         header = _header.decode(jwt.from_base64(first))
         parts = jwt.from_base64(second), jwt.from_base64(signature)
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         raise CredentialRefused("oidc: verify token: oidc: malformed jwt") from None
     if header.crit is not None:
         raise CredentialRefused("oidc: verify token: oidc: malformed jwt: unsupported crit header")

@@ -88,7 +88,7 @@ class IssuerKeys:
         found = await self._fetch(url)
         try:
             described = msgspec.json.decode(found.body, type=_Discovered)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             why = f"oidc: failed to decode provider discovery object: {error}"
             raise IssuerUnavailable(why) from None
         if described.issuer != self._issuer.url:

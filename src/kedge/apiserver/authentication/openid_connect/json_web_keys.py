@@ -54,7 +54,7 @@ def parse(data: bytes) -> list[JsonWebKey]:
     """
     try:
         found = msgspec.json.decode(data, type=_WireKeys).keys
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"oidc: failed to decode keys: {error}") from None
     if len(found) > MOST_KEYS:
         raise ValueError(f"oidc: the issuer has {len(found)} keys, more than {MOST_KEYS}")

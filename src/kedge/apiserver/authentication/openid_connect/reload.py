@@ -1,8 +1,6 @@
 """The file with an AuthenticationConfiguration, followed while the server runs."""
 
 import asyncio
-import logging
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,11 +14,10 @@ from kedge.apiserver.authentication.openid_connect.configuration import (
 from kedge.apiserver.authentication.openid_connect.issuer_keys import IssuerUnavailable
 from kedge.apiserver.authentication.openid_connect.issuers import Issuers, MakeFetch, https_fetch
 from kedge.apiserver.authentication.service_accounts import Verified
+from kedge.apiserver.config_reload import ReloadLog
 from kedge.apiserver.configuration_file import ConfigurationFileError
 from kedge.apiserver.followed_file import FollowedFile
 from kedge.machinery.clock import Clock
-
-log = logging.getLogger(__name__)
 
 FIND_SECONDS: Final = 60.0
 """The time for new issuers to be found before the old ones are replaced."""
@@ -35,8 +32,7 @@ class ConfiguredIssuers:
         self._fetch = fetch
         self._file = FollowedFile(path, clock)
         self._issuers = Issuers(configuration.read(path), clock, fetch)
-        self.reloads: Counter[str] = Counter()
-        """Changes of the file, by `success` and `failure`."""
+        self.log = ReloadLog("authentication", clock)
 
     @property
     def anonymous(self) -> AnonymousAccess | None:
@@ -58,24 +54,20 @@ class ConfiguredIssuers:
             file = self._file.read(configuration.parse)
             self._check_same_anonymous(file)
         except ConfigurationFileError as error:
-            return self._failed(error, settled=True)
+            self.log.failed(error)
+            return True
         issuers = Issuers(file, self._clock, self._fetch)
         try:
             async with asyncio.timeout(FIND_SECONDS):
                 await issuers.find()
         except (IssuerUnavailable, TimeoutError) as error:
-            return self._failed(error, settled=False)
+            self.log.failed(error)
+            return False
         self._issuers = issuers
-        self.reloads["success"] += 1
-        log.info("reloaded authentication config issuers=%d", len(file.jwt))
+        self.log.succeeded()
         return True
 
     def _check_same_anonymous(self, file: AuthenticationConfiguration) -> None:
         if file.anonymous != self.anonymous:
             why = "anonymous: Forbidden: changed from initial configuration file"
             raise configuration_file.ConfigurationFileError(why)
-
-    def _failed(self, error: Exception, *, settled: bool) -> bool:
-        self.reloads["failure"] += 1
-        log.error("authentication config not reloaded error=%s", error or "timeout")
-        return settled

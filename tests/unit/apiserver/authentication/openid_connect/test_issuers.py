@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.authentication.openid_connect import configuration, json_web_keys
+from kedge.apiserver.authentication.jwt import to_base64
+from kedge.apiserver.authentication.openid_connect import (
+    configuration,
+    id_token,
+    json_web_keys,
+)
 from kedge.apiserver.authentication.openid_connect.issuer_keys import Fetched, IssuerUnavailable
 from kedge.apiserver.authentication.openid_connect.issuers import Issuers
 from kedge.apiserver.identities import OutsideIdentities
@@ -123,6 +128,24 @@ async def test_a_token_without_a_signature_is_refused() -> None:
             )
         critical = made.provider.keys[0].token(claims, crit=["b64"])
         assert "unsupported crit header" in await made.me(critical)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+async def test_a_token_of_thousands_of_brackets_is_refused(part: int) -> None:
+    """Anyone can send one: it must not look like a defect of the server."""
+    async with cluster() as made:
+        parts = [b'{"alg":"ES256"}', f'{{"iss":"{ISSUER}"}}'.encode()]
+        parts[part] = parts[part][:-1] + b',"a":' + b"[" * 5000 + b"]" * 5000 + b"}"
+        token = ".".join(to_base64(each).decode() for each in (*parts, b"x"))
+        assert "invalid bearer token" in await made.me(token)
+
+
+async def test_the_last_of_repeated_claims_counts_everywhere() -> None:
+    """Otherwise a token could be checked as that of one issuer and used as that of another."""
+    payload = b'{"iss":"https://others.test","iss":"%s"}' % ISSUER.encode()
+    token = b".".join(to_base64(each) for each in (b'{"alg":"ES256"}', payload, b"x"))
+    assert id_token.untrusted_issuer(token) == ISSUER
+    assert id_token.claims_of(id_token.parse(token))["iss"] == ISSUER
 
 
 async def test_a_key_for_another_curve_or_of_the_wrong_id_is_not_used() -> None:

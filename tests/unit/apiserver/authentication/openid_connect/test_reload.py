@@ -50,7 +50,7 @@ async def test_changes_of_the_file_count_unless_they_are_invalid(tmp_path: Path)
     write(path, authentication_file(anonymous={"enabled": False}))
     assert await issuers._replace()
     assert knows(issuers, FIRST)
-    assert issuers.reloads == {"success": 1, "failure": 2}
+    assert issuers.log.counts == {"success": 1, "failure": 2}
 
 
 async def test_issuers_that_cannot_be_found_replace_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""Limits of containers without control groups."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kedge.supervisor.container.sampled_limits import (
+    SampledLimits,
+    SampledUsage,
+    excess,
+    pause,
+    proportional,
+    resident,
+)
+from kedge.supervisor.loop import EventLoop, Timer
+
+MEBIBYTE = 1 << 20
+
+
+class FakeLoop(EventLoop):
+    """Keeps its timers, for the test to call."""
+
+    def __init__(self) -> None:
+        self.due: list[tuple[float, Callable[[], object]]] = []
+
+    def after(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        self.due.append((seconds, callback))
+        return Timer(0, 0, callback)
+
+    def turn(self) -> float:
+        """Call the next timer, and return the seconds until the one after it."""
+        self.due.pop(0)[1]()
+        return self.due[0][0] if self.due else 0
+
+
+class FakeContainer:
+    """A container around a process of the test."""
+
+    def __init__(self, pid: int, **resources: Any) -> None:
+        self.pid = pid
+        self.alive = True
+        self.command_pids: set[int] = set()
+        self.resources = resources
+        self.ended: list[tuple[str, str]] = []
+
+    def exceed(self, reason: str, message: str) -> None:
+        self.ended.append((reason, message))
+        self.alive = False
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    """A process with 30 MiB of its own memory and 10 MiB of shared memory."""
+    code = (
+        "import mmap, sys; x = bytearray(b'x' * (30 << 20)); m = mmap.mmap(-1, 10 << 20);"
+        "m.write(b'x' * (10 << 20)); print('up', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+
+
+def test_memory_of_a_process_includes_what_it_shares(child: int) -> None:
+    for measured in (resident(child), proportional(child)):
+        assert 40 * MEBIBYTE <= measured < 80 * MEBIBYTE
+
+
+FORKED = """
+import os, sys
+x = bytearray(b"x" * (64 << 20))
+pid = os.fork()
+if pid:
+    print(os.getpid(), pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_pages_that_forked_processes_share_count_once_if_measured_exactly() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        pids = [int(each) for each in process.stdout.readline().split()]
+        assert sum(map(resident, pids)) >= 128 * MEBIBYTE
+        assert 64 * MEBIBYTE <= sum(map(proportional, pids)) < 96 * MEBIBYTE
+
+
+def test_a_process_that_has_ended_uses_no_memory() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert resident(process.pid) == proportional(process.pid) == 0
+
+
+def test_a_container_above_its_memory_limit_ends_with_the_figures(child: int) -> None:
+    loop, container = FakeLoop(), FakeContainer(child, memory_limit=20 * MEBIBYTE)
+    SampledLimits(loop).follow(container)
+    loop.turn()
+    [(reason, message)] = container.ended
+    assert reason == "OOMKilled"
+    assert message.endswith(f"bytes of memory; its limit is {20 * MEBIBYTE}")
+    assert loop.due == []
+
+
+def test_commands_in_a_container_count(child: int) -> None:
+    loop, container = FakeLoop(), FakeContainer(os.getpid(), pids_limit=1)
+    container.pid = child
+    SampledLimits(loop).follow(container)
+    loop.turn()
+    assert container.ended == []
+    container.command_pids.add(child)
+    loop.turn()
+    assert container.ended == [("Error", "it had 2 processes; its limit is 1")]
+
+
+def test_an_idle_container_is_checked_each_second_and_no_more_after_its_end(child: int) -> None:
+    loop, container = FakeLoop(), FakeContainer(child, memory_limit=60 * MEBIBYTE)
+    SampledLimits(loop).follow(container)
+    pauses = [loop.turn() for _ in range(5)]
+    assert pauses[-1] == 1.0
+    assert pauses == sorted(pauses)
+    container.alive = False
+    loop.turn()
+    assert loop.due == []
+
+
+def test_a_limit_that_is_set_later_counts(child: int) -> None:
+    loop, container = FakeLoop(), FakeContainer(child, memory_limit=-1, pids_limit=None)
+    SampledLimits(loop).follow(container)
+    assert loop.turn() == 1.0
+    container.resources = {"memory_limit": MEBIBYTE}
+    loop.turn()
+    assert container.ended
+
+
+@pytest.mark.parametrize(
+    ("used", "before", "last", "seconds"),
+    [
+        (0, 0, 0.1, 0.25),
+        (32 * MEBIBYTE, 0, 0.1, 0.125),
+        (63 * MEBIBYTE, 0, 0.5, 0.1),
+        (63 * MEBIBYTE, 63 * MEBIBYTE, 0.2, 0.4),
+        (63 * MEBIBYTE, 63 * MEBIBYTE, 0.8, 1.0),
+    ],
+)
+def test_a_container_near_its_limit_is_checked_more_often(
+    used: int, before: int, last: float, seconds: float
+) -> None:
+    assert pause(64 * MEBIBYTE, SampledUsage(1, used), before, last) == pytest.approx(seconds)
+
+
+def test_limits_are_not_exceeded_by_reaching_them() -> None:
+    assert excess(10, 2, SampledUsage(2, 10)) is None
+    assert excess(None, None, SampledUsage(9, 9 << 40)) is None
