@@ -35,6 +35,7 @@ async def server_text() -> str:
     api = await assemble(store, FakeClock())
     counts = telemetry(api)
     add_flow_metrics(counts, flow_controller(api, 0))
+    api.caller.metrics.add_to(counts)
     counts.count(("GET", "", "pods", ""), 200, 0.1)
     await store.close()
     return counts.text()

@@ -206,6 +206,7 @@ def application(
     identities.count_tokens(counts, authenticator)
     flows = flow_controller(api, seats)
     add_flow_metrics(counts, flows)
+    api.caller.metrics.add_to(counts)
     checks = server_checks(api.store, api.cache, lifecycle, components)
     return App(
         api,

@@ -5,10 +5,12 @@ import binascii
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from kedge.apiserver import configuration_file
+from kedge.machinery.durations import parse_duration
 from kedge.machinery.errors import FieldError
 
 KIND: Final = "EncryptionConfiguration"
@@ -39,6 +41,25 @@ class EncryptionKeys(_EncryptionPart, frozen=True):
     keys: Sequence[EncryptionKey] = ()
 
 
+class KmsConfiguration(_EncryptionPart, frozen=True):
+    """A key management service."""
+
+    api_version: str = msgspec.field(name="apiVersion", default="v1")
+    name: str = ""
+    endpoint: str = ""
+    cachesize: int | None = None
+    timeout: str = "3s"
+
+    @property
+    def seconds(self) -> float:
+        """The time for one call."""
+        return parse_duration(self.timeout) / 1e9
+
+    @property
+    def socket(self) -> str:
+        return urlsplit(self.endpoint).path
+
+
 class EncryptionProvider(_EncryptionPart, frozen=True):
     """One provider: exactly one of its fields is set."""
 
@@ -46,7 +67,7 @@ class EncryptionProvider(_EncryptionPart, frozen=True):
     aescbc: EncryptionKeys | None = None
     secretbox: EncryptionKeys | None = None
     identity: dict[str, Any] | None = None
-    kms: dict[str, Any] | None = None
+    kms: KmsConfiguration | None = None
 
 
 class EncryptedResources(_EncryptionPart, frozen=True):
@@ -81,6 +102,7 @@ def errors(file: EncryptionConfiguration) -> Iterator[FieldError]:
     """Yield what is wrong with the file, in upstream's order."""
     if not file.resources:
         yield FieldError.required("resources", "at least one resources is required")
+    taken: set[str] = set()
     for i, entry in enumerate(file.resources):
         at = f"resources[{i}]"
         names, providers = f"{at}.resources", f"{at}.providers"
@@ -92,7 +114,7 @@ def errors(file: EncryptionConfiguration) -> Iterator[FieldError]:
         if not entry.providers:
             yield FieldError.required(providers, f"at least one {providers} is required")
         for j, provider in enumerate(entry.providers):
-            yield from _provider_errors(f"{providers}[{j}]", provider)
+            yield from _provider_errors(f"{providers}[{j}]", provider, taken)
 
 
 def split(resource: str) -> tuple[str, str]:
@@ -142,7 +164,59 @@ def _name_errors(at: str, name: str) -> Iterator[FieldError]:
         yield FieldError.invalid(at, name, why)
 
 
-def _provider_errors(at: str, provider: EncryptionProvider) -> Iterator[FieldError]:
+def _kms_errors(at: str, kms: KmsConfiguration, taken: set[str]) -> Iterator[FieldError]:
+    if not kms.name:
+        yield FieldError.required(f"{at}.name", "name is a mandatory field for a provider")
+    if ":" in kms.name:
+        why = f"invalid KMS provider name {kms.name}, must not contain ':'"
+        yield FieldError.invalid(f"{at}.name", kms.name, why)
+    if kms.name in taken:
+        why = f"duplicate KMS provider name {kms.name}, names must be unique"
+        yield FieldError.invalid(f"{at}.name", kms.name, why)
+    taken.add(kms.name)
+    yield from _timeout_errors(f"{at}.timeout", kms.timeout)
+    yield from _endpoint_errors(f"{at}.endpoint", kms.endpoint)
+    if kms.api_version == "v1":
+        why = "KMS v1 is not supported: use v2"
+        yield FieldError.invalid(f"{at}.apiVersion", kms.api_version, why)
+    elif kms.api_version != "v2":
+        why = "unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported"
+        yield FieldError.invalid(f"{at}.apiVersion", kms.api_version, why)
+    elif kms.cachesize is not None:
+        why = "cachesize is not supported in v2"
+        yield FieldError.invalid(f"{at}.cachesize", kms.cachesize, why)
+
+
+def _timeout_errors(at: str, timeout: str) -> Iterator[FieldError]:
+    try:
+        is_positive = parse_duration(timeout) > 0
+    except ValueError as error:
+        yield FieldError.invalid(at, timeout, str(error))
+        return
+    if not is_positive:
+        yield FieldError.invalid(at, timeout, "timeout should be a positive value")
+
+
+def _endpoint_errors(at: str, endpoint: str) -> Iterator[FieldError]:
+    if not endpoint:
+        yield FieldError.invalid(at, "", "endpoint is a mandatory field for a kms")
+        return
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError as error:
+        why = f"invalid endpoint for kms provider, error: {error}"
+        yield FieldError.invalid(at, endpoint, why)
+        return
+    if parts.scheme != "unix":
+        why = f'unsupported scheme "{parts.scheme}" for KMS provider, only unix is supported'
+        yield FieldError.invalid(at, endpoint, why)
+    elif not parts.path.startswith("/") or parts.path.startswith("/@"):
+        yield FieldError.invalid(at, endpoint, "must be unix:// and the absolute path of a socket")
+
+
+def _provider_errors(
+    at: str, provider: EncryptionProvider, taken: set[str]
+) -> Iterator[FieldError]:
     sizes = {"aesgcm": _AES_SIZES, "aescbc": _AES_SIZES, "secretbox": _SECRETBOX_SIZES}
     given = [name for name in ("aesgcm", "aescbc", "secretbox", "identity", "kms")
              if getattr(provider, name) is not None]  # fmt: skip
@@ -155,10 +229,8 @@ def _provider_errors(at: str, provider: EncryptionProvider) -> Iterator[FieldErr
             " list elements"
         )
         yield FieldError.invalid(at, "REDACTED", why)
-    elif given == ["kms"]:
-        yield FieldError.invalid(
-            f"{at}.kms", "REDACTED", "key management services are not supported"
-        )
+    elif provider.kms is not None:
+        yield from _kms_errors(f"{at}.kms", provider.kms, taken)
     elif given != ["identity"]:
         keys = getattr(provider, given[0])
         yield from _key_errors(f"{at}.{given[0]}.keys", keys.keys, sizes[given[0]])

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 
 class MetricHistogram:
@@ -18,6 +19,10 @@ class MetricHistogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
     def lines(self, name: str, labels: str) -> Iterator[str]:
         """Yield the lines of a metric with these labels."""
         total, comma = 0, "," if labels else ""
@@ -27,3 +32,44 @@ class MetricHistogram:
         within = f"{{{labels}}}" if labels else ""
         yield f"{name}_sum{within} {self._sum:.6f}"
         yield f"{name}_count{within} {total}"
+
+
+MOST_SERIES: Final = 2_000
+"""Combinations of labels of one metric; further ones are counted together."""
+
+LabelValues = tuple[str, ...]
+
+
+class LabelledMetric:
+    """A counter or a histogram with labels."""
+
+    __slots__ = ("_labels", "_series", "bounds")
+
+    def __init__(self, *labels: str, bounds: Sequence[float] = ()) -> None:
+        """A counter, or with `bounds` a histogram."""
+        self._labels = labels
+        self.bounds = bounds
+        self._series: dict[LabelValues, MetricHistogram] = {}
+
+    def observe(self, *values: str, amount: float = 1.0) -> None:
+        """Count an event, or observe an amount."""
+        if values not in self._series and len(self._series) >= MOST_SERIES:
+            values = ("other",) * len(self._labels)
+        found = self._series.get(values)
+        if found is None:
+            found = self._series[values] = MetricHistogram(self.bounds)
+        found.observe(amount)
+
+    def histograms(self) -> Iterator[tuple[str, MetricHistogram]]:
+        """Yield labels as text with their values, in order."""
+        for values, histogram in sorted(self._series.items(), key=lambda each: each[0]):
+            pairs = zip(self._labels, values, strict=True)
+            yield ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs), histogram
+
+    def totals(self) -> Iterator[tuple[str, float]]:
+        """Yield labels as text with their counts."""
+        return ((labels, each.count) for labels, each in self.histograms())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

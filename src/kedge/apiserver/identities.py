@@ -100,23 +100,21 @@ def configure_authorizers(
 
     authorizers = ConfiguredAuthorizers(config.authorization_config, authorizer, clock)
     identities.tasks.append(authorizers.run)
-    identities.metrics.append(authorizers.log.add_metric)
+    identities.metrics.append(authorizers.log.add_metrics)
     identities.closing.append(authorizers.close)
 
 
-def follow_encryption(
-    identities: OutsideIdentities, store: Store, config: ServerConfig, clock: Clock
-) -> None:
-    """Use the keys of the EncryptionConfiguration as its file changes, if flags say so."""
-    if config.encryption_config is None or not config.encryption_reload:
+def follow_encryption(identities: OutsideIdentities, store: Store, config: ServerConfig) -> None:
+    """Look after the keys of the EncryptionConfiguration, and follow its file if a flag says so."""
+    if config.encryption_config is None:
         return
-    from kedge.apiserver.store_protection import EncryptionReload
-    from kedge.storage.encryption import EncryptedStore
+    from kedge.apiserver.store_protection import ConfiguredStore
 
-    assert isinstance(store, EncryptedStore)
-    reload = EncryptionReload(store, config.encryption_config, clock)
-    identities.tasks.append(reload.run)
-    identities.metrics.append(reload.log.add_metric)
+    assert isinstance(store, ConfiguredStore)
+    identities.tasks.append(store.keep_keys)
+    if config.encryption_reload:
+        identities.tasks.append(store.follow)
+        identities.metrics.append(store.log.add_metrics)
 
 
 def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
@@ -129,7 +127,7 @@ def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clo
     access = issuers.anonymous
     if access is not None:
         identities.anonymous = lambda path: access.allows(unquote(path))
-    identities.metrics.append(issuers.log.add_metric)
+    identities.metrics.append(issuers.log.add_metrics)
 
 
 def count_tokens(counts: Telemetry, authenticator: Authenticator) -> None:

@@ -33,11 +33,11 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.config import POLICY_STATUS, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.flow_control import (
     ensure_flow_control,
-    report_conditions,
+    keep_conditions,
 )
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import OutsideIdentities
@@ -178,7 +178,8 @@ async def serve(
                 nodes = local_nodes(parts.api, config, port, parts.listener, identity)
                 later = (
                     registrar.run(),
-                    PolicyTypeChecks(parts.api).run(),
+                    *policy_type_checks(parts.api, config),
+                    keep_conditions(parts.api),
                     settle(parts.api, config, key, clock),
                     aggregate(parts.api, parts.aggregator, front_proxy(parts, identity)),
                     nodes.run(),
@@ -223,7 +224,7 @@ async def build(
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
     outside = identities.configured(config, clock, identity)
     identities.configure_authorizers(api.authorizer, outside, config, clock)
-    identities.follow_encryption(outside, store, config, clock)
+    identities.follow_encryption(outside, store, config)
     lifecycle = ServerLifecycle(HOOKS)
     extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
     aggregator = Aggregator(api, extensions)
@@ -299,13 +300,19 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
         store = await SqliteStore.open(config.database, clock)
     if config.encryption_config is None:
         return store
-    from kedge.apiserver import store_protection
+    from kedge.apiserver.store_protection import ConfiguredStore
 
     try:
-        return store_protection.encrypted(store, config.encryption_config)
+        protected = ConfiguredStore(store, config.encryption_config, clock)
     except BaseException:
         await store.close()
         raise
+    try:
+        await protected.start()
+    except BaseException:
+        await protected.close()
+        raise
+    return protected
 
 
 async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
@@ -315,6 +322,11 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
         if not store.failure:
             await asyncio.to_thread(reserve_files.ensure, state)
         await clock.sleep(RESERVE_SECONDS)
+
+
+def policy_type_checks(api: Api, config: ServerConfig) -> list[Coroutine[Any, Any, None]]:
+    """Return the work of the only controller that is a part of the server, if it is enabled."""
+    return [PolicyTypeChecks(api).run()] if POLICY_STATUS in config.controllers else []
 
 
 async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) -> None:
@@ -334,7 +346,6 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
             while True:
                 # Again and again, as in Kubernetes: built-in objects that were deleted come back.
                 await ensure_flow_control(api)
-                await report_conditions(api)
                 # Again and again: a cluster without its default ServiceCIDR gives out no addresses.
                 await bootstrap.ensure_range(api)
                 await clock.sleep(RANGE_SECONDS)

@@ -16,8 +16,10 @@ from kedge.apiserver.encryption_configuration import (
     split,
 )
 from kedge.apiserver.followed_file import FollowedFile
+from kedge.apiserver.kms.services import START_SECONDS, KeyServices
 from kedge.machinery.clock import Clock
 from kedge.storage.encryption import (
+    MOST_RETIRED,
     PLAIN,
     AesCbc,
     AesGcm,
@@ -29,17 +31,22 @@ from kedge.storage.encryption import (
 )
 from kedge.storage.store import Store, StoreError
 
+POLL_FAILED_SECONDS: Final = 10.0
+"""How often key services are looked at, if one does not answer."""
 MOST: Final = 4096
 Name = tuple[str, str]
 """Plural and group of a resource."""
 
 
-def protect(file: EncryptionConfiguration, names: Mapping[str, Name]) -> Protect:
+def protect(
+    file: EncryptionConfiguration, names: Mapping[str, Name], services: KeyServices
+) -> Protect:
     """Return what finds the protection of a key; the first entry that matches decides.
 
-    `names` has the built-in resources by their path below /registry.
+    `names` has the built-in resources by their path below /registry; `services` gets the key
+    services of the file.
     """
-    entries = [(entry, _protection(entry)) for entry in file.resources]
+    entries = [(entry, _protection(entry, services)) for entry in file.resources]
 
     @lru_cache(MOST)
     def of_resource(first: str, second: str) -> Protection:
@@ -65,33 +72,56 @@ def built_in_names() -> dict[str, Name]:
     return {each.registry: (each.plural, each.group) for each in stored}
 
 
-def encrypted(inner: Store, path: Path) -> EncryptedStore:
-    """Return the store with the encryption that a file describes; ConfigurationFileError if the
-    file cannot be used."""
-    file = encryption_configuration.read(path)
-    return EncryptedStore(inner, protect(file, built_in_names()))
+class ConfiguredStore(EncryptedStore):
+    """A store with the encryption that a file describes."""
 
-
-class EncryptionReload:
-    """Follows the file, and gives the store its keys."""
-
-    def __init__(self, store: EncryptedStore, path: Path, clock: Clock) -> None:
-        self.log = ReloadLog("encryption")
-        self._store = store
+    def __init__(self, inner: Store, path: Path, clock: Clock) -> None:
+        """Read the file; ConfigurationFileError if it cannot be used."""
+        self.log = ReloadLog("encryption", clock)
+        self._clock = clock
         self._file = FollowedFile(path, clock)
+        self._services = KeyServices(clock)
+        self._former: list[KeyServices] = []
+        """Services of files before, which the history may need."""
+        file = encryption_configuration.read(path)
+        super().__init__(inner, protect(file, built_in_names(), self._services))
 
-    async def run(self) -> None:
-        """Follow the file until cancelled."""
+    async def start(self) -> None:
+        """Wait until key services can be used; KeyServiceError if one does not answer."""
+        await self._services.start(START_SECONDS)
+
+    async def keep_keys(self) -> None:
+        """Look at key services again and again, until cancelled."""
+        while True:
+            await self._clock.sleep(POLL_FAILED_SECONDS)
+            await self._services.refresh_due()
+
+    async def follow(self) -> None:
+        """Use the keys of the file as it changes, until cancelled."""
         await self._file.follow(self._replace)
 
+    async def close(self) -> None:
+        for services in (self._services, *self._former):
+            await services.close()
+        await super().close()
+
     async def _replace(self) -> bool:
+        services = KeyServices(self._clock)
         try:
             file = self._file.read(encryption_configuration.parse)
-            await self._store.replace(protect(file, built_in_names()))
+            protection = protect(file, built_in_names(), services)
+            await services.start(START_SECONDS)
+            await self.replace(protection)
         except (ConfigurationFileError, StoreError) as error:
             self.log.failed(error)
-        else:
-            self.log.succeeded()
+            await services.close()
+            return True
+        self.log.succeeded()
+        self._former.insert(0, self._services)
+        self._services = services
+        for unused in self._former[MOST_RETIRED:]:
+            await unused.close()
+        del self._former[MOST_RETIRED:]
         return True
 
 
@@ -99,16 +129,19 @@ def _covers(plural: str, group: str, of_plural: str, of_group: str) -> bool:
     return plural in ("*", of_plural) and group in ("*", of_group)
 
 
-def _protection(entry: EncryptedResources) -> Protection:
-    return Protection([key for provider in entry.providers for key in _keys(provider)])
+def _protection(entry: EncryptedResources, services: KeyServices) -> Protection:
+    return Protection([key for provider in entry.providers for key in _keys(provider, services)])
 
 
-def _keys(provider: EncryptionProvider) -> list[StorageKey]:
+def _keys(provider: EncryptionProvider, services: KeyServices) -> list[StorageKey]:
     if provider.identity is not None:
         return [StorageKey(b"", None)]
     if provider.aesgcm is not None:
         keys = provider.aesgcm.keys
         return [StorageKey(_prefix("aesgcm", key.name), AesGcm(key.material)) for key in keys]
+    if provider.kms is not None:
+        prefix = f"k8s:enc:kms:v2:{provider.kms.name}:".encode()
+        return [StorageKey(prefix, services.add(provider.kms))]
     if provider.secretbox is not None:
         keys = provider.secretbox.keys
         return [StorageKey(_prefix("secretbox", key.name), SecretBox(key.material)) for key in keys]

@@ -110,7 +110,7 @@ def _written(field: _WireField, value: Any) -> Iterator[bytes]:
     elif field.type in (int, bool):
         if value:
             yield varint_field(field.number, int(value))
-    elif value is not None and value != "":
+    elif value is not None and value not in ("", b""):
         yield bytes_field(field.number, _bytes(value))
 
 
@@ -119,6 +119,8 @@ def _pair(key: str, value: bytes) -> bytes:
 
 
 def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
     return value.encode() if isinstance(value, str) else encode(value)
 
 
@@ -144,6 +146,8 @@ def _read(field: _WireField, wire: int, value: Any, found: dict[str, Any]) -> No
 
 
 def _value(field: _WireField, content: bytes) -> Any:
+    if field.type is bytes:
+        return bytes(content)
     return _text(content) if field.type is str else decode(field.type, content)
 
 

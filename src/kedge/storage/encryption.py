@@ -7,9 +7,9 @@ authenticated data: a value cannot be moved to another key. Values without a pre
 import asyncio
 import builtins
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from kedge.storage.store import (
     ENCRYPTED,
@@ -29,13 +29,32 @@ _SLOW_THREAD_BYTES: Final = 16 << 10
 """The same for ciphers in Python, such as that of secretbox."""
 
 
+class KeyPending(Exception):
+    """A key has to be fetched first; another attempt then finds it."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.fetch = fetch
+        """Fetches the key; KeyServiceError if that fails."""
+
+
 class Cipher(Protocol):
     """Encrypts with one key."""
 
     def encrypt(self, value: bytes, about: bytes) -> bytes: ...
 
     def decrypt(self, value: bytes, about: bytes) -> bytes:
-        """Return the plain value; ValueError if the key does not fit."""
+        """Return the plain value; ValueError if the key does not fit, KeyPending if it has to be
+        fetched."""
+        ...
+
+
+@runtime_checkable
+class KeyedCipher(Cipher, Protocol):
+    """A cipher whose values name their key."""
+
+    def is_stale(self, value: bytes) -> bool:
+        """Whether a value has another key than the next one."""
         ...
 
 
@@ -141,9 +160,14 @@ class Protection(NamedTuple):
         first = self.keys[0]
         if first.cipher is None:
             return value.startswith(ENCRYPTED)
+        if not value.startswith(first.prefix):
+            return True
+        content = value[len(first.prefix) :]
+        if isinstance(first.cipher, KeyedCipher):
+            return first.cipher.is_stale(content)
         try:
-            Protection([first]).opened(key, value)
-        except UndecryptableValue:
+            first.cipher.decrypt(content, key.encode())
+        except ValueError:
             return True
         return False
 
@@ -190,16 +214,27 @@ class EncryptedStore:
         after, more = "", True
         while more:
             page = await self._inner.list("", after=after, limit=_CHECKED_AT_ONCE)
-            await asyncio.to_thread(self._check_page, protect, page.entries)
+            checked: builtins.list[str] = []
+            while len(checked) < len(page.entries):
+                try:
+                    await asyncio.to_thread(self._check_page, protect, page.entries, checked)
+                except KeyPending as pending:
+                    await pending.fetch()
             more = page.more
             after = page.entries[-1].key if page.entries else ""
 
-    def _check_page(self, protect: Protect, entries: builtins.list[StoreEntry]) -> None:
-        for entry in entries:
+    def _check_page(
+        self,
+        protect: Protect,
+        entries: builtins.list[StoreEntry],
+        checked: builtins.list[str],
+    ) -> None:
+        for entry in entries[len(checked) :]:
             new = protect(entry.key)
             new.opened(entry.key, entry.value)
             # Values that are written until the keys are replaced have the first key of now.
             new.opened(entry.key, self._protect(entry.key).sealed(entry.key, b"{}"))
+            checked.append(entry.key)
 
     async def is_stale(self, key: str) -> bool:
         """Whether a stored value has another key than a write would give it now."""
@@ -232,14 +267,15 @@ class EncryptedStore:
         try:
             entry = await self._inner.put(key, sealed, expect=expect, ttl=ttl)
         except RevisionConflict as conflict:
-            raise self._conflict(conflict) from None
+            raise await self._conflict(conflict) from None
         return StoreEntry(key, value, entry.revision, entry.created)
 
     async def delete(self, key: str, *, expect: int) -> StoreEntry:
         try:
-            return self._opened(await self._inner.delete(key, expect=expect))
+            entry = await self._inner.delete(key, expect=expect)
         except RevisionConflict as conflict:
-            raise self._conflict(conflict) from None
+            raise await self._conflict(conflict) from None
+        return (await self._all_opened([entry]))[0]
 
     async def watch(self, prefix: str, *, since: int) -> AsyncGenerator[StoreEvent, None]:
         events = self._inner.watch(prefix, since=since)
@@ -276,10 +312,26 @@ class EncryptedStore:
     async def _all_opened(self, entries: builtins.list[StoreEntry]) -> builtins.list[StoreEntry]:
         sealed = [entry for entry in entries if entry.value.startswith(ENCRYPTED)]
         size = sum(len(entry.value) for entry in sealed)
-        if sealed and size > self._protect(sealed[0].key).thread_bytes:
-            return await asyncio.to_thread(lambda: [*map(self._opened, entries)])
-        return [*map(self._opened, entries)]
+        is_long = bool(sealed) and size > self._protect(sealed[0].key).thread_bytes
+        opened: builtins.list[StoreEntry] = []
+        while len(opened) < len(entries):
+            try:
+                if is_long:
+                    await asyncio.to_thread(self._open_rest, entries, opened)
+                else:
+                    self._open_rest(entries, opened)
+            except KeyPending as pending:
+                await pending.fetch()
+        return opened
 
-    def _conflict(self, conflict: RevisionConflict) -> RevisionConflict:
+    def _open_rest(
+        self, entries: builtins.list[StoreEntry], opened: builtins.list[StoreEntry]
+    ) -> None:
+        for entry in entries[len(opened) :]:
+            opened.append(self._opened(entry))
+
+    async def _conflict(self, conflict: RevisionConflict) -> RevisionConflict:
         current = conflict.current
-        return RevisionConflict(conflict.key, None if current is None else self._opened(current))
+        if current is None:
+            return conflict
+        return RevisionConflict(conflict.key, (await self._all_opened([current]))[0])

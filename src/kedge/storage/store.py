@@ -96,6 +96,13 @@ class UndecryptableValue(StoreError):
         )
 
 
+class KeyServiceError(StoreError):
+    """A key management service does not answer as it must."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f'key service "{name}": {why}')
+
+
 class StoreClosed(StoreError):
     """The store was closed."""
 

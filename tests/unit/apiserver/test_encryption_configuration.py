@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from kedge.apiserver import encryption_configuration
-from kedge.apiserver.store_protection import built_in_names, encrypted, protect
+from kedge.apiserver.kms.services import KeyServices
+from kedge.apiserver.store_protection import ConfiguredStore, built_in_names, protect
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import UndecryptableValue
@@ -27,6 +28,10 @@ def key(**fields: str) -> dict[str, Any]:
     return {"aescbc": {"keys": [{"name": "one", "secret": SECRET} | fields]}}
 
 
+def kms(**fields: Any) -> dict[str, Any]:
+    return {"kms": {"apiVersion": "v2", "name": "k", "endpoint": "unix:///k.sock"} | fields}
+
+
 @pytest.mark.parametrize(
     ("document", "why"),
     [
@@ -43,7 +48,17 @@ def key(**fields: str) -> dict[str, Any]:
         (file(["serviceipallocations"], GCM), "resources which do not have REST API/s cannot"),
         (file(["secrets"], {}), "provider does not contain any of the expected providers"),
         (file(["secrets"], GCM | {"identity": {}}), "more than one provider specified in a single"),
-        (file(["secrets"], {"kms": {}}), "kms: Invalid value: "),
+        (file(["secrets"], {"kms": {}}), "kms.name: Required value: name is a mandatory field for"),
+        (file(["secrets"], kms(apiVersion="v1")), "KMS v1 is not supported: use v2"),
+        (file(["secrets"], kms(apiVersion="v3")), "only v1 and v2 are supported"),
+        (file(["secrets"], kms(name="a:b")), "invalid KMS provider name a:b, must not contain ':'"),
+        (file(["secrets"], kms(), kms()), "duplicate KMS provider name k, names must be unique"),
+        (file(["secrets"], kms(endpoint="")), "endpoint is a mandatory field for a kms"),
+        (file(["secrets"], kms(endpoint="http://x/y")), 'unsupported scheme "http" for KMS'),
+        (file(["secrets"], kms(endpoint="unix:a")), "the absolute path of a socket"),
+        (file(["secrets"], kms(timeout="0s")), "timeout should be a positive value"),
+        (file(["secrets"], kms(timeout="x")), 'timeout: Invalid value: "x"'),
+        (file(["secrets"], kms(cachesize=5)), "cachesize is not supported in v2"),
         (file(["secrets"], {"secretbox": {}}), "secretbox.keys: Required value: at least one keys"),
         (
             file(["secrets"], {"secretbox": {"keys": [{"name": "a", "secret": "A" * 24}]}}),
@@ -87,7 +102,7 @@ def test_resources_are_matched_by_name_and_group(
     resources: list[str], path: str, is_encrypted: bool
 ) -> None:
     found = encryption_configuration.parse(file(resources, GCM, {"identity": {}}))
-    protection = protect(found, built_in_names())(f"/registry/{path}")
+    protection = protect(found, built_in_names(), KeyServices(FakeClock()))(f"/registry/{path}")
     assert protection.sealed("k", b"v").startswith(b"k8s:enc:aesgcm:v1:one:") is is_encrypted
 
 
@@ -98,7 +113,9 @@ def test_the_first_entry_that_matches_decides() -> None:
             {"resources": ["*.*"], "providers": [GCM]},
         ]
     }
-    of = protect(encryption_configuration.parse(document), built_in_names())
+    of = protect(
+        encryption_configuration.parse(document), built_in_names(), KeyServices(FakeClock())
+    )
     assert of("/registry/configmaps/default/a").sealed("k", b"v") == b"v"
     assert of("/registry/secrets/default/a").sealed("k", b"v") != b"v"
     assert of("/elsewhere").sealed("k", b"v") == b"v"
@@ -107,7 +124,9 @@ def test_the_first_entry_that_matches_decides() -> None:
 async def test_neither_the_database_nor_its_log_has_values_in_clear(tmp_path: Path) -> None:
     configuration, database = tmp_path / "keys.json", tmp_path / "state" / "store.db"
     configuration.write_bytes(msgspec.json.encode(file(["secrets"], GCM)))
-    store = encrypted(await SqliteStore.open(database, FakeClock()), configuration)
+    store = ConfiguredStore(
+        await SqliteStore.open(database, FakeClock()), configuration, FakeClock()
+    )
     await store.put("/registry/secrets/default/a", b"hidden-value", expect=0)
     await store.put("/registry/configmaps/default/a", b"plain-value", expect=0)
     files = b"".join(path.read_bytes() for path in database.parent.iterdir())
@@ -116,7 +135,9 @@ async def test_neither_the_database_nor_its_log_has_values_in_clear(tmp_path: Pa
     await store.close()
     other = key(name="other")
     configuration.write_bytes(msgspec.json.encode(file(["secrets"], other)))
-    store = encrypted(await SqliteStore.open(database, FakeClock()), configuration)
+    store = ConfiguredStore(
+        await SqliteStore.open(database, FakeClock()), configuration, FakeClock()
+    )
     with pytest.raises(UndecryptableValue, match="/registry/secrets/default/a cannot be decrypted"):
         await store.list("/registry/")
     await store.close()

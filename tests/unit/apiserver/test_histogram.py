@@ -1,6 +1,6 @@
 """Histograms as Prometheus text."""
 
-from kedge.apiserver.histogram import MetricHistogram
+from kedge.apiserver.histogram import MOST_SERIES, LabelledMetric, MetricHistogram
 
 
 def test_values_are_counted_by_upper_bounds() -> None:
@@ -22,3 +22,22 @@ def test_a_histogram_without_labels() -> None:
         "x_sum 0.000000",
         "x_count 0",
     ]
+
+
+def test_series_are_told_apart_by_their_labels() -> None:
+    metric = LabelledMetric("name", "code")
+    for code in ("200", "500", "200"):
+        metric.observe('a"b', code)
+    assert list(metric.totals()) == [
+        ('name="a\\"b",code="200"', 2),
+        ('name="a\\"b",code="500"', 1),
+    ]
+
+
+def test_series_beyond_a_number_are_counted_together() -> None:
+    metric = LabelledMetric("name")
+    for number in range(MOST_SERIES + 5):
+        metric.observe(str(number))
+    counted = dict(metric.totals())
+    assert counted['name="other"'] == 5
+    assert len(counted) == MOST_SERIES + 1

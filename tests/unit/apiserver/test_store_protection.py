@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kedge.apiserver.store_protection import EncryptionReload, encrypted
-from kedge.storage.encryption import EncryptedStore
+from kedge.apiserver.store_protection import ConfiguredStore
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
@@ -33,8 +32,7 @@ class Rotation:
         self.path = directory / "keys.json"
         self.write(*providers)
         self.inner = MemoryStore(FakeClock())
-        self.store: EncryptedStore = encrypted(self.inner, self.path)
-        self.reload = EncryptionReload(self.store, self.path, FakeClock())
+        self.store = ConfiguredStore(self.inner, self.path, FakeClock())
 
     def write(self, *providers: Any) -> None:
         entry = {"resources": ["secrets"], "providers": list(providers)}
@@ -44,10 +42,10 @@ class Rotation:
 
     async def replace(self, *providers: Any) -> bool:
         """Return whether the new keys are in force."""
-        before = self.reload.log.counts["success"]
+        before = self.store.log.counts["success"]
         self.write(*providers)
-        assert await self.reload._replace()
-        return self.reload.log.counts["success"] > before
+        assert await self.store._replace()
+        return self.store.log.counts["success"] > before
 
     async def below(self) -> bytes:
         entry = await self.inner.get(KEY)
@@ -65,7 +63,7 @@ async def test_keys_are_rotated_without_a_restart(tmp_path: Path) -> None:
     assert (await rotation.below()).startswith(b"k8s:enc:secretbox:v1:two:")
     assert await rotation.replace(TWO)
     assert await rotation.store.get(KEY) == changed
-    assert rotation.reload.log.counts == {"success": 3}
+    assert rotation.store.log.counts == {"success": 3}
 
 
 async def test_a_write_that_changes_nothing_gives_an_object_the_new_key(tmp_path: Path) -> None:
@@ -92,7 +90,7 @@ async def test_a_key_that_values_need_is_not_taken_away(tmp_path: Path) -> None:
     assert not await rotation.replace(ONE)
     await rotation.store.put("/registry/secrets/default/b", b"a", expect=0)
     assert (await rotation.below()).startswith(b"k8s:enc:secretbox:v1:two:")
-    assert rotation.reload.log.counts == {"failure": 1}
+    assert rotation.store.log.counts == {"failure": 1}
 
 
 async def test_the_key_that_writes_is_not_taken_away_at_once(tmp_path: Path) -> None:
@@ -121,6 +119,6 @@ async def test_a_bad_file_changes_nothing(tmp_path: Path) -> None:
     entry = await rotation.store.put(KEY, b"a", expect=0)
     assert not await rotation.replace({"secretbox": {"keys": [{"name": "x", "secret": "AAAA"}]}})
     rotation.path.write_bytes(b"resources: [")
-    assert await rotation.reload._replace()
+    assert await rotation.store._replace()
     assert await rotation.store.get(KEY) == entry
-    assert rotation.reload.log.counts == {"failure": 2}
+    assert rotation.store.log.counts == {"failure": 2}

@@ -86,7 +86,9 @@ class Surroundings(msgspec.Struct, frozen=True):
 
         policies = self.of("validatingadmissionpolicies")
         bindings = self.of("validatingadmissionpolicybindings")
-        around = PolicySurroundings(self.cache, self.catalog, self.authorizer, self.clock)
+        around = PolicySurroundings(
+            self.cache, self.catalog, self.authorizer, self.clock, self.caller.metrics
+        )
         return ValidatingPolicies(PolicySet(policies, bindings, validating_parts), around)
 
     def mutating_policies(self) -> "MutatingPolicies":
@@ -97,7 +99,9 @@ class Surroundings(msgspec.Struct, frozen=True):
 
         policies = self.of("mutatingadmissionpolicies")
         bindings = self.of("mutatingadmissionpolicybindings")
-        around = PolicySurroundings(self.cache, self.catalog, self.authorizer, self.clock)
+        around = PolicySurroundings(
+            self.cache, self.catalog, self.authorizer, self.clock, self.caller.metrics
+        )
         policy_set = PolicySet(policies, bindings, mutating_parts)
         return MutatingPolicies(policy_set, around, self.earlier)
 

@@ -61,6 +61,7 @@ class WebhookConverter:
     ) -> None:
         """`forms` are by version, all versions of the definition among them."""
         spec = definition.spec
+        self._name = definition.metadata.name
         assert spec.conversion is not None
         webhook = spec.conversion.webhook
         accepted = webhook.conversionReviewVersions if webhook is not None else ()
@@ -174,6 +175,7 @@ class WebhookConverter:
         about = f"conversion webhook for {_described(parts[0])}"
         uid = str(uuid.uuid4())
         asked = conversion_review.encode(self._review, uid, api_version, bodies)
+        begun, failure = asyncio.get_running_loop().time(), ""
         try:
             async with (
                 self._calls,
@@ -183,10 +185,16 @@ class WebhookConverter:
                     size + len(answer), self._accepted, parts, answer, uid, api_version
                 )
         except CallFailed as error:
+            failure = "conversion_webhook_call_failure"
             why = str(error).removeprefix("failed to call webhook: ")
             raise StatusError(500, "", f"{about} failed: {why}") from None
         except RejectedConversion as error:
+            failure = "conversion_webhook_malformed_response_failure"
             raise StatusError(500, "", f"{about} {error}") from None
+        finally:
+            seconds = asyncio.get_running_loop().time() - begun
+            versions = parts[0].api_version.partition("/")[2], api_version.partition("/")[2]
+            self._caller.metrics.conversion(self._name, versions, failure=failure, seconds=seconds)
 
     def _check_versions(
         self, parts: Sequence[conversion_review.OriginalObject], api_version: str

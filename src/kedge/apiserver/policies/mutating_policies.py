@@ -24,6 +24,7 @@ from kedge.apiserver.policies.policy_request import (
 from kedge.apiserver.policies.policy_set import BoundPolicy, PolicyBinding, PolicySet
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.webhooks import review
+from kedge.apiserver.webhooks.admission_metrics import error_type
 from kedge.machinery.cel import CelError
 from kedge.machinery.errors import StatusCause, StatusError, internal
 from kedge.machinery.patience import PatienceError, on_event_loop
@@ -118,20 +119,24 @@ class _PolicyRun:
         self, invocation: Invocation[MutatingParts], about: review.ReviewSubject
     ) -> None:
         policy = invocation.policy
-        if policy.conditions is not None:
-            values = await self._values(about, invocation)
-            known = {**values, "namespaceObject": {}, "variables": None}
-            try:
-                if not await policy.conditions.hold(known):
-                    return
-            except CelError as error:
-                self._report(invocation, str(error))
+        try:
+            values = {} if policy.conditions is None else await self._values(about, invocation)
+            if not await self._around.conditions_hold(policy, values, about.operation):
                 return
+        except CelError as error:
+            self._report(invocation, str(error))
+            return
         for mutation in policy.parts:
+            begun, why = self._around.clock.monotonic(), ""
             try:
                 await self._mutate(mutation, invocation, about)
             except MutationError as error:
-                self._report(invocation, str(error))
+                why = str(error)
+                self._report(invocation, why)
+            seconds = self._around.clock.monotonic() - begun
+            self._around.metrics.mutation(
+                policy.name, invocation.binding.name, error=error_type(why), seconds=seconds
+            )
 
     async def _values(
         self, about: review.ReviewSubject, invocation: Invocation[MutatingParts]

@@ -20,9 +20,10 @@ from kedge.apiserver.policies.policy_set import BoundPolicy, Part, PolicyBinding
 from kedge.apiserver.policies.policy_variables import PolicyVariables
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks import review
+from kedge.apiserver.webhooks.admission_metrics import AdmissionMetrics
 from kedge.apiserver.webhooks.configuration import GROUP
 from kedge.apiserver.webhooks.dispatch import requested
-from kedge.machinery.cel import uses
+from kedge.machinery.cel import CelError, uses
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, not_found
 
@@ -83,6 +84,26 @@ class PolicySurroundings:
     catalog: Catalog
     authorizer: Authorizer
     clock: Clock
+    metrics: AdmissionMetrics
+
+    async def conditions_hold(
+        self, policy: BoundPolicy[Any], values: Mapping[str, Any], operation: str
+    ) -> bool:
+        """Tell whether the match conditions of a policy hold; CelError if one has an error."""
+        if policy.conditions is None:
+            return True
+        # Upstream's match conditions see an empty namespace object and no variables.
+        known = {**values, "namespaceObject": {}, "variables": None}
+        # Upstream has this label for policies of both sorts.
+        labels = policy.name, "policy", "validate", operation
+        begun = self.clock.monotonic()
+        try:
+            return await policy.conditions.hold(known)
+        except CelError:
+            self.metrics.condition_error(*labels)
+            raise
+        finally:
+            self.metrics.condition(*labels, self.clock.monotonic() - begun)
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         item = self.cache.of(namespace.RESOURCE).get(namespace.RESOURCE.key("", name))

@@ -24,6 +24,7 @@ from kedge.apiserver.policies.validation import (
     judge,
 )
 from kedge.apiserver.webhooks import review
+from kedge.apiserver.webhooks.admission_metrics import error_type
 from kedge.machinery.cel import CelError
 from kedge.machinery.errors import StatusCause, StatusError
 from kedge.machinery.patience import PatienceError, on_event_loop
@@ -65,7 +66,9 @@ class _PolicyReview:
                 if not each.policy.ignores_failure:
                     self._deny(each.policy, each.binding, Denial(each.why))
                 continue
-            self._record(each, await self._judged(each))
+            begun = self._around.clock.monotonic()
+            judgement = await self._judged(each)
+            self._record(each, judgement, self._around.clock.monotonic() - begun)
         annotations = self._attempt.request.annotations
         for key, values in self._annotations.items():
             annotations[key] = ", ".join(values)
@@ -75,14 +78,11 @@ class _PolicyReview:
     async def _judged(self, invocation: Invocation[ValidatingParts]) -> Judgement:
         policy = invocation.policy
         values = await self._values.of(invocation)
-        if policy.conditions is not None:
-            # Upstream's match conditions see an empty namespace object and no variables.
-            known = {**values, "namespaceObject": {}, "variables": None}
-            try:
-                if not await policy.conditions.hold(known):
-                    return Judgement()
-            except CelError as error:
-                return failed(policy, str(error))
+        try:
+            if not await self._around.conditions_hold(policy, values, self._attempt.operation):
+                return Judgement()
+        except CelError as error:
+            return failed(policy, str(error))
         try:
             with on_event_loop():
                 return judge(policy, values)
@@ -90,10 +90,20 @@ class _PolicyReview:
             values = await self._values.of(invocation)
         return await asyncio.to_thread(judge, policy, values)
 
-    def _record(self, invocation: Invocation[ValidatingParts], judgement: Judgement) -> None:
+    def _record(
+        self, invocation: Invocation[ValidatingParts], judgement: Judgement, seconds: float
+    ) -> None:
         policy, binding = invocation.policy, invocation.binding
         for denial in judgement.denials:
             self._act(policy, binding, denial)
+            for action in binding.actions:
+                self._around.metrics.validation(
+                    policy.name,
+                    binding.name,
+                    error=error_type(denial.message),
+                    action=action.lower(),
+                    seconds=seconds,
+                )
         for key, value in judgement.annotations:
             kept = self._annotations.setdefault(f"{policy.name}/{key}", [])
             if value not in kept:

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from kedge.apiserver.webhooks.admission_metrics import AdmissionMetrics
 from kedge.apiserver.webhooks.answer_budget import Answer, AnswerBudget, NoMemoryForAnswer
 from kedge.apiserver.webhooks.configuration import WebhookEndpoint
 from kedge.apiserver.webhooks.services import Address, Resolve
@@ -58,6 +59,7 @@ class Caller:
         self._resolve = resolve
         self._network = network
         self._budget = budget or AnswerBudget()
+        self.metrics = AdmissionMetrics()
         self._transports: OrderedDict[_Place, HttpTransport] = OrderedDict()
 
     @asynccontextmanager

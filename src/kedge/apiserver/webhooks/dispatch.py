@@ -1,9 +1,10 @@
 """Whether a webhook is to be asked about an attempt, and what asking it leads to."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -28,12 +29,19 @@ log = logging.getLogger(__name__)
 
 MOST_SECONDS = 34
 """How long all webhooks of one sort together may take for one request."""
+_FAILED: Final = 500
+"""The code in metrics of a call that fails; upstream has that of the answer, if there is one."""
 TOO_LATE = "request did not complete within requested timeout"
 
 Annotate = Callable[[Request, str, str], None]
 """Notes something about a request for the audit log."""
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 """The labels of a namespace; None if there is none of that name."""
+
+
+def now() -> float:
+    """Return the time of the event loop, to measure calls."""
+    return asyncio.get_running_loop().time()
 
 
 def no_annotations(request: Request, key: str, value: str) -> None:
@@ -74,12 +82,15 @@ class Webhooks:
         namespace_labels: NamespaceLabels,
         annotate: Annotate = no_annotations,
         authorizer: Authorizer | None = None,
+        step: str = "validating",
     ) -> None:
         self._hooks = hooks
         self._authorizer = authorizer
         self._caller = caller
         self._namespace_labels = namespace_labels
         self.annotate = annotate
+        self.step = step
+        """The label of metrics: `admit` of webhooks that change objects, else `validating`."""
 
     def matching(self, attempt: Attempt) -> tuple[Match, ...]:
         """The webhooks whose rules speak of such attempts."""
@@ -120,9 +131,17 @@ class Webhooks:
             "request": cel.uses.request_value(seen.description()),
             **self._authorizer_of(attempt.request, seen.about),
         }
+        metrics, labels = self._caller.metrics, (hook.name, "webhook", self.step, attempt.operation)
+        begun = now()
         try:
-            return await hook.conditions.hold(values)
+            holds = await hook.conditions.hold(values)
+            metrics.condition(*labels, now() - begun)
+            if not holds:
+                metrics.exclusion(*labels)
+            return holds
         except CelError as error:
+            metrics.condition(*labels, now() - begun)
+            metrics.condition_error(*labels)
             if hook.ignores_failure:
                 return False
             about = seen.about
@@ -137,6 +156,41 @@ class Webhooks:
         self, request: Request, seen: ReviewedObjects, *, mutating: bool
     ) -> review.AdmissionVerdict:
         """The verdict of a webhook that allows; raises CallFailed, or StatusError to refuse."""
+        begun = now()
+        try:
+            verdict = await self._ask(request, seen, mutating=mutating)
+        except (CallFailed, StatusError) as error:
+            self._record_failure(seen, error, now() - begun)
+            raise
+        self._record(seen, 200, now() - begun, rejected=False)
+        return verdict
+
+    def _record(self, seen: ReviewedObjects, code: int, seconds: float, *, rejected: bool) -> None:
+        name, operation = seen.match.hook.name, seen.about.operation
+        self._caller.metrics.webhook(
+            name, self.step, operation, code=code, rejected=rejected, seconds=seconds
+        )
+
+    def _record_failure(
+        self, seen: ReviewedObjects, error: CallFailed | StatusError, seconds: float
+    ) -> None:
+        hook, operation = seen.match.hook, seen.about.operation
+        metrics = self._caller.metrics
+        if isinstance(error, CallFailed) and hook.ignores_failure:
+            metrics.failed_open(hook.name, self.step)
+            self._record(seen, _FAILED, seconds, rejected=False)
+            return
+        code, why = (
+            (_FAILED, "calling_webhook_error")
+            if isinstance(error, CallFailed)
+            else (error.code, "no_error")
+        )
+        metrics.rejection(hook.name, self.step, operation, error=why, code=code)
+        self._record(seen, code, seconds, rejected=True)
+
+    async def _ask(
+        self, request: Request, seen: ReviewedObjects, *, mutating: bool
+    ) -> review.AdmissionVerdict:
         hook = seen.match.hook
         if seen.about.dry_run and not hook.spares_dry_runs:
             raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -188,7 +242,8 @@ def webhooks_of(
         return None if item is None else item.labels
 
     hooks = Hooks(cache.of(configurations), catalog)
-    return Webhooks(hooks, caller, labels, annotate, authorizer)
+    step = "admit" if plural.startswith("mutating") else "validating"
+    return Webhooks(hooks, caller, labels, annotate, authorizer, step)
 
 
 def requested(
