@@ -61,13 +61,9 @@ _POD_SPECS: Final = {
 _SINGLE: Final[Mapping[str, Mapping[str, str]]] = {
     "CSIDriver": {
         "spec.seLinuxMount": "volumes are mounted without an SELinux context",
-        "spec.nodeAllocatableUpdatePeriodSeconds": (
-            "the number of volumes of a node is read when the driver registers"
-        ),
         "spec.preventPodSchedulingIfMissing": (
             "pods are scheduled whether a node has the driver or not"
         ),
-        "spec.serviceAccountTokenInSecrets": "tokens are sent in the volume context",
     },
     "PersistentVolume": {f"spec.{name}": why for name, why in _VOLUMES.items()},
 }

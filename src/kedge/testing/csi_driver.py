@@ -46,6 +46,7 @@ class ScriptedCsiDriver:
         """By method: bytes to send instead of an answer; several are several answers."""
         self.makes_target = True
         self.node_id = "node-of-driver"
+        self.most_volumes = 7
         self.segments: dict[str, str] = {}
         self.notified: list[plugins.RegistrationStatus] = []
         self._server: Any = None
@@ -138,7 +139,9 @@ class ScriptedCsiDriver:
         await self._begin("NodeGetInfo", request, context)
         topology = m.CsiTopology(segments=self.segments) if self.segments else None
         return m.NodeInfoResponse(
-            node_id=self.node_id, max_volumes_per_node=7, accessible_topology=topology
+            node_id=self.node_id,
+            max_volumes_per_node=self.most_volumes,
+            accessible_topology=topology,
         )
 
     async def _capabilities(self, request: Any, context: Any) -> m.NodeCapabilitiesResponse:

@@ -101,6 +101,8 @@ class FakeVolumes:
         self.mounts = 0
         """How often it was asked to mount."""
         self.failures: list[VolumeFailure] = []
+        self.image_failures: list[ImageFailure] = []
+        """Of volumes that are images."""
         self.unmounting: asyncio.Event | None = None
         """Unmounts take until it is set."""
 
@@ -113,6 +115,8 @@ class FakeVolumes:
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
     ) -> list[ContainerMount]:
+        if self.image_failures:
+            raise self.image_failures.pop(0)
         return [
             ContainerMount(container_path=m.mountPath, host_path=f"/volumes/{m.name}")
             for m in container.volumeMounts

@@ -14,20 +14,21 @@ from kedge.api.core_v1.volume.claims import claims_of
 from kedge.api.model import Document, ObjectMeta
 from kedge.api.storage_v1 import csi, persistent_volume
 from kedge.api.storage_v1.binding import is_fully_bound
-from kedge.api.storage_v1.csi import ATTACHMENTS, VolumeAttachment
+from kedge.api.storage_v1.csi import ATTACHMENTS, CsiDriver, VolumeAttachment
 from kedge.api.storage_v1.persistent_volume import VOLUMES, PersistentVolume
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.shared_informers import SharedInformers
+from kedge.controllers.volumes.multi_attach import waiting_message
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "attachdetach-controller"
 MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_SECONDS: Final = 360.0
-"""How long a detach waits for the node to unmount the volume."""
+"""How long a detach waits for a node that does not report to unmount the volume."""
 SHARED_MODES: Final = frozenset(("ReadOnlyMany", "ReadWriteMany"))
 """Access modes of volumes that several nodes may have attached at the same time."""
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -77,6 +78,7 @@ class AttachDetachController:
         self._claims.follow(self._claim_changed)
         self._nodes.follow(self._node_changed)
         self._attachments.follow(self._attachment_changed)
+        self._drivers.follow(self._driver_changed)
 
     async def run(self) -> None:
         await together(self._loop.run(), self._recorder.run())
@@ -113,6 +115,12 @@ class AttachDetachController:
         elif before is not None:
             for name in self._waiting.pop(before.spec.source.persistentVolumeName, ()):
                 self._loop.add(name)
+
+    def _driver_changed(self, before: CsiDriver | None, now: CsiDriver | None) -> None:
+        """Look at all nodes if a driver attaches volumes from now on, or no longer."""
+        if _is_attaching(before) != _is_attaching(now):
+            for each in self._nodes:
+                self._loop.add(each.metadata.name)
 
     def _report(self, before: VolumeAttachment, now: VolumeAttachment) -> None:
         """Tell the pods of a volume about its attachment."""
@@ -169,8 +177,7 @@ class AttachDetachController:
 
     def _attaches(self, volume: PersistentVolume) -> bool:
         """Whether the driver of a volume must attach it; one that nothing is known of must."""
-        driver = self._drivers.get(volume.driver)
-        return driver is None or driver.spec.attachRequired
+        return _is_attaching(self._drivers.get(volume.driver))
 
     def _is_held_elsewhere(self, wanted: WantedAttachment) -> bool:
         """Whether another node has a volume that only one may have; its end is waited for."""
@@ -178,10 +185,29 @@ class AttachDetachController:
         modes = volume.spec.accessModes if volume is not None else ()
         if not modes or not SHARED_MODES.isdisjoint(modes):
             return False
-        if all(each.spec.nodeName == wanted.node for each in self._holding.get(wanted.volume)):
+        holders = {each.spec.nodeName for each in self._holding.get(wanted.volume)} - {wanted.node}
+        if not holders:
             return False
-        self._waiting.setdefault(wanted.volume, set()).add(wanted.node)
+        waiting = self._waiting.setdefault(wanted.volume, set())
+        if wanted.node not in waiting:
+            waiting.add(wanted.node)
+            self._report_wait(wanted, holders)
         return True
+
+    def _report_wait(self, wanted: WantedAttachment, holders: Iterable[str]) -> None:
+        """Tell the pods of a node which pods of other nodes have their volume."""
+        users = [pod for name in holders for pod in self._users(name, wanted.volume)]
+        for pod in self._users(wanted.node, wanted.volume):
+            message = waiting_message(wanted.volume, pod, users)
+            self._recorder.record(pod, WARNING, "FailedAttachVolume", message)
+
+    def _users(self, node_name: str, volume: str) -> list[Pod]:
+        """Return the pods of a node that need a volume."""
+        return [
+            pod
+            for pod in self._placed.get(node_name)
+            if not _has_ended(pod) and any(each.volume == volume for each in self._wanted_by(pod))
+        ]
 
     async def _attach(self, wanted: WantedAttachment) -> None:
         spec = {
@@ -224,10 +250,12 @@ class AttachDetachController:
         now = self._clock.monotonic()
         since = self._unwanted_since.setdefault(name, now)
         volume = self._volumes.get(attachment.spec.source.persistentVolumeName)
-        is_mounted = found is not None and volume is not None and _is_mounted(found, volume)
-        if is_mounted and now < since + FORCE_SECONDS:
-            self._loop.add_later(attachment.spec.nodeName, since + FORCE_SECONDS - now)
-            return
+        if found is not None and volume is not None and _is_mounted(found, volume):
+            if _is_healthy(found):
+                return
+            if now < since + FORCE_SECONDS:
+                self._loop.add_later(attachment.spec.nodeName, since + FORCE_SECONDS - now)
+                return
         self._unwanted_since.pop(name, None)
         await self._client.delete(ATTACHMENTS, name)
 
@@ -251,6 +279,16 @@ def _is_mounted(found: Node, volume: PersistentVolume) -> bool:
     """Whether a node that is in service has a volume mounted."""
     is_gone = any(taint.key == OUT_OF_SERVICE for taint in found.spec.taints)
     return not is_gone and _unique(volume) in found.status.volumesInUse
+
+
+def _is_healthy(found: Node) -> bool:
+    """Whether a node reports: it unmounts a volume itself, and nothing may be forced on it."""
+    return any(each.type == "Ready" and each.status == "True" for each in found.status.conditions)
+
+
+def _is_attaching(driver: CsiDriver | None) -> bool:
+    """Whether volumes of a driver need attachments; those of an unknown one do."""
+    return driver is None or driver.spec.attachRequired
 
 
 def _node_with_claims(pod: Pod) -> str | None:

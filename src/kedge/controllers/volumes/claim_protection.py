@@ -1,6 +1,6 @@
 """ClaimProtectionController: a claim that a pod uses stays until the pod is gone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kedge.api.core_v1.persistent_volume_claim import (
@@ -12,6 +12,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.volume.claims import claims_of, is_made_for
 from kedge.client.client import Client
 from kedge.client.informer import Key
+from kedge.client.view import objects
 from kedge.controllers.loop import ControllerLoop
 from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.controllers.volumes.claim_users import ClaimUsers
@@ -64,9 +65,8 @@ class ClaimProtectionController:
 
     async def _is_used_now(self, claim: PersistentVolumeClaim) -> bool:
         """Whether a pod that the cache does not have yet uses a claim."""
-        meta = claim.metadata
-        listing = await self._client.list(PODS, meta.namespace)
-        return is_used(claim, [pod for pod in listing.items if _names(pod, meta.name)])
+        listing = await self._client.list_encoded(objects(PODS), claim.metadata.namespace)
+        return is_used(claim, pods_naming(claim, listing.items))
 
     async def _write(self, claim: PersistentVolumeClaim, finalizers: Sequence[str]) -> None:
         meta = claim.metadata
@@ -104,5 +104,11 @@ def _is_shut_down(pod: Pod) -> bool:
     return meta.deletionTimestamp is not None and meta.deletionGracePeriodSeconds == 0
 
 
-def _names(pod: Pod, claim: str) -> bool:
-    return any(each.name == claim for each in claims_of(pod))
+def pods_naming(claim: PersistentVolumeClaim, encoded: Iterable[bytes]) -> list[Pod]:
+    """Return the pods that may use a claim. Only pods whose text has the name of the claim, or of
+    its owner, are decoded: a namespace may have thousands."""
+    meta = claim.metadata
+    texts = [name.encode() for name in (meta.name, *(each.name for each in meta.ownerReferences))]
+    # Raw, which the client returns, is a buffer and has no `in`.
+    found = (bytes(each) for each in encoded)
+    return [PODS.decode(pod) for pod in found if any(text in pod for text in texts)]

@@ -12,11 +12,11 @@ from kedge.api.storage_v1.binding import (
     is_for,
     mismatch,
 )
+from kedge.api.storage_v1.local_sources import source_claim
 from kedge.api.storage_v1.local_volumes import LOCAL_PROVISIONER
 from kedge.api.storage_v1.persistent_volume import BIND_COMPLETED, PersistentVolume
 from kedge.api.storage_v1.storage_class import StorageClass
 from kedge.client.events import NORMAL, WARNING
-from kedge.controllers.volumes.provisioned_volume import source_claim
 
 IN_TREE: Final = "kubernetes.io/"
 """The prefix of provisioners that were part of Kubernetes."""

@@ -21,7 +21,8 @@ from kedge.api.storage_v1.binding import (
     reference_to,
     size_of,
 )
-from kedge.api.storage_v1.local_volumes import LOCAL_FINALIZER, LOCAL_PROVISIONER
+from kedge.api.storage_v1.local_sources import source_claim
+from kedge.api.storage_v1.local_volumes import LOCAL_FINALIZER, LOCAL_PROVISIONER, VOLUME_NODE
 from kedge.api.storage_v1.persistent_volume import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -51,9 +52,9 @@ from kedge.controllers.volumes.known_storage import CachedStorage
 from kedge.controllers.volumes.provisioned_volume import (
     chosen_node,
     copy_refusal,
+    missing_label,
     provisioned_volume,
     refusal,
-    source_claim,
     volume_name,
 )
 from kedge.controllers.volumes.volume_steps import (
@@ -355,6 +356,10 @@ class PersistentVolumeBinder:
     async def _reconcile_volume(self, volume: PersistentVolume) -> None:
         if volume.metadata.name in self._known.promised:
             # A claim is being bound to it; the last write of that brings it here again.
+            return
+        if label := missing_label(volume, self._nodes):
+            patch = {"metadata": {"labels": {VOLUME_NODE: label}}}
+            await self._writes.known(await self._writes.patch_volume(volume, patch))
             return
         if volume.metadata.deletionTimestamp and self._is_left(volume):
             await self._writes.remove_finalizer(volume, LOCAL_FINALIZER)

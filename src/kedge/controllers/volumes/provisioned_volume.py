@@ -14,6 +14,7 @@ from kedge.api.storage_v1.binding import (
 )
 from kedge.api.storage_v1.capacity import free_bytes
 from kedge.api.storage_v1.csi import CsiStorageCapacity
+from kedge.api.storage_v1.local_sources import source_claim, source_refusal
 from kedge.api.storage_v1.local_volumes import (
     COPY_OF,
     LOCAL_DATA,
@@ -27,6 +28,7 @@ from kedge.api.storage_v1.persistent_volume import (
     PROVISIONED_BY,
     PV_PROTECTION,
     PersistentVolume,
+    reachable_from,
 )
 from kedge.api.storage_v1.storage_class import StorageClass
 
@@ -43,19 +45,7 @@ def refusal(claim: PersistentVolumeClaim) -> str:
     """Return why no volume can be made for a claim; empty if one can."""
     if claim.spec.selector is not None:
         return "claim.Spec.Selector is not supported"
-    if claim.spec.dataSourceRef is not None and not source_claim(claim):
-        kind, name = claim.spec.dataSourceRef.kind, claim.spec.dataSourceRef.name
-        return f"a volume cannot be made from {kind} {name}"
-    return ""
-
-
-def source_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the name of the claim whose content a claim begins with; empty if there is none."""
-    source = claim.spec.dataSourceRef
-    if source is None or source.kind != "PersistentVolumeClaim" or source.apiGroup:
-        return ""
-    is_here = (source.namespace or claim.metadata.namespace) == claim.metadata.namespace
-    return source.name if is_here else ""
+    return source_refusal(claim)
 
 
 def copy_refusal(claim: PersistentVolumeClaim, source: PersistentVolume | None) -> str:
@@ -138,3 +128,16 @@ def provisioned_volume(
         },
         "spec": spec,
     }
+
+
+def missing_label(volume: PersistentVolume, nodes: Iterable[Node]) -> str:
+    """Return the label of a local volume that has none, so that its node follows it; empty if it
+    has one or the node is not known. Volumes that were restored from manifests may lack it."""
+    affinity = volume.spec.nodeAffinity
+    if volume.driver != LOCAL_DRIVER or VOLUME_NODE in volume.metadata.labels:
+        return ""
+    if affinity is None or affinity.required is None:
+        return ""
+    is_there = reachable_from(volume)
+    able = [each.metadata for each in nodes if is_there(each.metadata.name, each.metadata.labels)]
+    return node_label(able[0].name) if len(able) == 1 else ""

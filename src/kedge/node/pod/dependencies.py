@@ -134,7 +134,8 @@ class VolumeMounter(Protocol):
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
     ) -> list[ContainerMount]:
         """Return the volume mounts of a container; `env` is for subPathExpr. Called after `mount`.
-        Raises VolumeFailure, or ConfigFailure for an invalid subPath."""
+        Volumes of images are pulled and mounted here. Raises ImageFailure, VolumeFailure, or
+        ConfigFailure for an invalid subPath."""
         ...
 
     def devices_of(self, pod: Pod, container: Container) -> list[ContainerDevice]:

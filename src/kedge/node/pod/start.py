@@ -108,7 +108,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         return await self.dependencies.images.resolve(container.image, policy, secrets, progress)
 
     def _no_image(self, container: Container, error: ImageFailure) -> ContainerStartFailure:
-        pull = error.reason not in ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
+        pull = _is_pull(error)
         if error.reason == "ErrImageNeverPull":
             self._record(container, WARNING, error.reason, error.message)
         elif pull:
@@ -118,6 +118,10 @@ class ContainerStarter(msgspec.Struct, frozen=True):
             self._record(container, WARNING, "InspectFailed", error.message)
         self._record(container, WARNING, "Failed", f"Error: {error.reason}")
         return ContainerStartFailure(error.reason, error.message, is_pull=pull)
+
+    def _no_image_volume(self, container: Container, error: ImageFailure) -> ContainerStartFailure:
+        self._record(container, WARNING, "Failed", f"Error: {error.message}")
+        return ContainerStartFailure(error.reason, error.message, is_pull=_is_pull(error))
 
     # The container.
 
@@ -168,6 +172,8 @@ class ContainerStarter(msgspec.Struct, frozen=True):
             await unless_set(
                 self.forced_stop, dependencies.devices.pre_start(pod, container, found.own)
             )
+        except ImageFailure as error:
+            raise self._no_image_volume(container, error) from error
         except (ConfigFailure, VolumeFailure, OSError) as error:
             raise self._failure(container, "CreateContainerConfigError", error) from error
         try:
@@ -236,6 +242,11 @@ class ContainerStarter(msgspec.Struct, frozen=True):
     ) -> ContainerStartFailure:
         self._record(container, WARNING, "Failed", f"Error: {error}")
         return ContainerStartFailure(reason, str(error))
+
+
+def _is_pull(error: ImageFailure) -> bool:
+    """Return whether an image failed to be pulled, and further attempts back off."""
+    return error.reason not in ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
 
 
 def _joined(

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from kedge.deviceplugin.messages import PluginInfo
 from kedge.machinery.clock import Clock
 from kedge.machinery.names import dns_subdomain
@@ -62,6 +64,19 @@ class CsiRegistry:
             raise
         log.info("driver registered driver=%s endpoint=%s", info.name, endpoint)
         return partial(self._withdraw, driver)
+
+    async def refresh(self, name: str) -> bool:
+        """Ask a driver again how many volumes the node can have; return whether that has changed.
+        Raises DriverError or ValueError."""
+        driver, known = self._drivers.get(name), self._nodes.get(name)
+        if driver is None or known is None:
+            return False
+        described, _ = node_driver(name, await driver.node_info())
+        if self._drivers.get(name) is not driver or described.most_volumes == known.most_volumes:
+            return False
+        # The node id and the topology of a registered driver do not change.
+        self._nodes[name] = replace(known, most_volumes=described.most_volumes)
+        return True
 
     def _check(self, info: PluginInfo, endpoint: Path) -> None:
         """Raises PluginRefused."""

@@ -52,6 +52,10 @@ class DriverContexts:
     async def requires_republish(self, driver: str) -> bool:
         return (await self._properties(driver)).requires_republish
 
+    async def limit_period(self, driver: str) -> float:
+        """Return how often a driver is asked how many volumes the node can have; 0 for never."""
+        return float((await self._properties(driver)).node_allocatable_update_period_seconds)
+
     async def is_group_applied(self, volume: DriverVolume) -> bool:
         policy = (await self._driver(volume)).fs_group_policy
         if policy in ("File", "None"):

@@ -25,6 +25,7 @@ from kedge.node.storage.pod_storage import PodStorage
 from kedge.node.storage.storage_report import StorageReport
 from kedge.node.storage.volume_driver import DriverError, DriverVolume, VolumeDriver
 from kedge.node.storage.volume_follower import VolumeFollower
+from kedge.node.storage.volume_limit_refresh import VolumeLimitRefresh
 from kedge.node.storage.volume_lookup import VolumeLookup
 from kedge.node.storage.volume_objects import VOLUMES
 
@@ -84,6 +85,9 @@ class NodeStorage:
         )
         self.pods.changed = self._follower.look_at
         self.report = StorageReport(client, this, self.drivers, registered.nodes, clock)
+        self._limits = VolumeLimitRefresh(
+            registered, contexts.limit_period, self.report.write_drivers, clock
+        )
         registered.announce = self._announce
 
     async def _announce(self, labels: Mapping[str, str]) -> None:
@@ -101,6 +105,7 @@ class NodeStorage:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follower.run())
             tasks.create_task(self.report.run())
+            tasks.create_task(self._limits.run())
 
     def _local_driver(self) -> LocalDriver:
         self._loop = asyncio.get_running_loop()

@@ -165,6 +165,7 @@ class CsiDriverPart(_Part, frozen=True):
     token_requests: Sequence[TokenRequestPart] = ()
     service_account_token_in_secrets: bool = False
     requires_republish: bool = False
+    node_allocatable_update_period_seconds: int = 0
 
 
 class CsiDriverObject(_Part, frozen=True):

@@ -186,9 +186,7 @@ class PodVolumes:
             if payload.of(volume):
                 async with turns:
                     await self._fill(held, volume)
-            elif volume.image is not None:
-                await self._show_image(held, volume.name, volume.image)
-            elif volume.name not in held.made:
+            elif volume.image is None and volume.name not in held.made:
                 await self._do(held, self._make_once, held.pod, volume)
                 held.made.add(volume.name)
         except (VolumeFailure, ImageFailure, StatusError, OSError, ValueError) as error:
@@ -217,6 +215,8 @@ class PodVolumes:
     async def _show_image(
         self, held: _MountedVolumes, name: str, source: ImageVolumeSource
     ) -> None:
+        """Mount an image, as late as the kubelet: a failure to pull it is one of the containers
+        that mount it. Raises ImageFailure, VolumeFailure or OSError."""
         if name in held.images:
             return
         pod = held.pod
@@ -409,6 +409,8 @@ class PodVolumes:
                     f'cannot find volume "{wanted.name}" to mount into container "{container.name}"'
                 )
             part = subpath.subpath_of(wanted, values)
+            if volume.image is not None:
+                await self._show_image(self._hold(pod), volume.name, volume.image)
             place = self.place(pod, volume.name)
             if part or volume.hostPath is not None:
                 await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)

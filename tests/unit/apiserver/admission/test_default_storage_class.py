@@ -50,3 +50,24 @@ async def test_the_class_of_a_new_claim(
             await server.post(CLASSES, class_(name, annotations))
         made = await server.post(CLAIMS, body)
         assert made["spec"].get("storageClassName") == expected
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "kind", "is_warned"),
+    [
+        ("kedge.dev/local", "VolumeSnapshot", True),
+        ("example.com/disk", "VolumeSnapshot", False),
+        ("kedge.dev/local", "PersistentVolumeClaim", False),
+    ],
+)
+async def test_a_source_that_a_class_cannot_copy_draws_a_warning(
+    provisioner: str, kind: str, is_warned: bool
+) -> None:
+    group = "snapshot.storage.k8s.io" if kind == "VolumeSnapshot" else None
+    source = {"apiGroup": group, "kind": kind, "name": "s"}
+    async with LocalServer.running(admission=PLUGINS) as server:
+        await server.post(CLASSES, {**class_("a", DEFAULT), "provisioner": provisioner})
+        answer = await server.call("POST", CLAIMS, claim(dataSource=source))
+    assert answer.status == 201
+    said = " ".join(answer.warnings)
+    assert ("cannot be made from VolumeSnapshot s" in said) is is_warned

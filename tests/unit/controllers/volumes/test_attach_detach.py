@@ -54,6 +54,20 @@ async def test_a_volume_is_attached_reported_and_detached_after_it_is_unmounted(
         assert await place.below(ATTACHMENTS) == []
 
 
+async def test_a_node_that_reports_is_never_forced() -> None:
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        pod = await used_volume(place)
+        ready = {"type": "Ready", "status": "True"}
+        status = {"volumesInUse": [UNIQUE], "conditions": [ready]}
+        await place.change("/api/v1/nodes/n1/status", {"status": status})
+        await place.bury(pod)
+        await place.pass_time(400)
+        assert len(await place.below(ATTACHMENTS)) == 1
+        lost = {"conditions": [{**ready, "status": "Unknown"}]}
+        await place.change("/api/v1/nodes/n1/status", {"status": lost})
+        assert await place.below(ATTACHMENTS) == []
+
+
 async def test_a_node_that_never_unmounts_is_waited_for_six_minutes() -> None:
     async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
         pod = await used_volume(place)
@@ -77,6 +91,18 @@ async def test_drivers_that_need_no_attachment_and_attachments_of_others_are_lef
         assert left["metadata"]["name"] == "theirs"
 
 
+async def test_a_driver_that_no_longer_attaches_has_no_attachments() -> None:
+    drivers = "/apis/storage.k8s.io/v1/csidrivers"
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        await used_volume(place)
+        assert len(await place.below(ATTACHMENTS)) == 1
+        spec = {"attachRequired": False}
+        await place.create(drivers, {"metadata": {"name": "disk.example"}, "spec": spec})
+        assert await place.below(ATTACHMENTS) == []
+        await place.remove(f"{drivers}/disk.example")
+        assert len(await place.below(ATTACHMENTS)) == 1
+
+
 async def move(place: ControllerHarness) -> None:
     """Create a second pod with the same claim on another node."""
     await place.create("/api/v1/nodes", {"metadata": {"name": "n2", "annotations": MANAGED}})
@@ -97,6 +123,8 @@ async def test_a_volume_for_one_node_is_not_attached_to_a_second() -> None:
         pod = await used_volume(place)
         await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": [UNIQUE]}})
         await move(place)
+        message = 'Waiting for detach for volume "pv" Volume is already used by pod(s) p'
+        assert ("FailedAttachVolume", message) in await place.events()
         await place.bury(pod)
         assert await nodes_with_volume(place) == ["n1"]
         await place.change("/api/v1/nodes/n1/status", {"status": {"volumesInUse": None}})

@@ -6,7 +6,11 @@ import pytest
 
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
-from kedge.controllers.volumes.claim_protection import ClaimProtectionController, is_used
+from kedge.controllers.volumes.claim_protection import (
+    ClaimProtectionController,
+    is_used,
+    pods_naming,
+)
 from kedge.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
 from kedge.controllers.volumes.volume_protection import VolumeProtectionController
 from kedge.testing.controllers import ControllerHarness, workshop
@@ -98,3 +102,14 @@ async def test_a_bound_volume_stays_until_its_claim_is_gone() -> None:
         assert (await place.below(CLAIMS))[0]["status"]["phase"] == "Bound"
         await place.remove(f"{CLAIMS}/data")
         assert await place.below(VOLUMES) == []
+
+
+def test_only_pods_that_may_use_a_claim_are_decoded() -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": "u"}
+    claim = RESOURCE.from_document({"metadata": {"name": "data", "ownerReferences": [owner]}})
+    encoded = [
+        b'{"metadata": {"name": "a"}, "spec": {"volumes": [{"name": "data"}]}}',
+        b'{"metadata": {"name": "owner"}}',
+        b"not a pod at all",
+    ]
+    assert [each.metadata.name for each in pods_naming(claim, encoded)] == ["a", "owner"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant, ImageFailure
 from kedge.node.runtime.runtime import ContainerConfig, ContainerDevice, ContainerMount
 from kedge.testing.node import LocalNode
 
@@ -67,6 +67,16 @@ async def test_a_refusal_keeps_the_container_waiting_until_a_later_try(node: Loc
     await node.later(60)
     assert "running" in (await node.container())["state"]
     assert len(node.devices.started) == 2
+
+
+async def test_a_container_waits_for_the_image_of_its_volume(node: LocalNode) -> None:
+    node.volumes.image_failures = [ImageFailure("ErrImagePull", "no registry")]
+    await create(node)
+    waiting = (await node.container())["state"]["waiting"]
+    assert (waiting["reason"], waiting["message"]) == ("ErrImagePull", "no registry")
+    assert node.events.messages("Failed") == ["Error: no registry"]
+    await node.later(60)
+    assert "running" in (await node.container())["state"]
 
 
 async def test_a_device_is_left_alone_when_the_variables_do_not_work_out(node: LocalNode) -> None:

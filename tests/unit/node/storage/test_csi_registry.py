@@ -40,7 +40,12 @@ async def test_a_driver_registers_with_its_topology(program: ScriptedCsiDriver) 
     assert announced == [({"example.com/rack": "r1"}, [entry])]
     with pytest.raises(PluginRefused, match="already"):
         await registry.adopt(info, program.socket)
+    assert not await registry.refresh(DRIVER_NAME)
+    program.most_volumes = 9
+    assert await registry.refresh(DRIVER_NAME)
+    assert registry.nodes()[0].document() == {**entry, "allocatable": {"count": 9}}
     await withdraw()
+    assert not await registry.refresh(DRIVER_NAME)
     assert (registry.find(DRIVER_NAME), registry.nodes()) == (None, [])
 
 

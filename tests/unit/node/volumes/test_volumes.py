@@ -24,7 +24,7 @@ from kedge.node.images.reference import ImageReference
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
 from kedge.node.images.unpack import ImageLimits
-from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
+from kedge.node.pod.dependencies import ConfigFailure, ImageFailure, VolumeFailure
 from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
 from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import NodeStorage
@@ -605,14 +605,26 @@ async def test_an_image_volume_holds_its_image_until_the_pod_is_gone(
     write_files(tmp_path / "image", layout_files((build({"file": b"1"}), [])))
     packed = archive.read(archive.DirectoryArchive(tmp_path / "image"), ImageLimits())[0]
     box.store.add(packed, [ImageReference.parse("tools:1")], loaded=True)
-    pod = volume_pod({"image": {"reference": "tools:1"}})
+    pod = volume_pod({"image": {"reference": "tools:1"}}, containers=mounting({"name": "v0"}))
     (box.directory / "pods" / pod.metadata.uid).mkdir(parents=True, exist_ok=True)
     await box.volumes.mount(pod)
+    assert [each.holders for each in box.store.listed()] == [()]
+    [source] = await sources_of(box, pod)
+    assert source.joinpath("file").read_text() == "1"
     box.restart()
     box.images.release_others([])
     assert [each.holders for each in box.store.listed()] == [(f"{pod.metadata.uid}-v0",)]
     await box.volumes.unmount(pod.metadata.uid)
     assert [each.holders for each in box.store.listed()] == [()]
+
+
+async def test_the_image_of_a_volume_is_pulled_for_the_containers_that_mount_it(box: Box) -> None:
+    volume = {"image": {"reference": "absent:1", "pullPolicy": "Never"}}
+    pod = volume_pod(volume, containers=mounting({"name": "v0"}))
+    await box.volumes.mount(pod)
+    with pytest.raises(ImageFailure) as failure:
+        await sources_of(box, pod)
+    assert failure.value.reason == "ErrImageNeverPull"
 
 
 async def test_projections_that_kedge_has_not_are_refused(box: Box) -> None:
