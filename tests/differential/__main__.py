@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from tests.differential import probes, report, schemas, sequences
+from tests.differential import probes, report, schemas, sequences, walks
 from tests.differential.cases import Kind
 from tests.differential.comparison import Figures, compare
 
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument(
         "--kind", action="append", default=[], help="only kinds whose name begins with this"
     )
+    parser.add_argument("--walks", type=int, default=0, help="random requests (%(default)s)")
     parser.add_argument("--no-sequences", action="store_true", help="only changes of single fields")
     parser.add_argument("--page", type=Path, help="the file to write the figures to, as Markdown")
     parser.add_argument(
@@ -51,6 +52,7 @@ async def _run(options: argparse.Namespace) -> tuple[Figures, str]:
     version, kinds = await _published(options)
     cases = [] if options.no_sequences else list(sequences.sequences(kinds))
     cases += probes.probes(kinds, options.count, options.seed)
+    cases += walks.walks(kinds, options.walks, options.seed)
     # Connected only now: to make the cases may take longer than a server keeps idle connections.
     reference, candidate = _server(options.reference), _server(options.candidate)
     try:

@@ -23,6 +23,7 @@ class Request:
     body: Any = None
     """A document; None sends no body, and a text is sent as it is."""
     content_type: str = JSON
+    accept: str = JSON
 
 
 @dataclass(frozen=True)

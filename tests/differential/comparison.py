@@ -5,10 +5,11 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from tests.differential import samples
-from tests.differential.cases import NAMESPACE, Answer, Case, Kind, Memory, Request
+from tests.differential.cases import JSON, NAMESPACE, Answer, Case, Kind, Memory, Request
 from tests.differential.differences import Difference, Outcome, difference
 from tests.differential.normal_form import normal, parsed
 
@@ -42,6 +43,8 @@ class Figures:
     )
     failures: Counter[str] = field(default_factory=Counter)
     """Answers with a code of 5xx of one server only, and broken connections."""
+    destructive: list[tuple[Example, Example]] = field(default_factory=list)
+    """Writes that changed or deleted an object of the candidate only, and the look after each."""
 
     def add(self, found: Difference, example: Example) -> None:
         self.by_kind[example.case.kind][found.outcome] += 1
@@ -57,6 +60,35 @@ class Figures:
     @property
     def total(self) -> Counter[Outcome]:
         return sum(self.by_kind.values(), Counter())
+
+
+def is_unfit(reference: Answer) -> bool:
+    """Whether the reference was too busy to answer: its watch cache was behind its store."""
+    return "ResourceVersionTooLarge" in json.dumps(reference.document)
+
+
+def destroyed(exchanges: Sequence[Example]) -> Iterator[tuple[Example, Example]]:
+    """Yield the writes after which the object of the candidate is gone or changed, while that of
+    the reference is as before. Each write is followed by a look at the object."""
+    before: Example | None = None
+    for write, look in pairwise(exchanges):
+        if look.request.method != "GET" or look.request.query or look.request.accept != JSON:
+            continue
+        if write.request.method != "GET" and before is not None:
+            stays = _content(before.reference) == _content(look.reference)
+            if stays and _content(before.candidate) != _content(look.candidate):
+                yield write, look
+        before = look
+
+
+def _content(answer: Answer) -> Any:
+    """Return what a client wrote into an object: neither its status nor the owners of fields."""
+    document = answer.document
+    if answer.code != 200 or not isinstance(document, dict):
+        return answer.code
+    hidden = ("managedFields", "generation")
+    meta = {k: v for k, v in (document.get("metadata") or {}).items() if k not in hidden}
+    return {k: v for k, v in document.items() if k != "status"} | {"metadata": meta}
 
 
 async def compare(
@@ -96,8 +128,17 @@ async def _work(
             figures.failures[f"{case.kind}: {error}"] += 1
             continue
         requests = (*((case.watch,) if case.watch else ()), *case.requests)
-        for request, left, right in zip(requests, map(normal, one), map(normal, two), strict=True):
-            figures.add(difference(left, right), Example(case, request, left, right))
+        exchanges = [
+            Example(case, request, left, right)
+            for request, left, right in zip(
+                requests, map(normal, one), map(normal, two), strict=True
+            )
+        ]
+        for each in exchanges:
+            if not is_unfit(each.reference):
+                figures.add(difference(each.reference, each.candidate), each)
+        for write, look in destroyed(exchanges):
+            figures.destructive.append((write, look))
 
 
 async def answers(server: Transport, case: Case) -> list[Answer]:
@@ -122,18 +163,25 @@ async def _in_order(server: Transport, case: Case) -> list[Answer]:
 async def answer(server: Transport, request: Request, memory: Memory | None = None) -> Answer:
     reply = await server.send(_call(request, memory or Memory()))
     warnings = reply.headers.get("warning", "")
-    return Answer(reply.status, parsed(reply.body), tuple(_warnings(warnings)))
+    form = reply.headers.get("content-type", "")
+    return Answer(reply.status, parsed(reply.body), tuple(_warnings(warnings)), form)
 
 
 def _call(request: Request, memory: Memory) -> Call:
-    headers = {"accept": "application/json", "user-agent": _USER_AGENT}
+    headers = {"accept": request.accept, "user-agent": _USER_AGENT}
     body: Any = memory.fill(request.body)
     if body is None:
         sent = b""
     else:
-        sent = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        sent = body.encode() if isinstance(body, str) else _compact(body).encode()
         headers["content-type"] = request.content_type
     return Call(request.method, request.path, memory.fill(request.query), headers, sent)
+
+
+def _compact(body: Any) -> str:
+    """Return JSON without blanks, as clients send it: upstream compares a ControllerRevision's data
+    by its bytes."""
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 
 def _warnings(header: str) -> list[str]:

@@ -10,10 +10,18 @@ _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 _FIXED_UID: Final = "11111111-2222-3333-4444-555555555555"
 _TIME: Final = re.compile(r"\b(?!2001)2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _VERSIONS: Final = re.compile(r'(resourceVersion\\?"?[:=] ?\\?"?)\d+')
+_IN_RECORD: Final = re.compile(
+    r"(ResourceVersion in (?:record|the precondition) \(|ResourceVersion in object meta: )\d+"
+)
 _CURRENT: Final = re.compile(r"(Too large resource version: \d+, current: )\d+")
 _PORT: Final = re.compile(r"\b3[0-2]\d{3}\b")
 _ADDRESS: Final = re.compile(r"\b10\.(?:96|43|0)\.\d+\.\d+\b")
 _OBJECT_ADDRESS: Final = re.compile(r"\(0x[0-9a-f]+\)|0xc[0-9a-f]{6,}")
+
+_GENERATED: Final = re.compile(
+    r"\b((?:seq\d+-|walk\d+-|x-|kube-api-access-|[xX]|a\.|x{58}))[bcdfghjklmnpqrstvwxz2456789]{5}\b"
+)
+"""A name that the server made from `generateName`."""
 
 _BY_KEY: Final = {
     "resourceVersion": "VERSION",
@@ -36,7 +44,12 @@ def normal(answer: Answer) -> Answer:
 
 def _value(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _value(each, name) for name, each in value.items()}
+        described = {"name", "priority"} <= value.keys()
+        return {
+            # Columns of tables have descriptions of our own.
+            name: "" if described and name == "description" else _value(each, name)
+            for name, each in value.items()
+        }
     if isinstance(value, list):
         return [_value(each, key) for each in value]
     if isinstance(value, str):
@@ -51,9 +64,9 @@ def _value(value: Any, key: str = "") -> Any:
 def _text(text: str) -> str:
     text = _UID.sub(lambda found: found[0] if found[0] == _FIXED_UID else "UID", text)
     text = _VERSIONS.sub(r"\1VERSION", _TIME.sub("TIME", text))
-    text = _CURRENT.sub(r"\1VERSION", text)
+    text = _CURRENT.sub(r"\1VERSION", _IN_RECORD.sub(r"\1VERSION", text))
     text = _ADDRESS.sub("ADDRESS", _OBJECT_ADDRESS.sub("POINTER", text))
-    return re.sub(r"\b(seq\d+-|x-|kube-api-access-)[a-z0-9]{5}\b", r"\1RANDOM", text)
+    return _GENERATED.sub(r"\1RANDOM", text)
 
 
 def parsed(body: bytes) -> Any:

@@ -76,6 +76,13 @@ def causes(figures: Figures) -> Iterator[str]:
             yield f"     candidate: {each.candidate.code} {_short(each.candidate.document)}"
             if outcome is Outcome.WARNINGS:
                 yield f"     {each.reference.warnings} | {each.candidate.warnings}"
+    if figures.destructive:
+        yield f"## {len(figures.destructive)} destructive"
+    for write, look in figures.destructive:
+        yield f"   {write.case.kind} {_request(write.request)} {write.request.content_type}"
+        yield f"     {write.reference.code} {_short(write.reference.document)[:2000]}"
+        yield f"     {write.candidate.code} {_short(write.candidate.document)[:2000]}"
+        yield f"     look: {look.reference.code} {look.candidate.code}"
     for failure, number in figures.failures.most_common():
         yield f"## {number} failures: {failure}"
 

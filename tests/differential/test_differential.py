@@ -65,7 +65,7 @@ async def test_answers_do_not_depend_on_the_store_or_the_transport(
         two = await stack.enter_async_context(_server(tmp_path / "two", store))
         candidate = _over_tls(two) if store == "memory" else _inside(two)
         stack.push_async_callback(candidate.close)
-        figures = await _compared(reference, candidate, ("life", "patches", "applies", "churn"))
+        figures = await _compared(reference, candidate, ("life", "patches", "applies"))
     assert "\n".join(report.causes(figures)) == ""
     assert figures.total[Outcome.IDENTICAL] > 300
 

@@ -124,6 +124,7 @@ class Catalog:
         """Counts additions and removals, so that what is derived can tell when to be made anew."""
         for resource in resources:
             self.add(resource.upstream() if upstream_only else resource)
+        self._built_in = frozenset(group for group, _, _ in self._resources)
 
     def __iter__(self) -> Iterator[Resource[Any]]:
         return iter(self._resources.values())
@@ -149,6 +150,10 @@ class Catalog:
 
     def find(self, group: str, version: str, plural: str) -> Resource[Any] | None:
         return self._resources.get((group, version, plural))
+
+    def has_built_in(self, group: str) -> bool:
+        """Whether a group has kinds from the start."""
+        return group in self._built_in
 
     def has_version(self, group: str, version: str) -> bool:
         return (group, version) in self._versions

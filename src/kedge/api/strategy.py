@@ -105,6 +105,8 @@ class Strategy(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
     """Whether a delete that takes effect immediately responds with the object's last state."""
     orphans_dependents: bool = False
     """Whether a delete without a propagation policy orphans the dependents."""
+    ignores_propagation: bool = False
+    """Whether a delete leaves finalizers as they are, whatever its propagation policy says."""
     orphan_warning: str = ""
     """The warning for a client that orphans dependents without asking for it."""
     ttl: int = 0

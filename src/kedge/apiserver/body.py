@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from kedge.machinery.errors import (
     too_large,
     unsupported_media_type,
 )
+from kedge.machinery.go_json_syntax import syntax_error
 from kedge.machinery.shape import integral, json_type
 
 MAX_DEPTH = 100
@@ -26,6 +27,12 @@ class Body(msgspec.Struct, frozen=True):
 
     document: dict[str, Any]
     duplicates: list[str]
+
+
+def check_type(content_type: str) -> None:
+    """Refuse bodies of types that are not read; 415."""
+    if body_type(content_type) not in ("", *ACCEPTED):
+        raise unsupported_media_type(content_type, ACCEPTED)
 
 
 def read(content_type: str, data: bytes) -> Body:
@@ -72,7 +79,7 @@ def decode_json(data: bytes) -> Any:
         else:
             value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _unparsable(syntax_fault(error)) from None
+        raise _unparsable(syntax_error(data) or syntax_fault(error)) from None
     _check_shape(data, value)
     return value
 
@@ -83,8 +90,18 @@ _TYPE_META = (
 )
 
 
+class UnreadableBody(StatusError):
+    """A body that is no document of its type: 400. Upstream names the expected kind, too."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(400, "BadRequest", why)
+
+
 def _unparsable(why: str) -> StatusError:
-    return bad_request(f"couldn't get version/kind; json parse error: {why}")
+    return UnreadableBody(f"{JSON_FAULT}{why}")
+
+
+JSON_FAULT: Final = "couldn't get version/kind; json parse error: "
 
 
 def syntax_fault(error: Exception) -> str:
@@ -129,10 +146,10 @@ def read_yaml(data: bytes) -> Body:
     try:
         document, duplicates = yaml_text.read_strictly(data, depth=MAX_DEPTH)
     except yaml_text.YamlError as error:
-        raise bad_request(f"error converting YAML to JSON: {error}") from None
+        raise UnreadableBody(str(error)) from None
+    document = {} if document is None else document
     if not isinstance(document, dict):
-        why = unmarshal_fault(document, "map[string]interface {}")
-        raise bad_request(f"error unmarshaling JSON: while decoding JSON: {why}")
+        raise _unparsable(unmarshal_fault(document, _TYPE_META))
     _check_shape(data, document)
     return Body(document, duplicates)
 
@@ -196,7 +213,7 @@ def _decoded_protobuf(data: bytes) -> dict[str, Any]:
     try:
         document = decoder.decode(data)
     except ValueError as error:
-        raise bad_request(f"cannot decode protobuf body: {error}") from None
+        raise UnreadableBody(str(error)) from None
     check_depth(document)
     return document
 

@@ -42,6 +42,8 @@ ADMISSION_PLUGINS: Final = (
 )
 """The admission plugins that can be asked for."""
 
+POLICY_STATUS: Final = "validatingadmissionpolicy-status-controller"
+"""The only controller that is a part of the server: it needs the compiler of expressions."""
 UPSTREAM_ADMISSION: Final = tuple(
     name for name in ADMISSION_PLUGINS if name != "DenyServiceExternalIPs"
 )

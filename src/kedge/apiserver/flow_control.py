@@ -1,6 +1,8 @@
 """The FlowSchemas and PriorityLevelConfigurations that every cluster has from the start, and the
 conditions of all FlowSchemas."""
 
+import asyncio
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,9 +15,13 @@ from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import StatusError
+from kedge.storage.store import StoreError
+
+log = logging.getLogger(__name__)
 
 VERSION: Final = "flowcontrol.apiserver.k8s.io/v1"
 _CONDITION_MANAGER: Final = "api-priority-and-fairness-config-consumer-v1"
+_RETRY_SECONDS: Final = 5
 _ANNOTATIONS: Final = {"apf.kubernetes.io/autoupdate-spec": "true"}
 
 
@@ -39,6 +45,21 @@ async def report_conditions(api: Api) -> None:
         wanted = _dangling(document, names)
         if not _has_condition(document, wanted):
             await _write_condition(api, document, wanted)
+
+
+async def keep_conditions(api: Api) -> None:
+    """Report the conditions, and again when a schema or level changes; for ever."""
+    woken = asyncio.Event()
+    for kind in ("FlowSchema", "PriorityLevelConfiguration"):
+        _cache_of(api, kind).listeners.add(lambda change: woken.set())
+    while True:
+        try:
+            await report_conditions(api)
+            await woken.wait()
+            woken.clear()
+        except (OSError, StoreError, StatusError) as error:
+            log.error("conditions of FlowSchemas not written, retrying error=%s", error)
+            await api.clock.sleep(_RETRY_SECONDS)
 
 
 def _cache_of(api: Api, kind: str) -> ResourceCache:

@@ -100,7 +100,7 @@ def configure_authorizers(
 
     authorizers = ConfiguredAuthorizers(config.authorization_config, authorizer, clock)
     identities.tasks.append(authorizers.run)
-    identities.metrics.append(authorizers.log.add_metric)
+    identities.metrics.append(authorizers.log.add_metrics)
     identities.closing.append(authorizers.close)
 
 
@@ -114,7 +114,7 @@ def follow_encryption(identities: OutsideIdentities, store: Store, config: Serve
     identities.tasks.append(store.keep_keys)
     if config.encryption_reload:
         identities.tasks.append(store.follow)
-        identities.metrics.append(store.log.add_metric)
+        identities.metrics.append(store.log.add_metrics)
 
 
 def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
@@ -127,7 +127,7 @@ def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clo
     access = issuers.anonymous
     if access is not None:
         identities.anonymous = lambda path: access.allows(unquote(path))
-    identities.metrics.append(issuers.log.add_metric)
+    identities.metrics.append(issuers.log.add_metrics)
 
 
 def count_tokens(counts: Telemetry, authenticator: Authenticator) -> None:

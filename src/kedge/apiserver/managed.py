@@ -219,12 +219,13 @@ def apply(
         if not force:
             _refuse_conflicts(schema, base, owners, taken, manager, api_version)
         owners = _relieved(owners, fields.union(taken, removed))
-    result = settle(result)
+    merged, result = result, settle(result)
     if applied := fields.difference(applied, UNOWNED):
         # An apply that changes nothing must not change the time of the entry, or every run of a
         # controller that applies the same configuration would be a write and a watch event. If it
-        # is the first one of its manager, the entry has no time, as with kube-apiserver.
-        is_same = live is not None and result == base
+        # is the first one of its manager, the entry has no time, as with kube-apiserver. A null or
+        # empty value that is not stored is a change there, and here only the first time.
+        is_same = live is not None and (merged if last is None else result) == base
         time = (last or {}).get("time", "") if is_same else now
         owners[owner] = _entry(owner, applied, api_version, time)
     if manager == "kubectl":

@@ -1,5 +1,6 @@
 """Media types: the format of a response, and that of a body."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -24,6 +25,8 @@ OFFERED = ("application/json", "application/yaml")
 """Media types of responses about custom resources."""
 ACCEPTED = (*OFFERED, MEDIA_TYPE)
 """Media types of request bodies, and of responses about built-in kinds."""
+STREAMS = ("application/json", MEDIA_TYPE)
+"""Media types of watches."""
 PATCHES = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -56,8 +59,15 @@ def parse_accept(header: str) -> tuple[MediaType, ...]:
     """Return the media types of an Accept header, best first."""
     parts = header.split(",", _MOST_TYPES)[:_MOST_TYPES]
     wanted = [_media_type(part) for part in parts if part.strip()]
-    taken = [media for media in wanted if media.quality > 0]
-    return tuple(sorted(taken, key=lambda media: -media.quality))
+    # As upstream, a quality of 0 does not exclude a type.
+    return tuple(sorted(wanted, key=lambda media: -media.quality))
+
+
+def accepts(header: str, offered: Sequence[str]) -> bool:
+    """Whether an Accept header names one of the media types, whatever its parameters say."""
+    parts = header.split(",", _MOST_TYPES)[:_MOST_TYPES]
+    names = {part.partition(";")[0].strip() for part in parts}
+    return "*/*" in names or not names.isdisjoint(offered)
 
 
 def body_type(content_type: str) -> str:

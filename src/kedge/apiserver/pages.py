@@ -14,7 +14,7 @@ from kedge.apiserver.fairness.flow_controller import FlowController
 from kedge.apiserver.health import ENDPOINTS, HealthChecks
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.telemetry import Telemetry
-from kedge.machinery.errors import method_not_allowed
+from kedge.machinery.errors import method_not_allowed, unknown_resource
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.serve import prometheus
 from kedge.web.message import HttpRequest, Response, json_response, text_response
@@ -44,13 +44,20 @@ class Pages:
         self._health = health
         self._flows = flows
 
+    def unknown(self, http: HttpRequest, group: str) -> Answer:
+        """Return the answer to a path that no resource has: 404, as plain text if the group has no
+        built-in kinds."""
+        if self._api.catalog.has_built_in(group):
+            raise unknown_resource()
+        return text_response("404 page not found\n", 404)
+
     def answer(self, http: HttpRequest) -> Answer:
         """Return the page, or 404 as plain text."""
         if http.path.startswith(PREFIX):
             return ingest.answer(self._api.metrics, http)
         found = self._page(http) or self._openid.answer(http) or self._documents.answer(http)
         if found is None:
-            return text_response("404 page not found\n", 404)
+            return self.unknown(http, _group(http.path))
         if http.method not in ("GET", "HEAD"):
             if isinstance(found, Coroutine):
                 found.close()
@@ -111,3 +118,14 @@ def version_info() -> dict[str, Any]:
 def _architecture() -> str:
     machine = platform.machine()
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+def _group(path: str) -> str:
+    """Return the group of the path of a version; of other paths something that is no group."""
+    match path.strip("/").split("/"):
+        case ["api", _]:
+            return ""
+        case ["apis", group, _]:
+            return group
+        case _:
+            return "/"

@@ -12,7 +12,7 @@ from kedge.api.presentation import Age
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.api.resource import Resource
 from kedge.apiserver import protobuf_answers
-from kedge.apiserver.media import ACCEPTED, OFFERED, Form, ResponseForm, negotiate
+from kedge.apiserver.media import ACCEPTED, STREAMS, Form, ResponseForm, accepts, negotiate
 from kedge.apiserver.object_lists import (
     address_pieces,
     in_turns,
@@ -29,7 +29,7 @@ from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import human_age, parse_time
-from kedge.machinery.errors import bad_request, not_acceptable
+from kedge.machinery.errors import StatusError, bad_request, not_acceptable
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers
 
 ROW_KEPT: Final = 32 << 10
@@ -40,10 +40,44 @@ _INCLUDES = ("None", "Metadata", "Object")
 
 def response_form(request: Request, offered: Sequence[Form]) -> ResponseForm:
     """The form the client prefers among those on offer; 406 if there is none."""
-    for choice in negotiate(request.http.headers.get("accept", "")):
+    choices = negotiate(request.http.headers.get("accept", ""))
+    for choice in choices:
         if choice.form in offered and (choice.form != "protobuf" or request.resource.message):
             return choice
-    raise not_acceptable(ACCEPTED if request.resource.message else OFFERED)
+    for choice in choices:
+        if choice.form.endswith(("partial", "partial-list")):
+            raise _of_other_number(request.resource, choice.form)
+    raise not_acceptable(ACCEPTED)
+
+
+def _of_other_number(resource: Resource[Any], form: Form) -> StatusError:
+    """Return the error for the metadata of one object where there are many, or the reverse."""
+    # Imported here because only errors need the table.
+    from kedge.api.builtin.registered_kinds import internal_type
+
+    one = form.endswith("partial")
+    asked, is_what = ("", "a list") if one else ("List", "not a list")
+    name = "unstructured.Unstructured"
+    if not resource.custom:
+        name = internal_type(resource.group, resource.kind)
+    message = (
+        f"you requested PartialObjectMetadata{asked}, but the requested object is {is_what} "
+        f"(*{name}{'List' if one else ''})"
+    )
+    return StatusError(406, "NotAcceptable", message)
+
+
+def check_accept(request: Request) -> None:
+    """Refuse media types that no object is shown in. Upstream does this before it looks for the
+    object, and by the names of the types first, except for custom kinds."""
+    accept = request.http.headers.get("accept", "")
+    if accept and not request.resource.custom and not accepts(accept, ACCEPTED):
+        listed = request.subresource == "" and request.verb in ("list", "watch")
+        offered = (*ACCEPTED, *(f"{each};stream=watch" for each in STREAMS)) if listed else ACCEPTED
+        why = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
+        raise StatusError(406, "NotAcceptable", why, details={})
+    if not negotiate(accept):
+        raise not_acceptable(ACCEPTED)
 
 
 def offered_of(resource: Resource[Any], forms: Sequence[Form]) -> Sequence[Form]:

@@ -1,6 +1,7 @@
 """Request: one operation of a user on a resource, and the options in its query."""
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -86,23 +87,34 @@ def dry_run(request: Request, options: str) -> bool:
 
 
 def check_dry_run(values: list[str], options: str) -> bool:
-    if not values or values == [""]:
-        return False
+    if errors := list(_dry_run_errors(values)):
+        raise invalid_options(options, errors)
+    return bool(values)
+
+
+def _dry_run_errors(values: list[str]) -> Iterator[FieldError]:
     if any(value != "All" for value in values):
-        error = FieldError.not_supported("dryRun", values, ["All"])
-        raise invalid_options(options, [error])
-    return True
+        yield FieldError.not_supported("dryRun", values, ["All"])
 
 
-def field_validation(request: Request, options: str) -> str:
+def field_validation(request: Request) -> str:
     """Return how unknown and repeated fields are treated: Ignore, Warn or Strict."""
-    value = request.query.get("fieldValidation")
-    if not value:
-        return "Warn"
-    if value not in FIELD_VALIDATIONS:
-        error = FieldError.not_supported("fieldValidation", value, ["", *sorted(FIELD_VALIDATIONS)])
-        raise invalid_options(options, [error])
-    return value
+    return request.query.get("fieldValidation") or "Warn"
+
+
+def check_write_options(request: Request, options: str, errors: Iterable[FieldError] = ()) -> None:
+    """Refuse a write whose query breaks rules. This comes before errors of the body."""
+    query = request.query
+    found = [*errors]
+    if manager := query.get("fieldManager"):
+        found += validate_manager(manager, "fieldManager")
+    found += _dry_run_errors(query.all("dryRun"))
+    validation = query.get("fieldValidation")
+    if validation and validation not in FIELD_VALIDATIONS:
+        known = ["", *sorted(FIELD_VALIDATIONS)]
+        found.append(FieldError.not_supported("fieldValidation", validation, known))
+    if found:
+        raise invalid_options(options, found)
 
 
 def field_manager(request: Request, options: str) -> str:

@@ -26,6 +26,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
     """Whether the path has the old /watch/ prefix."""
 
 
+_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE"))
 PROXY = "proxy"
 """The subresource that takes every method."""
 CACHED_LENGTH = 512
@@ -62,7 +63,7 @@ _parse_cached = lru_cache(8192)(_parse)
 
 
 def verb(method: str, target: ResourcePath, query: Query) -> str:
-    """Return the verb of a request, as roles spell it; 405 for other methods."""
+    """Return the verb of a request, as roles spell it; 405 for methods that nothing takes."""
     match method:
         case "GET":
             if target.watch or (not target.name and query.flag("watch")):
@@ -76,13 +77,19 @@ def verb(method: str, target: ResourcePath, query: Query) -> str:
             return "patch"
         case "DELETE":
             return "delete" if target.name else "deletecollection"
-        case "HEAD" if target.subresource == PROXY:
-            return "get"
-        case "OPTIONS" if target.subresource == PROXY:
+        case "HEAD":
+            return "get" if target.name else "list"
+        case "OPTIONS":
             # As upstream, only roles with the verb `*` grant it.
             return ""
         case _:
             raise method_not_allowed()
+
+
+def check_method(method: str, target: ResourcePath) -> None:
+    """Refuse methods that only proxies take. An unknown resource is refused before."""
+    if method not in _METHODS and target.subresource != PROXY:
+        raise method_not_allowed()
 
 
 def check(resource: Resource[Any], target: ResourcePath, wanted: str) -> None:

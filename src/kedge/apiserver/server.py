@@ -33,11 +33,11 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.config import POLICY_STATUS, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.flow_control import (
     ensure_flow_control,
-    report_conditions,
+    keep_conditions,
 )
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import OutsideIdentities
@@ -178,7 +178,8 @@ async def serve(
                 nodes = local_nodes(parts.api, config, port, parts.listener, identity)
                 later = (
                     registrar.run(),
-                    PolicyTypeChecks(parts.api).run(),
+                    *policy_type_checks(parts.api, config),
+                    keep_conditions(parts.api),
                     settle(parts.api, config, key, clock),
                     aggregate(parts.api, parts.aggregator, front_proxy(parts, identity)),
                     nodes.run(),
@@ -323,6 +324,11 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
         await clock.sleep(RESERVE_SECONDS)
 
 
+def policy_type_checks(api: Api, config: ServerConfig) -> list[Coroutine[Any, Any, None]]:
+    """Return the work of the only controller that is a part of the server, if it is enabled."""
+    return [PolicyTypeChecks(api).run()] if POLICY_STATUS in config.controllers else []
+
+
 async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) -> None:
     """Prepare what takes a while and no request needs yet; nodes that start at the same time come
     first. Then keep the default ServiceCIDR until cancelled."""
@@ -340,7 +346,6 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
             while True:
                 # Again and again, as in Kubernetes: built-in objects that were deleted come back.
                 await ensure_flow_control(api)
-                await report_conditions(api)
                 # Again and again: a cluster without its default ServiceCIDR gives out no addresses.
                 await bootstrap.ensure_range(api)
                 await clock.sleep(RANGE_SECONDS)

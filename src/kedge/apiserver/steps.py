@@ -34,7 +34,8 @@ from kedge.apiserver.request import Request, stored
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
-from kedge.machinery.errors import StatusError, unknown_resource
+from kedge.machinery.durations import parse_duration
+from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.tenant_threads import tenant
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.reports import UsageReports
@@ -59,6 +60,16 @@ def route(context: RequestContext) -> None:
     target = context.target = routes.parse(http.path)
     if target is not None:
         context.verb = routes.verb(http.method, target, http.query)
+    if "timeout" in http.query and context.verb != "watch":
+        _check_timeout(http.query.get("timeout"))
+
+
+def _check_timeout(text: str) -> None:
+    try:
+        if text:
+            parse_duration(text)
+    except ValueError as error:
+        raise bad_request(f"invalid timeout specified in the request URL - {error}") from None
 
 
 def authenticate(authenticator: Authenticator) -> Step:
@@ -152,16 +163,15 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
             return
         resource = catalog.find(target.group, target.version, target.plural)
         if resource is None:
-            if catalog.has_version(target.group, target.version):
-                raise unknown_resource()
-            context.answer = pages.answer(http)
+            context.answer = pages.unknown(http, target.group)
             return
         subresource = target.subresource
         request = context.request = Request(
             http, context.user, resource, verb, target.namespace, target.name, subresource
         )
         routes.check(resource, target, verb)
-        if http.method != "GET":
+        routes.check_method(http.method, target)
+        if http.method != "GET" or http.headers.get("accept", "") not in _COMMON:
             _check_form(request)
         handler = handler_of(resource, subresource, verb)
         make = _with_schema(handler) if resource.custom else handler
@@ -175,9 +185,16 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
 def _check_form(request: Request) -> None:
     """Refuse a response format that the server cannot write. This must happen before anything is
     stored: a client that gets an error must find nothing changed."""
-    if request.subresource not in STREAMED:
+    if request.subresource in STREAMED:
+        return
+    render.check_accept(request)
+    if request.http.method != "GET":
         many = request.verb == "deletecollection"
         render.check(request, render.MANY if many else render.ONE)
+
+
+_COMMON: Final = frozenset(("", "*/*", "application/json"))
+"""Accept headers that need no check."""
 
 
 def _with_schema(handler: Handler) -> Handler:

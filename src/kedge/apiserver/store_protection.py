@@ -77,7 +77,7 @@ class ConfiguredStore(EncryptedStore):
 
     def __init__(self, inner: Store, path: Path, clock: Clock) -> None:
         """Read the file; ConfigurationFileError if it cannot be used."""
-        self.log = ReloadLog("encryption")
+        self.log = ReloadLog("encryption", clock)
         self._clock = clock
         self._file = FollowedFile(path, clock)
         self._services = KeyServices(clock)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+POLICY_STATUS: Final = "validatingadmissionpolicy-status-controller"
 SCHEDULER: Final = "scheduler"
 """A separate process in Kubernetes; here --controllers can disable it like any controller."""
 
@@ -181,6 +182,11 @@ CONTROLLERS: Final = (
         "service-lb-controller",
         "service",
         "give Services of type LoadBalancer an address; part of a cloud provider in Kubernetes",
+    ),
+    ControllerName(
+        POLICY_STATUS,
+        "validatingadmissionpolicy-status",
+        "check the types of expressions of ValidatingAdmissionPolicies; runs in the API server",
     ),
     ControllerName(
         "limitrange-controller",

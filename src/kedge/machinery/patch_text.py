@@ -22,7 +22,7 @@ def after_merge(live: dict[str, Any], data: bytes) -> str:
 
 def after_json(live: dict[str, Any], data: bytes) -> str:
     """Return the text of an object after the JSON patch in a body."""
-    operations = _read(data)
+    operations = _read(data) or []
     changed: Any = patch.apply_json(live, operations)
     for operation in operations:
         for name in ("path", "from"):

@@ -61,6 +61,8 @@ class TypeMismatch(Exception):
     def __str__(self) -> str:
         if self._why:
             return self._why
+        if not self.way:
+            return f"json: cannot unmarshal {self._what} into Go value of type {self.go_type}"
         # Go names the innermost struct, then the fields that lead there without any indices.
         owner = self.owner.name.rpartition(".")[2] if self.owner is not None else ""
         names = [name for _, name in self.way]

@@ -94,6 +94,8 @@ def _one_line(error: yaml.YAMLError) -> str:
     Go's library does not name the first line, and gives the line before the one at which the parser
     (but not the scanner) stops.
     """
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"yaml: {error.reason}"
     problem = getattr(error, "problem", None) or str(error)
     line = _mark_line(getattr(error, "problem_mark", None))
     if line and isinstance(error, yaml.scanner.ScannerError):
@@ -498,7 +500,7 @@ _PLAIN: Final = re.compile(
 _ONLY_PRINTABLE: Final = re.compile(rf"[{_PRINTABLE}]*")
 _UNPRINTABLE: Final = re.compile(r"[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 _LIKE_NUMBER: Final = re.compile(
-    r"[-+]?([0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|[0-9_.]+)"
+    r"[-+]?([0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?|(?!\.$)[0-9_.]+)"
     r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?"
 )
 """Numbers of base 60 and times: text to this reader, and not to others."""

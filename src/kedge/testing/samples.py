@@ -154,6 +154,9 @@ SAMPLES: Final = {
         },
         "xs.example.com",
     ),
-    "X": ObjectSample(f"/apis/example.com/v1/{_HERE}/xs", {"spec": {"a": [1, {"b": None}]}}),
+    "X": ObjectSample(
+        f"/apis/example.com/v1/{_HERE}/xs",
+        {"apiVersion": "example.com/v1", "kind": "X", "spec": {"a": [1, {"b": None}]}},
+    ),
 }
 """By kind; the last is a custom resource, whose definition is the sample before it."""

@@ -47,7 +47,6 @@ def test_a_hidden_colon_does_not_hide_a_repeated_key() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
         b"{",
         b"[]",
         b"null",
@@ -128,7 +127,6 @@ def test_repeated_keys_in_yaml_are_named_with_their_line() -> None:
     [
         b"a: [",
         b"- a",
-        b"",
         b"a: !!python/object:os.system x",
         b"a: !!binary aGk=",
         b"a: !!timestamp 2001-01-01",

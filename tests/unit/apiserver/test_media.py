@@ -37,8 +37,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
         ),
         ("application/yaml, application/json", [ResponseForm("yaml"), ResponseForm("json")]),
         ("application/json;q=0.5, application/yaml", [ResponseForm("yaml"), ResponseForm("json")]),
-        ("application/json;q=0", []),
-        ("application/json;q=x", []),
+        ("application/json;q=0", [ResponseForm("json")]),
+        ("application/json;q=x", [ResponseForm("json")]),
         ("text/html", []),
         (f"{TABLE},application/json", [ResponseForm("table"), ResponseForm("json")]),
         (

@@ -33,9 +33,11 @@ def validate(
     crd: CustomResourceDefinition, old: CustomResourceDefinition | None = None
 ) -> Iterator[FieldError]:
     name = f"{crd.spec.names.plural}.{crd.spec.group}"
-    if crd.metadata.name != name:
-        why = 'must be spec.names.plural+"."+spec.group'
-        yield FieldError.invalid("metadata.name", crd.metadata.name, why)
+    meta = crd.metadata
+    for field, given in (("generateName", meta.generateName), ("name", meta.name)):
+        if given not in ("", name):
+            why = 'must be spec.names.plural+"."+spec.group'
+            yield FieldError.invalid(f"metadata.{field}", given, why)
     yield from _spec(crd.spec, () if old is None else old.spec.versions)
     yield from _names(crd.status.acceptedNames, "status.acceptedNames")
     yield from _stored_versions(crd)
@@ -126,7 +128,7 @@ def _set_of_versions(versions: Sequence[CustomResourceDefinitionVersion]) -> Ite
         yield FieldError.invalid("spec.versions", known, "must contain unique version names")
     if sum(version.storage for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        yield FieldError.invalid("spec.versions", known, why)
+        yield FieldError.invalid("spec.versions", known or None, why)
 
 
 def _contents(

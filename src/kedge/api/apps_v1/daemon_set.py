@@ -165,7 +165,9 @@ def validate(obj: DaemonSet) -> Iterator[FieldError]:
     yield from validate_label_selector(spec.selector, "spec.selector")
     if workload.is_readable(spec.selector) and not workload.selects(spec.selector, spec.template):
         labels = spec.template.metadata.labels
-        yield FieldError.invalid("spec.template.metadata.labels", labels, workload.UNMATCHED)
+        yield FieldError.invalid(
+            "spec.template.metadata.labels", labels or None, workload.UNMATCHED
+        )
     if spec.selector is not None and workload.is_empty(spec.selector):
         why = "empty selector is invalid for daemonset"
         yield FieldError.invalid("spec.selector", spec.selector, why)

@@ -216,7 +216,9 @@ def validate(obj: StatefulSet) -> Iterator[FieldError]:
     else:
         if not workload.selects(spec.selector, spec.template):
             labels = spec.template.metadata.labels
-            yield FieldError.invalid("spec.template.metadata.labels", labels, workload.UNMATCHED)
+            yield FieldError.invalid(
+                "spec.template.metadata.labels", labels or None, workload.UNMATCHED
+            )
         yield from validate_template(_numbered(spec), "spec.template")
     yield from workload.validate_lasting(spec.template, "StatefulSet")
 

@@ -52,7 +52,8 @@ def validate_pods(
     """Everything wrong with `spec.template` of a kind whose pods run for ever."""
     path = "spec.template"
     if not selects(selector, template):
-        yield FieldError.invalid(f"{path}.metadata.labels", template.metadata.labels, UNMATCHED)
+        labels = template.metadata.labels or None
+        yield FieldError.invalid(f"{path}.metadata.labels", labels, UNMATCHED)
     yield from validate_template(template, path)
     yield from validate_lasting(template, owner)
 

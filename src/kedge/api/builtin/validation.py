@@ -375,9 +375,13 @@ def _labelled(value: str, path: str, rule: Callable[[str], list[str]]) -> Errors
 def api_service(obj: Document) -> Errors:
     spec = obj.content.get("spec") or {}
     group, version = text(spec, "group"), text(spec, "version")
-    if obj.metadata.name != f"{version}.{group}":
-        why = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
-        yield FieldError.invalid("metadata.name", obj.metadata.name, why)
+    for field, name in (
+        ("generateName", obj.metadata.generateName),
+        ("name", obj.metadata.name),
+    ):
+        if name not in ("", f"{version}.{group}"):
+            why = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
+            yield FieldError.invalid(f"metadata.{field}", name, why)
     if not group and version != "v1":
         why = "only v1 may have an empty group and it better be legacy kube"
         yield FieldError.required("spec.group", why)

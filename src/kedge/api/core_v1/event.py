@@ -204,6 +204,7 @@ RESOURCE: Resource[Event] = Resource(
     plural="events",
     strategy=Strategy(
         counts_generation=False,
+        ignores_propagation=True,
         allows_create_on_update=True,
         ttl=TTL,
         check_name=names.path_segment,

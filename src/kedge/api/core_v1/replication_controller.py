@@ -114,7 +114,7 @@ def _template(template: PodTemplateSpec, selector: Mapping[str, str]) -> Iterato
     labels = template.metadata.labels
     if not selector.items() <= labels.items():
         why = "`selector` does not match template `labels`"
-        yield FieldError.invalid(f"{path}.metadata.labels", labels, why)
+        yield FieldError.invalid(f"{path}.metadata.labels", labels or None, why)
     yield from validate_template(template, path)
     if template.spec.restartPolicy != "Always":
         at = f"{path}.spec.restartPolicy"

@@ -210,6 +210,7 @@ RESOURCE: Resource[Event] = Resource(
     store_as=StoredAs(core.RESOURCE, to_stored, from_stored, _FIELD_NAMES),
     strategy=Strategy(
         counts_generation=False,
+        ignores_propagation=True,
         allows_create_on_update=True,
         ttl=core.TTL,
         check_name=names.dns_subdomain,

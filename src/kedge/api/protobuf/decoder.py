@@ -31,7 +31,9 @@ def decode(body: bytes) -> dict[str, Any]:
 
 def _object(body: bytes, depth: int) -> dict[str, Any]:
     if not body.startswith(MAGIC):
-        raise ValueError("provided data does not appear to be a protobuf message")
+        prefix = " ".join(map(str, MAGIC))
+        why = "provided data does not appear to be a protobuf message"
+        raise ValueError(f"{why}, expected prefix [{prefix}]")
     api_version, kind, raw = _envelope(body[len(MAGIC) :])
     name = message_name(api_version, kind)
     document = _message(raw, name, depth) if is_known(name) else None

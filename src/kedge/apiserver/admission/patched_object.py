@@ -9,7 +9,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver import prepare
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.body import check_depth
-from kedge.apiserver.verbs import decode
+from kedge.apiserver.verbs import decode, type_meta
 from kedge.machinery.errors import bad_request
 
 
@@ -18,7 +18,7 @@ def fitted(resource: Resource[Any], document: Any, unknown: list[str]) -> dict[s
     if not isinstance(document, dict):
         raise bad_request("the patched object is not an object")
     check_depth(document)
-    decode.check_kind(resource, document)
+    type_meta.check(resource, document)
     shaped = decode.shape(resource, document, unknown)
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
     return head | {"metadata": {}} | shaped | head

@@ -23,7 +23,7 @@ class ConfiguredAuthorizers:
 
     def __init__(self, path: Path, authorizer: Authorizer, clock: Clock) -> None:
         """Read the file; ConfigurationFileError if it is invalid."""
-        self.log = ReloadLog("authorization")
+        self.log = ReloadLog("authorization", clock)
         self._authorizer = authorizer
         self._clock = clock
         self._file = FollowedFile(path, clock)

@@ -12,9 +12,11 @@ from kedge.api.structs import schema_of
 from kedge.apiserver import body
 from kedge.apiserver.api import Api
 from kedge.apiserver.crd.pruning import prune
-from kedge.apiserver.request import Request, field_validation
+from kedge.apiserver.request import Request, check_write_options, field_validation
+from kedge.apiserver.verbs import type_meta
+from kedge.apiserver.verbs.unreadable_document import UntypedDocument, unreadable, unrecognized
 from kedge.machinery import extensions
-from kedge.machinery.errors import StatusError, too_large
+from kedge.machinery.errors import too_large
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import AsMapping, TypeMismatch, UnknownFields, fit
 
@@ -35,8 +37,18 @@ def posted_small(request: Request, options: str) -> dict[str, Any]:
 
 
 def _posted(request: Request, options: str) -> dict[str, Any]:
-    content = body.read(request.http.headers.get("content-type", ""), request.http.body)
-    return fitted(request, content.document, options, content.duplicates)
+    data = request.http.body
+    content_type = request.http.headers.get("content-type", "")
+    body.check_type(content_type)
+    check_write_options(request, options)
+    try:
+        content = body.read(content_type, data)
+        if request.resource.custom:
+            text = data.decode(errors="replace")
+            type_meta.check_custom(request.resource, content.document, text, request.name)
+        return fitted(request, content.document, options, content.duplicates)
+    except (body.UnreadableBody, UntypedDocument) as error:
+        raise unrecognized(request.resource, error.message, data) from None
 
 
 def fitted(
@@ -49,13 +61,14 @@ def fitted(
     """Return the document reduced to the fields of its schema; fieldValidation decides whether
     others are an error, a warning or ignored. `live` is the object that a patch started from."""
     resource = request.resource
-    check_kind(resource, document)
+    if not resource.custom:
+        type_meta.check(resource, document)
     unknown = UnknownFields(body.MAX_FINDINGS)
     shaped = shape(resource, document, unknown, live)
     request.warnings += mappings(unknown)
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]
     findings += duplicates
-    _complain(request, findings, field_validation(request, options))
+    _complain(request, findings, field_validation(request))
     # A controller that reports a status did not choose the extensions in the spec.
     if resource.extensions is not None and request.subresource != "status":
         request.warnings += map(extensions.warning, resource.extensions.find(shaped))
@@ -90,11 +103,13 @@ def shape(
             resource.extensions.settle(fitted)
         return fitted
     except TypeMismatch as misfit:
-        _name_types(misfit)
+        name_types(misfit)
+        if resource.custom:
+            del misfit.way[0]  # the metadata is parsed alone
         raise unreadable(resource, str(misfit), misfit.restored) from None
 
 
-def _name_types(misfit: TypeMismatch) -> None:
+def name_types(misfit: TypeMismatch) -> None:
     """Let the error name Go's types: that of the field, and the embedded ones on the way."""
     if misfit.owner is None:
         return
@@ -158,46 +173,6 @@ def to_object(resource: Resource[Any], document: dict[str, Any]) -> Object:
     except (msgspec.ValidationError, ValueError) as error:
         raise unreadable(resource, str(error)) from None
     return obj
-
-
-def check_kind(resource: Resource[Any], document: dict[str, Any]) -> None:
-    """Refuse a body whose apiVersion or kind contradicts the URL; it may leave them out."""
-    kind = document.get("kind") or resource.kind
-    version = document.get("apiVersion") or resource.api_version
-    if kind == resource.kind and version == resource.api_version:
-        return
-    if not isinstance(kind, str) or not isinstance(version, str):
-        why = "kind and apiVersion must be strings"
-    elif kind != resource.kind and version == resource.api_version:
-        why = (
-            f"the object provided is unrecognized (must be of type {resource.kind}): "
-            f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
-        )
-    else:
-        why = (
-            f"the API version in the data ({version}) does not match the expected API version "
-            f"({resource.api_version})"
-        )
-    raise UnreadableDocument(why, why)
-
-
-class UnreadableDocument(StatusError):
-    """A document that does not fit its kind: 400, or 422 as the result of a patch."""
-
-    def __init__(self, message: str, why: str, restored: str = "") -> None:
-        super().__init__(400, "BadRequest", message)
-        self.why = why
-        self.restored = restored
-        """The reason after a strategic merge patch or an apply, whose result is not parsed again;
-        empty if it has no other."""
-
-
-def unreadable(resource: Resource[Any], why: str, restored: str = "") -> UnreadableDocument:
-    message = (
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-        f"{resource.kind}: {why}"
-    )
-    return UnreadableDocument(message, why, restored)
 
 
 def _complain(request: Request, findings: list[str], validation: str) -> None:

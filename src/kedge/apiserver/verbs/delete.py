@@ -17,14 +17,18 @@ from msgspec.structs import replace
 from kedge.api.model import Object
 from kedge.api.options import DeleteOptions, Preconditions
 from kedge.api.resource import Resource
+from kedge.api.strategy import no_grace_period
 from kedge.apiserver import body, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.request import Request, check_dry_run, integer
+from kedge.apiserver.request import Request, check_dry_run, integer, list_numbers
+from kedge.apiserver.verbs import decode, type_meta
 from kedge.apiserver.verbs.read import read_page, shown_object, shown_objects
+from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import FieldError, StatusError, bad_request, conflict, invalid_options
+from kedge.machinery.shape import TypeMismatch, fit
 from kedge.storage.store import RevisionConflict
 from kedge.web.message import Response, warning_headers
 
@@ -61,8 +65,10 @@ async def delete(api: Api, request: Request) -> Response:
 
 async def delete_collection(api: Api, request: Request) -> Response:
     """Delete the selected objects, or a page of them; return them as they were before."""
+    list_numbers(request.query)
+    selected(request)
     options = read_options(request)
-    check_dry_run([*options.dryRun, *request.query.all("dryRun")], "DeleteOptions")
+    check_dry_run(list(options.dryRun), "DeleteOptions")
     page = await read_page(api, request)
     for item in page.items:
         # A dry run waits for nothing, so thousands of objects would be deleted in one turn.
@@ -87,7 +93,7 @@ def _request_for(request: Request, item: Item) -> Request:
 
 async def delete_object(api: Api, request: Request, options: DeleteOptions) -> tuple[Item, bool]:
     """Delete one object or mark it; returns its last state and whether it is gone."""
-    dry = check_dry_run([*options.dryRun, *request.query.all("dryRun")], "DeleteOptions")
+    dry = check_dry_run(list(options.dryRun), "DeleteOptions")
     async with api.locked(request.key):
         while True:
             item = api.find(request)
@@ -116,7 +122,12 @@ async def _begin_or_finish(
     grace = _grace(resource, obj, options)
     finalizers = _finalizers(request, obj, options)
     if grace == 0 and not finalizers and not resource.strategy.blocks_deletion(obj):
-        return (item if dry else await api.delete(resource, item)), True
+        gone_item = item if dry else await api.delete(resource, item)
+        if resource.strategy.grace_period is no_grace_period:
+            return gone_item, True
+        # An object that may have a grace period is marked before it is deleted.
+        marked = _terminating(api, resource, obj, grace, finalizers)
+        return Item(item.key, gone_item.revision, msgspec.json.encode(marked)), True
     document, is_same = await api.long_work.run(
         len(item.body), _marked, api, resource, item, obj, grace, finalizers
     )
@@ -194,6 +205,8 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
     if options.orphanDependents is not None:
         policy = "Orphan" if options.orphanDependents else "Background"
     own = list(obj.metadata.finalizers)
+    if request.resource.strategy.ignores_propagation:
+        return own
     if policy is None:
         if not request.resource.strategy.orphans_dependents or ORPHAN in own or FOREGROUND in own:
             return own
@@ -226,17 +239,11 @@ def check_preconditions(
 
 
 def read_options(request: Request) -> DeleteOptions:
-    """Return the DeleteOptions in the body, or else in the query."""
+    """Return the DeleteOptions in the body, or else in the query, which counts only without one."""
     data = request.http.body
     if data:
         document = body.read_small(request.http.headers.get("content-type", ""), data).document
-        kind = document.pop("kind", "") or "DeleteOptions"
-        version = document.pop("apiVersion", None) or "v1"
-        if kind != "DeleteOptions":
-            scheme = "pkg/apis/meta/internalversion/scheme/register.go:27"
-            raise bad_request(
-                f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
-            )
+        type_meta.check_delete_options(document)
     else:
         document = _from_query(request)
     return to_options(document)
@@ -245,13 +252,27 @@ def read_options(request: Request) -> DeleteOptions:
 def to_options(document: Any) -> DeleteOptions:
     """Return DeleteOptions from a document; raises 400 or 422."""
     try:
-        if isinstance(document, dict):
-            document = {key: value for key, value in document.items() if value is not None}
-        options = msgspec.convert(document, DeleteOptions)
+        options = msgspec.convert(_fitted(document), DeleteOptions)
     except msgspec.ValidationError as error:
         raise bad_request(f"cannot read DeleteOptions: {error}") from None
     check_options(options)
     return options
+
+
+def _fitted(document: Any) -> Any:
+    """Return the declared fields; raises 400 in upstream's words about one of another type."""
+    if not isinstance(document, dict) or not document:
+        return document
+    # Imported here because few deletes have options.
+    from kedge.api.builtin.schemas import known
+
+    schema = known("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
+    assert schema is not None
+    try:
+        return fit(schema, document, [])
+    except TypeMismatch as misfit:
+        decode.name_types(misfit)
+        raise bad_request(str(misfit)) from None
 
 
 def _from_query(request: Request) -> dict[str, Any]:
@@ -259,6 +280,8 @@ def _from_query(request: Request) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if (seconds := integer(query, "gracePeriodSeconds")) is not None:
         document["gracePeriodSeconds"] = seconds
+    if dry := query.all("dryRun"):
+        document["dryRun"] = dry
     if policy := query.get("propagationPolicy"):
         document["propagationPolicy"] = policy
     if "orphanDependents" in query:

@@ -5,7 +5,8 @@ a Patch is a function of the live document, with no state of its own. The three 
 live object; only an apply may create one, since its configuration is a whole object.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -13,17 +14,18 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.apiserver import body, managed, prepare
 from kedge.apiserver.media import PATCHES, body_type
-from kedge.apiserver.request import Request, field_manager
-from kedge.apiserver.verbs import decode
+from kedge.apiserver.request import Request, check_write_options
+from kedge.apiserver.verbs import decode, type_meta
+from kedge.apiserver.verbs.unreadable_document import UnreadableDocument
 from kedge.machinery import go_integers, patch, patch_text, strategic
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
     bad_request,
     invalid,
-    invalid_options,
     unsupported_media_type,
 )
+from kedge.machinery.go_json_syntax import older_syntax_error
 
 Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
@@ -56,14 +58,21 @@ def patch_sort(request: Request) -> str:
     sort = PATCHES.get(content_type)
     if sort is None or not _takes(request.resource, sort):
         offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
-        if content_type not in PATCHES:
+        if content_type not in PATCHES and not request.resource.custom:
             why = "415: Unsupported Media Type"
             raise StatusError(415, "UnsupportedMediaType", why, details={})
         raise unsupported_media_type(content_type, offered)
-    if sort != "apply" and "force" in request.query and request.query.get("force"):
-        error = FieldError.forbidden("force", "may not be specified for non-apply patch")
-        raise invalid_options("PatchOptions", [error])
+    check_write_options(request, "PatchOptions", _option_errors(request, sort))
     return sort
+
+
+def _option_errors(request: Request, sort: str) -> Iterator[FieldError]:
+    """Yield errors of options whose rules depend on the type of the patch."""
+    if sort == "apply":
+        if not request.query.get("fieldManager"):
+            yield FieldError.required("fieldManager", "is required for apply patch")
+    elif "force" in request.query:
+        yield FieldError.forbidden("force", "may not be specified for non-apply patch")
 
 
 def _takes(resource: Resource[Any], sort: str) -> bool:
@@ -71,7 +80,8 @@ def _takes(resource: Resource[Any], sort: str) -> bool:
 
 
 def _json(request: Request) -> Patch:
-    operations = _decoded(request.http.body, list, "[]handlers.jsonPatchOp")
+    with _decoding():
+        operations = _decoded(request.http.body, list, "[]handlers.jsonPatchOp") or []
     return _on_live(
         request,
         lambda live: _not_too_deep(patch.apply_json(live, operations)),
@@ -86,21 +96,29 @@ def _decoded(data: bytes, wanted: type, go_type: str) -> Any:
     """Return the JSON of a patch; 400 in upstream's words if it is no JSON of that type."""
     try:
         value = body.decode_json(data)
-    except StatusError as error:
-        why = error.message.removeprefix("couldn't get version/kind; json parse error: ")
-        raise bad_request(f"error decoding patch: {why}") from None
-    if value is None:
-        raise bad_request("Invalid JSON Patch")
-    if not isinstance(value, wanted):
-        raise bad_request(f"error decoding patch: {body.unmarshal_fault(value, go_type)}")
+    except body.UnreadableBody as error:
+        why = older_syntax_error(data)
+        raise bad_request(why or error.message.removeprefix(body.JSON_FAULT)) from None
+    if value is not None and not isinstance(value, wanted):
+        raise bad_request(body.unmarshal_fault(value, go_type))
     return value
 
 
-def _read_merge(data: bytes) -> body.Body:
+@contextmanager
+def _decoding() -> Iterator[None]:
+    try:
+        yield
+    except StatusError as error:
+        raise bad_request(f"error decoding patch: {error.message}") from None
+
+
+def _read_object(data: bytes) -> body.Body:
+    """Return the object of a patch, empty for null."""
     try:
         return body.read_json(data)
-    except StatusError:
-        _decoded(data, dict, _MAP)
+    except body.UnreadableBody:
+        if _decoded(data, dict, _MAP) is None:
+            return body.Body({}, [])
         raise
 
 
@@ -111,7 +129,10 @@ def _not_too_deep(changed: Any) -> Any:
 
 
 def _merge(request: Request) -> Patch:
-    read = _settled(request, _read_merge(request.http.body))
+    with _decoding():
+        read = _settled(request, _read_object(request.http.body))
+    if request.http.body.strip() == b"null":
+        raise bad_request("Invalid JSON Patch")
     return _on_live(
         request,
         lambda live: patch.apply_merge(live, read.document),
@@ -121,14 +142,17 @@ def _merge(request: Request) -> Patch:
 
 
 def _strategic(request: Request) -> Patch:
-    read = _settled(request, _read_merge(request.http.body))
+    read = _settled(request, _read_object(request.http.body))
     schema = request.resource.schema
     patched = body.whole_numbers(request.http.body, read.document)
     # Kind and apiVersion of a strategic patch have no effect.
     own = {"kind": request.resource.kind, "apiVersion": request.resource.api_version}
+    for name in own:
+        if isinstance(patched.get(name), str | None):
+            patched.pop(name, None)
 
     def change(live: dict[str, Any]) -> Any:
-        return strategic.apply(schema, live, patched) | own
+        return own | strategic.apply(schema, live, patched)
 
     return _on_live(
         request, change, read.duplicates, quote=lambda live: patch.printed(patched), restores=True
@@ -160,9 +184,16 @@ def _on_live(
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
+        if not changed.get("apiVersion") and not request.resource.custom:
+            # Upstream reads such a document into a type that none of its fields fit.
+            unknown = [name for name in changed if name not in ("kind", "apiVersion")]
+            request.warnings += [f'unknown field "{name}"' for name in unknown]
+            raise prepare.nameless(request)
         try:
+            if request.resource.custom:
+                type_meta.check_patched(request.resource, changed, lambda: quote(live))
             fitted = decode.fitted(request, changed, "PatchOptions", duplicates, live)
-        except decode.UnreadableDocument as error:
+        except UnreadableDocument as error:
             why = (restores and error.restored) or error.why
             errors = [FieldError.invalid("patch", quote(live)[:MOST_QUOTED], why)]
             raise invalid("", "", "", errors) from None
@@ -204,17 +235,13 @@ def _attempt(change: Callable[[], Any]) -> Any:
 
 def _apply(request: Request) -> Patch:
     manager = request.query.get("fieldManager")
-    if not manager:
-        error = FieldError.required("fieldManager", "is required for apply patch")
-        raise invalid_options("PatchOptions", [error])
-    field_manager(request, "PatchOptions")
     read = _read_config(request)
     config = _canonical(request, body.whole_numbers(request.http.body, read.document))
 
     def settle(document: dict[str, Any]) -> dict[str, Any]:
         try:
             return decode.fitted(request, document, "PatchOptions", read.duplicates)
-        except decode.UnreadableDocument as error:
+        except UnreadableDocument as error:
             if not error.restored or request.resource.custom:
                 raise
             whole = go_integers.converted(request.resource.schema, document)
@@ -247,8 +274,9 @@ def _read_config(request: Request) -> body.Body:
     config = read.document
     resource = request.resource
     if not config.get("apiVersion") or not config.get("kind"):
-        raise _without_type(config)
-    decode.check_kind(resource, config)
+        raise _of_another_type(config)
+    if (config["kind"], config["apiVersion"]) != (resource.kind, resource.api_version):
+        raise _of_another_type(config)
     meta = config.get("metadata")
     if meta is None:
         meta = config["metadata"] = {}
@@ -267,9 +295,12 @@ def _read_config(request: Request) -> body.Body:
     return read
 
 
-def _without_type(config: dict[str, Any]) -> StatusError:
-    group, _, version = str(config.get("apiVersion") or "").rpartition("/")
-    kind = config.get("kind") or ""
+def _of_another_type(config: dict[str, Any]) -> StatusError:
+    named = [config.get(key) for key in ("apiVersion", "kind")]
+    version, kind = (each if isinstance(each, str) else "" for each in named)
+    if version.count("/") > 1:
+        version = kind = ""
+    group, _, version = version.rpartition("/")
     return bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
 
 
@@ -282,8 +313,16 @@ def _json_or_yaml(data: bytes) -> body.Body:
             pass
     try:
         return body.read_yaml(data)
-    except StatusError as error:
-        raise bad_request(f"error decoding YAML: {error.message}") from None
+    except body.UnreadableBody as error:
+        raise bad_request(f"error decoding YAML: {_as_of_yaml(error.message)}") from None
+
+
+def _as_of_yaml(fault: str) -> str:
+    """Return a fault as upstream words it for an apply, whose object has no type yet."""
+    if fault.startswith(body.JSON_FAULT):
+        what = fault.removeprefix(body.JSON_FAULT).partition(" of type ")[0]
+        return f"error unmarshaling JSON: while decoding JSON: {what} of type {_MAP}"
+    return f"error converting YAML to JSON: {fault}"
 
 
 def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
@@ -294,7 +333,7 @@ def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
     unknown: list[str] = []
     try:
         shaped = decode.shape(request.resource, config, unknown)
-    except decode.UnreadableDocument:
+    except UnreadableDocument:
         return config  # apply itself names each value of another type
     mapped = decode.mappings(unknown)
     request.warnings += mapped

@@ -117,8 +117,9 @@ async def read_page(api: Api, request: Request) -> ListPage:
     if snapshot.exact and snapshot.exact < cache.changed:
         return await _past(api, request, selection, snapshot, limit)
     revision = snapshot.exact or api.cache.revision
+    last = _last_key(cache.candidates(selection)) if limit else ""
     items = await chosen(api, cache, selection, snapshot.after)
-    return await _own_page(selection, _page(selection, items, limit, revision))
+    return await _own_page(selection, _page(selection, items, limit, revision, last))
 
 
 async def _own_page(selection: Selection, page: ListPage) -> ListPage:
@@ -211,8 +212,16 @@ async def _matching(api: Api, selection: Selection, items: Sequence[Item]) -> li
     return kept
 
 
-def _page(selection: Selection, items: Sequence[Item], limit: int, revision: int) -> ListPage:
-    if not limit or len(items) <= limit:
+def _last_key(items: Sequence[Item]) -> str:
+    return items[-1].key if items else ""
+
+
+def _page(
+    selection: Selection, items: Sequence[Item], limit: int, revision: int, last: str
+) -> ListPage:
+    """Return the first objects of a list. A full page has a token if there are more objects up to
+    the last one, selected or not, as upstream does not look at them."""
+    if not limit or len(items) < limit or (len(items) == limit and items[-1].key >= last):
         return ListPage(items, ListMeta(resourceVersion=str(revision)))
     meta = ListMeta(
         resourceVersion=str(revision),
@@ -251,7 +260,8 @@ async def _past(
         items.append(cache.item(entry))
     if not page.more:
         kept = await _matching(api, selection, items)
-        return await _own_page(selection, _page(selection, kept, limit, snapshot.exact))
+        page_shown = _page(selection, kept, limit, snapshot.exact, _last_key(items))
+        return await _own_page(selection, page_shown)
     meta = ListMeta(
         resourceVersion=str(snapshot.exact),
         continue_=token(snapshot.exact, items[-1].key, selection),

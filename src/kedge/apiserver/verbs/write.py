@@ -607,8 +607,6 @@ def check_patchable(api: Api, request: Request) -> None:
     """Refuse a patch of a missing object, unless it is an apply: 404 comes before an error of the
     body, but after those of the options."""
     if api.find(request) is None and patch_sort(request) != "apply":
-        dry_run(request, "PatchOptions")
-        field_manager(request, "PatchOptions")
         raise gone(request)
 
 

@@ -19,7 +19,7 @@ from kedge.api.limits.violations import LimitRangeViolation, asked_together, cla
 from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.model import Object
 from kedge.api.resource import Resource
-from kedge.apiserver.verbs.decode import unreadable
+from kedge.apiserver.verbs.unreadable_document import unreadable
 from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.complaints import complaint
 from kedge.cli.objects.connection import ApiSession

@@ -369,7 +369,10 @@ async def test_answers_that_make_no_sense_count_as_failures(
             {"op": "add", "path": "/data", "value": 7},
             "Internal error occurred: ConfigMap in version",
         ),
-        ({"op": "replace", "path": "/kind", "value": "Secret"}, "Internal error occurred: the obj"),
+        (
+            {"op": "replace", "path": "/kind", "value": "Secret"},
+            "Internal error occurred: Secret in version",
+        ),
     ],
 )
 async def test_patches_that_do_not_fit_fail_even_if_failures_are_ignored(

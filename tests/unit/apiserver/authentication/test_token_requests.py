@@ -137,8 +137,8 @@ async def test_the_answer_may_be_wanted_as_yaml(identities: ClusterIdentities) -
         (
             {"kind": "Pod", "apiVersion": "v1"},
             400,
-            "the API version in the data (v1) does not match the expected API version"
-            " (authentication.k8s.io/v1)",
+            'Pod in version "v1" cannot be handled as a TokenRequest: converting (v1.Pod) to '
+            "(authentication.TokenRequest): unknown conversion",
         ),
     ],
 )

@@ -22,6 +22,7 @@ from kedge.testing.local_server import MERGE, LocalServer
 CASES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text())
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABS = "/apis/a.example.com/v1/namespaces/default/tabs"
+TYPE = {"apiVersion": "a.example.com/v1", "kind": "Tab"}
 
 
 def definition(schema: dict[str, Any]) -> dict[str, Any]:
@@ -139,9 +140,9 @@ SCHEMA = {
 async def test_rules_hold_on_every_endpoint(server: LocalServer) -> None:
     await server.post(CRDS, definition(SCHEMA))
     await server.settle()
-    body = {"metadata": {"name": "t"}, "spec": {"a": 1}, "status": {"n": -1}}
+    body = TYPE | {"metadata": {"name": "t"}, "spec": {"a": 1}, "status": {"n": -1}}
     await server.post(TABS, body)
-    bad = await server.call("POST", TABS, {"metadata": {"name": "bad"}, "spec": {"a": -1}})
+    bad = await server.call("POST", TABS, TYPE | {"metadata": {"name": "bad"}, "spec": {"a": -1}})
     assert bad.status == 422
     message = bad.message
     assert message == (
@@ -165,7 +166,7 @@ async def test_an_unchanged_invalid_value_draws_a_warning(server: LocalServer) -
     loose = definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
     await server.post(CRDS, loose)
     await server.settle()
-    await server.post(TABS, {"metadata": {"name": "t"}, "spec": {"a": -1}})
+    await server.post(TABS, TYPE | {"metadata": {"name": "t"}, "spec": {"a": -1}})
     live = await server.get(f"{CRDS}/tabs.a.example.com")
     await server.put(
         f"{CRDS}/tabs.a.example.com",

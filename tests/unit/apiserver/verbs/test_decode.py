@@ -17,14 +17,20 @@ def config_map(**fields: Any) -> dict[str, Any]:
     [
         (
             {"kind": "Secret"},
-            "the object provided is unrecognized (must be of type ConfigMap): the kind in the data"
-            " (Secret) does not match the expected kind (ConfigMap)",
+            'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to '
+            "(core.ConfigMap): unknown conversion",
         ),
         (
             {"kind": "ConfigMap", "apiVersion": "apps/v1"},
-            "the API version in the data (apps/v1) does not match the expected API version (v1)",
+            'ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is '
+            'registered for version "apps/v1" in scheme "pkg/api/legacyscheme/scheme.go:30"',
         ),
-        ({"kind": 7}, "kind and apiVersion must be strings"),
+        (
+            {"kind": 7},
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get "
+            "version/kind; json parse error: json: cannot unmarshal number into Go struct field "
+            '.kind of type string ({"metadata":{"name":"a"},"kind ...)',
+        ),
     ],
 )
 async def test_a_body_may_not_contradict_the_url(

@@ -312,7 +312,7 @@ async def test_yaml_is_served_and_taken(server: LocalServer) -> None:
 async def test_the_first_form_that_can_be_served_is_taken(server: LocalServer) -> None:
     await make(server, "a")
     url = f"{MAPS}/a"
-    for accept in ("", "*/*", "application/vnd.kubernetes.protobuf, */*", "application/*"):
+    for accept in ("", "*/*", "application/vnd.kubernetes.protobuf, */*"):
         assert (await server.get(url, accept=accept))["kind"] == "ConfigMap"
     table = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
     assert (await server.get(url, accept=table))["kind"] == "Table"
@@ -325,9 +325,8 @@ async def test_the_first_form_that_can_be_served_is_taken(server: LocalServer) -
     [
         "text/html",
         "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
-        PARTIAL_LIST,
         "application/json;as=Table;v=v9;g=meta.k8s.io",
-        "application/json;q=0",
+        "application/*",
     ],
 )
 async def test_nothing_acceptable_is_406(server: LocalServer, accept: str) -> None:
@@ -335,6 +334,16 @@ async def test_nothing_acceptable_is_406(server: LocalServer, accept: str) -> No
     answer = await server.call("GET", f"{MAPS}/a", accept=accept)
     assert (answer.status, answer.reason) == (406, "NotAcceptable")
     assert "application/json" in answer.message
+
+
+async def test_the_metadata_of_a_list_is_no_form_of_one_object(server: LocalServer) -> None:
+    await make(server, "a")
+    answer = await server.call("GET", f"{MAPS}/a", accept=PARTIAL_LIST)
+    assert (answer.status, answer.message) == (
+        406,
+        "you requested PartialObjectMetadataList, but the requested object is not a list "
+        "(*core.ConfigMap)",
+    )
 
 
 async def test_what_cannot_be_answered_is_not_done(server: LocalServer) -> None:

@@ -32,7 +32,7 @@ class ConfiguredIssuers:
         self._fetch = fetch
         self._file = FollowedFile(path, clock)
         self._issuers = Issuers(configuration.read(path), clock, fetch)
-        self.log = ReloadLog("authentication")
+        self.log = ReloadLog("authentication", clock)
 
     @property
     def anonymous(self) -> AnonymousAccess | None:
