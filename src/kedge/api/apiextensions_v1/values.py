@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kedge.api.apiextensions_v1 import formats
 from kedge.api.apiextensions_v1.correlation import Correlation
@@ -16,6 +16,10 @@ Alternatives multiply: each of a hundred thousand items may be tried against eac
 schemas. Upstream would try them all."""
 _USUAL_PROGRAM = 512
 """Instructions of a pattern that is matched in the time that the rest of the work takes."""
+
+
+_EXACT: Final = 2**53 - 1
+"""The largest whole number that counts as an integer although it is written as a fraction."""
 
 
 class TooExpensive(Exception):
@@ -152,7 +156,7 @@ class Checker:
         if isinstance(value, str) and self._format and not _numeric(self._types):
             return True
         if isinstance(value, float) and value.is_integer() and "integer" in self._types:
-            return True
+            return abs(value) <= _EXACT
         return actual in self._types or (actual == "integer" and "number" in self._types)
 
     def _check_enum(self, value: object, name: str, found: ErrorList) -> None:
@@ -319,7 +323,9 @@ class _Bounds:
         format_ = self.format if formats.recognized(self.format, self._type) else ""
         if self.whole:
             limit = _RANGES[format_]
-            fits = float(value).is_integer() and -limit <= value < limit
+            # A fraction is compared after Go has rounded it.
+            least = -limit if isinstance(value, int) else 1 - limit
+            fits = float(value).is_integer() and least <= value < limit
         else:
             fits = not (self.real and format_ == "float" and abs(value) > _LARGEST_FLOAT32)
         if not fits:

@@ -4,9 +4,11 @@ Custom resources are not fitted as built-in kinds are: a value of a wrong type s
 to refuse (422) together with everything else that is wrong.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from kedge.machinery.schema import Schema
+
+_LIMIT: Final = 1 << 63
 
 
 def prune(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
@@ -19,12 +21,23 @@ def prune(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[
 
 def _pruned(schema: Schema | None, value: Any, path: str, unknown: list[str]) -> Any:
     if schema is not None and schema.type == "any":
-        return value
+        return _read(value)
     if isinstance(value, list):
         items = schema.items if schema is not None and schema.type == "list" else None
         return [_pruned(items, each, f"{path}[{i}]", unknown) for i, each in enumerate(value)]
     if isinstance(value, dict):
         return _pruned_object(schema, value, path, unknown)
+    return _read(value)
+
+
+def _read(value: Any) -> Any:
+    """Return a value as upstream reads it: an integer beyond 64 bits is a fraction."""
+    if isinstance(value, dict):
+        return {name: _read(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_read(each) for each in value]
+    if type(value) is int and not -_LIMIT <= value < _LIMIT:
+        return float(value)
     return value
 
 

@@ -62,3 +62,11 @@ def test_embedded_resources_keep_their_head() -> None:
     found, unknown = pruned(object=given)
     assert found == {"object": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}}}
     assert unknown == ["spec.object.data", "spec.object.metadata.b"]
+
+
+def test_integers_beyond_64_bits_are_fractions() -> None:
+    least, beyond = -(2**63), 2**63
+    found, _ = pruned(size=beyond, free={"any": [least, beyond, True]})
+    assert repr(found) == repr(
+        {"size": float(beyond), "free": {"any": [least, float(beyond), True]}}
+    )

@@ -14,6 +14,7 @@ from kedge.machinery.cel.functions import (
     library,
     method,
 )
+from kedge.machinery.cel.libraries.address_faults import address_fault
 from kedge.machinery.cel.types import BOOL, CIDR, INT, IP, STRING
 from kedge.machinery.errors import quoted
 
@@ -92,27 +93,6 @@ def _masked(address: Address, length: int) -> Address:
 _FOUR: Final = re.compile(r"[0-9.]+").fullmatch
 
 
-def _fault(text: str) -> str:
-    """Return what Go's netip finds wrong with an address."""
-    if ":" not in text:
-        if "." not in text:
-            return "unable to parse IP"
-        if _FOUR(text) is None:
-            return "unexpected character"
-        parts = text.split(".")
-        for part in parts:
-            if not part:
-                return "IPv4 field must have at least one digit"
-            if len(part) > 1 and part.startswith("0"):
-                return "IPv4 field has octet with leading zero"
-            if len(part) > 3 or int(part) > 255:
-                return "IPv4 field has value >255"
-        return "IPv4 address too long" if len(parts) > 4 else "IPv4 address too short"
-    if text[0] not in "0123456789abcdefABCDEF:":
-        return f"each colon-separated field must have at least one digit (at {quoted(text)})"
-    return "unexpected character" if "::" in text else "address string too short"
-
-
 def _parsed(text: str) -> Address:
     """Return the address that a text spells; ValueError in Go's words."""
     if len(text) > 100:
@@ -120,7 +100,7 @@ def _parsed(text: str) -> Address:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
-        raise ValueError(_fault(text)) from None
+        raise ValueError(address_fault(text)) from None
 
 
 def address_of(text: str) -> IpValue:
@@ -128,12 +108,12 @@ def address_of(text: str) -> IpValue:
     try:
         address = _parsed(text.partition("%")[0] if ":" in text else text)
     except ValueError as error:
-        why = f'IP Address "{text}" parse error during conversion from string'
-        raise CelError(f'{why}: ParseAddr("{text}"): {error}') from None
+        why = f"IP Address {quoted(text)} parse error during conversion from string"
+        raise CelError(f"{why}: ParseAddr({quoted(text)}): {error}") from None
     if "%" in text:
-        raise CelError(f'IP address "{text}" with zone value is not allowed')
+        raise CelError(f"IP address {quoted(text)} with zone value is not allowed")
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        raise CelError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
+        raise CelError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return IpValue(address)
 
 
@@ -145,23 +125,23 @@ def cidr_of(text: str) -> CidrValue:
         why = "network address parse error during conversion from string"
         raise CelError(f"{why}: {why}: {error}") from None
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        raise CelError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
+        raise CelError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return CidrValue(address, length)
 
 
 def _split(text: str) -> tuple[Address, int]:
-    shown = f'netip.ParsePrefix("{text}")'
+    shown = f"netip.ParsePrefix({quoted(text)})"
     before, slash, length = text.rpartition("/")
     if not slash:
         raise ValueError(f"{shown}: no '/'")
     try:
         address = _parsed(before)
     except ValueError as error:
-        raise ValueError(f'{shown}: ParseAddr("{before}"): {error}') from None
+        raise ValueError(f"{shown}: ParseAddr({quoted(before)}): {error}") from None
     if "%" in before:
         raise ValueError(f"{shown}: IPv6 zones cannot be present in a prefix")
     if not re.fullmatch("0|[1-9][0-9]{0,5}", length):
-        raise ValueError(f'{shown}: bad bits after slash: "{length}"')
+        raise ValueError(f"{shown}: bad bits after slash: {quoted(length)}")
     if int(length) > address.max_prefixlen:
         raise ValueError(f"{shown}: prefix length out of range")
     return address, int(length)

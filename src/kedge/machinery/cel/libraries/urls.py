@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote_plus, unquote_to_bytes
 from kedge.machinery.cel.errors import CelError
 from kedge.machinery.cel.functions import Functions, first_traversed, function, library, method
 from kedge.machinery.cel.types import BOOL, STRING, URL, list_of, map_of
+from kedge.machinery.errors import quoted
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:").match
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}").search
@@ -62,7 +63,7 @@ class UrlValue:
 
 def parse_request_uri(text: str) -> UrlValue:
     """Return the URL; ValueError in Go's words."""
-    failed = f'parse "{text}": '
+    failed = f"parse {quoted(text)}: "
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in text):
         raise ValueError(f"{failed}net/url: invalid control character in URL")
     if not text:

@@ -34,6 +34,9 @@ def _part_order(part: str) -> tuple[int, int, str]:
     return (0, int(part), "") if part.isdigit() else (1, 0, part)
 
 
+_DIGITS: Final = frozenset("0123456789")
+
+
 def version_of(text: str, normalize: bool = False) -> SemverValue:
     """Return the version that a text spells, or raise a CelError in upstream's words."""
     if len(text) > 1024:
@@ -59,7 +62,9 @@ def version_of(text: str, normalize: bool = False) -> SemverValue:
 
 
 def _number(name: str, text: str) -> int:
-    if not text or not text.isascii() or not text.isdigit():
+    if not text:
+        raise CelError('strconv.ParseUint: parsing "": invalid syntax')
+    if not text.isascii() or not text.isdigit():
         raise CelError(f'Invalid character(s) found in {name.lower()} number "{text}"')
     if len(text) > 1 and text.startswith("0"):
         raise CelError(f'{name} number must not contain leading zeroes "{text}"')
@@ -80,14 +85,17 @@ def _pre_release(part: str) -> str:
 
 def _normalized(text: str) -> str:
     """Return a version without `v`, leading zeros, and with all three numbers."""
-    text = text.removeprefix("v")
-    end = min((text.index(c) for c in "-+" if c in text), default=len(text))
-    core, rest = text[:end], text[end:]
-    parts = core.split(".")
-    if len(parts) > 3:
-        return text
-    parts = [part.lstrip("0") or "0" if part.isdigit() else part for part in parts]
-    return ".".join([*parts, *["0"] * (3 - len(parts))]) + rest
+    parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
+    if len(parts) < 3 and not {"+", "-"}.isdisjoint(parts[-1]):
+        raise CelError("short version cannot contain PreRelease/Build meta data")
+    return ".".join([*parts, *["0"] * (3 - len(parts))])
+
+
+def _without_zeros(part: str) -> str:
+    if len(part) < 2:
+        return part
+    part = part.lstrip("0")
+    return part if part[:1] in _DIGITS else f"0{part}"
 
 
 def _is_version(text: str, normalize: bool = False) -> bool:
