@@ -30,7 +30,7 @@ MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_SECONDS: Final = 360.0
 """How long a detach waits for a node that does not report to unmount the volume."""
 ATTACH_SECONDS: Final = 120.0
-"""How long an attacher may take before the pods are told, and told again."""
+"""How long an attacher may take before pods get an event, and then another one."""
 SHARED_MODES: Final = frozenset(("ReadOnlyMany", "ReadWriteMany"))
 """Access modes of volumes that several nodes may have attached at the same time."""
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
