@@ -135,7 +135,7 @@ def real_groups(groups: list[str], stirred: int) -> Iterator[tuple[Cgroups, list
         for group in made:
             group.make()
             inside.append(os.fork() or _live(stirred))
-            for door in group.doors():
+            for door in group.procs_files():
                 Path(door).write_text(str(inside[-1]))
             os.kill(inside[-1], signal.SIGUSR1)
         yield here, inside

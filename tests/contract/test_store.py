@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.storage.compaction import keep_history
+from kedge.storage.encryption import AesGcm, EncryptedStore, Protection, StorageKey
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import (
@@ -27,7 +28,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "encrypted"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 ) -> AsyncIterator[Store]:
@@ -36,6 +37,9 @@ async def store(
         opened = MemoryStore(clock)
     else:
         opened = await SqliteStore.open(tmp_path / "state.db", clock)
+    if request.param == "encrypted":
+        key = StorageKey(b"k8s:enc:aesgcm:v1:key:", AesGcm(b"k" * 32))
+        opened = EncryptedStore(opened, lambda name: Protection([key]))
     yield opened
     await opened.close()
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
 
@@ -23,11 +23,19 @@ def tenant(name: str) -> Iterator[None]:
         _TENANT.reset(token)
 
 
-class TenantJob(NamedTuple):
+class TenantJob:
     """A call that waits for a thread."""
 
-    future: Future[Any]
-    call: Callable[[], Any]
+    def __init__(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        self.future = future
+        self._call = call
+
+    def take(self) -> tuple[Future[Any], Callable[[], Any]]:
+        """Return the future and the call, and refer to them no more: an error of the call refers
+        to frames of the thread, which refer to the job."""
+        taken = self.future, self._call
+        del self.future, self._call
+        return taken
 
 
 class TenantThreads(ThreadPoolExecutor):
@@ -52,12 +60,15 @@ class TenantThreads(ThreadPoolExecutor):
         if not name:
             return super().submit(fn, *args, **options)
         future: Future[Result] = Future()
+        key = id(future)
         with self._lock:
             if name not in self._jobs:
                 self._jobs[name] = {}
                 self._turns.append(name)
-            self._jobs[name][id(future)] = TenantJob(future, lambda: fn(*args, **options))
-        future.add_done_callback(lambda _: self._drop(name, id(future)))
+            self._jobs[name][key] = TenantJob(future, lambda: fn(*args, **options))
+        # Must not refer to the future, which keeps it: the result, such as a decoded body of
+        # megabytes, would be part of a cycle, and a server searches for cycles rarely.
+        future.add_done_callback(lambda _: self._drop(name, key))
         self._start()
         return future
 
@@ -88,14 +99,17 @@ class TenantThreads(ThreadPoolExecutor):
             return job
 
     def _run(self, job: TenantJob) -> None:
+        future, call = job.take()
         try:
-            result = job.call()
+            result = call()
         except BaseException as error:
             self._release()
-            job.future.set_exception(error)
+            future.set_exception(error)
+            # The error refers to this frame, which would refer to the error.
+            del future
         else:
             self._release()
-            job.future.set_result(result)
+            future.set_result(result)
         self._start()
 
     def _release(self) -> None:

@@ -1,11 +1,15 @@
 """Tenants take turns in threads."""
 
+import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from kedge.machinery.tenant_threads import TenantThreads, tenant
+from kedge.machinery.turns import next_turn
 
 PATIENCE_SECONDS = 60
 
@@ -78,3 +82,51 @@ def test_errors_reach_the_caller_and_free_the_thread(threads: TenantThreads) -> 
     with pytest.raises(ValueError, match="invalid literal"):
         failing.result(PATIENCE_SECONDS)
     assert good.result(PATIENCE_SECONDS) == 7
+
+
+class LargeDocument:
+    """A result."""
+
+
+class LargeError(Exception):
+    """Refers to a document, as its traceback does."""
+
+    def __init__(self, document: LargeDocument) -> None:
+        self.document = document
+
+
+def fail() -> None:
+    raise LargeError(LargeDocument())
+
+
+@pytest.fixture
+def without_search_for_cycles() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_search_for_cycles")
+@pytest.mark.parametrize("name", ["", "somebody"])
+async def test_what_a_thread_returns_or_raises_is_freed_at_once(
+    threads: TenantThreads, name: str
+) -> None:
+    """Servers decode large bodies in threads, and search for cycles rarely."""
+    loop = asyncio.get_running_loop()
+
+    async def result() -> weakref.ref[LargeDocument]:
+        return weakref.ref(await loop.run_in_executor(threads, LargeDocument))
+
+    async def error() -> weakref.ref[LargeDocument]:
+        try:
+            await loop.run_in_executor(threads, fail)
+        except LargeError as raised:
+            return weakref.ref(raised.document)
+        raise AssertionError
+
+    with tenant(name):
+        left = [await result(), await error()]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        # The thread may not have returned yet.
+        while any(reference() is not None for reference in left):
+            await next_turn()

@@ -143,7 +143,7 @@ class Registrar:
     async def _settle(self, definition: CustomResourceDefinition, size: int) -> None:
         if definition.metadata.deletionTimestamp:
             if CLEANUP in definition.metadata.finalizers:
-                await self._empty(definition)
+                await self._empty(definition, size)
             return
         definition = await self._judge(definition, size)
         if is_established(definition):
@@ -210,11 +210,13 @@ class Registrar:
         if home is not None:
             self._api.cache.remove(home)
 
-    async def _empty(self, definition: CustomResourceDefinition) -> None:
+    async def _empty(self, definition: CustomResourceDefinition, size: int) -> None:
         """Delete every object of a doomed kind, then let the definition go."""
         name = definition.metadata.name
+        weight = size * SCHEMA_COST
+        made = await self._api.long_work.run(weight, self._home, definition, ())
         # Deletion works without a webhook: it may be gone already, with the rest of an operator.
-        home = replace(self._home(definition, ()), conversion=None)
+        home = replace(made, conversion=None)
         self._homes.setdefault(name, home)
         cache = await self._api.cache.add(home)
         for resource in self._served.get(name, ()):

@@ -1,5 +1,6 @@
 """The life of a custom kind, seen from outside."""
 
+import asyncio
 import threading
 from typing import Any
 
@@ -457,3 +458,38 @@ async def test_the_schema_of_a_changed_kind_weighs_more_than_its_bytes(
     await server.post(CRDS, body)
     await server.settle()
     assert weights["_home"] == weights["resources_of"] >= 2 * len(msgspec.json.encode(body))
+
+
+async def widgets_answer(server: LocalServer, status: int) -> None:
+    """Wait until the work in threads has led to an answer."""
+    async with asyncio.timeout(60):
+        while (await server.call("GET", WIDGETS)).status != status:
+            await server.settle()
+
+
+async def test_the_schema_of_a_kind_that_is_deleted_is_made_beside_the_event_loop(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is needed to read the objects that are to be deleted."""
+    body = definition()
+    fields = {f"p{i}": {"type": "string"} for i in range(2_000)}
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        "type": "object",
+        "properties": fields,
+    }
+    await server.post(CRDS, body)
+    await widgets_answer(server, 200)
+    # Objects that were stored before a change are read by the schema.
+    change = {"spec": {"names": {"shortNames": ["wi"]}}}
+    await server.call("PATCH", f"{CRDS}/widgets.example.com", change, content_type=MERGE)
+    threads: list[int] = []
+
+    def noted(props: Any) -> Any:
+        threads.append(threading.get_ident())
+        return from_openapi(props)
+
+    monkeypatch.setattr(resources, "from_openapi", noted)
+    await server.delete(f"{CRDS}/widgets.example.com")
+    await widgets_answer(server, 404)
+    assert threads
+    assert threading.get_ident() not in threads
