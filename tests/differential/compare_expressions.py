@@ -11,7 +11,7 @@ from collections import Counter
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.differential import expressions
+from tests.differential import expressions, policy_samples
 
 from kedge.machinery.clock import SystemClock
 
@@ -34,6 +34,8 @@ class HttpAnswer(NamedTuple):
     status: int
     causes: tuple[str, ...]
     warnings: tuple[str, ...]
+    object: str = ""
+    """The parts of the object that policies may change, as JSON."""
 
 
 class Server:
@@ -55,7 +57,9 @@ class Server:
         sent = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(sent, context=self._context) as answer:
-                return _answer(answer.status, {}, answer.headers.get_all("Warning") or [])
+                warned = answer.headers.get_all("Warning") or []
+                made = _changeable(json.loads(answer.read()))
+                return _answer(answer.status, {}, warned)._replace(object=made)
         except urllib.error.HTTPError as error:
             warnings = error.headers.get_all("Warning") or []
             try:
@@ -63,6 +67,23 @@ class Server:
             except ValueError:
                 document = {}
             return _answer(error.code, document, warnings)
+
+
+def _changeable(document: dict[str, Any]) -> str:
+    if document.get("kind") != "PolicySubject":
+        return ""
+    meta = document["metadata"]
+    parts = [document.get("spec"), meta.get("labels"), meta.get("annotations")]
+    return json.dumps(_plain(parts), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in which 1.0 is 1: servers write such numbers in different ways."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _answer(status: int, document: dict[str, Any], warnings: list[str]) -> HttpAnswer:
@@ -90,7 +111,7 @@ class Comparison:
         same = answers[0] == answers[1]
         self.figures[f"{what}: {'same' if same else 'different'}"] += 1
         if not same:
-            one, two = (set(each.causes) | set(each.warnings) for each in answers)
+            one, two = ({*each.causes, *each.warnings, each.object} for each in answers)
             print(json.dumps({
                 "what": what, "status": [each.status for each in answers],
                 "reference": sorted(one - two), "candidate": sorted(two - one), "about": about,
@@ -127,7 +148,47 @@ class Comparison:
             self.figures["evaluations of rules"] += len(rules)
         await self.delete(f"{CRDS}/cels{number}.{GROUP}")
 
-    async def policies(self, count: int, random: Random) -> None:
+    async def whole_policies(self, count: int, random: Random) -> None:
+        """Compare policies of both sorts with parameters, conditions, variables and mutations."""
+        await self._make_subject()
+        for i, data in enumerate(policy_samples.PARAMS):
+            labels = {"set": "all"}
+            param = {"metadata": {"name": f"param{i}", "labels": labels}, "data": data}
+            await self.post("/api/v1/namespaces/default/configmaps", param)
+        sorts = {
+            "validating": policy_samples.validating,
+            "mutating": policy_samples.mutating,
+        }
+        bound = []
+        for number in range(count):
+            for sort, make in sorts.items():
+                key = 2 * number + (sort == "mutating")
+                policy, binding = make(key, random)
+                answers = await self.post(f"{ADMISSION}/{sort}admissionpolicies", policy)
+                self.judge(f"{sort} policy", answers, policy["spec"])
+                if all(each.status == 201 for each in answers):
+                    await self.post(f"{ADMISSION}/{sort}admissionpolicybindings", binding)
+                    bound.append((sort, key, policy["spec"], binding["spec"]))
+        await SystemClock().sleep(8)
+        for sort, number, spec, binding in bound:
+            for _ in range(OBJECTS):
+                value = expressions.value(random)
+                await self._ask(f"{sort} request", number, value, [spec, binding])
+        for number in range(2 * count):
+            for sort in sorts:
+                for kind in ("policies", "policybindings"):
+                    await self.delete(f"{ADMISSION}/{sort}admission{kind}/d{number}")
+        await self.delete(f"{CRDS}/policysubjects.{GROUP}")
+
+    async def _ask(self, what: str, number: int, spec: Any, about: Any) -> None:
+        url = f"/apis/{GROUP}/v1/namespaces/default/policysubjects?dryRun=All"
+        made = {
+            "apiVersion": f"{GROUP}/v1", "kind": "PolicySubject",
+            "metadata": {"name": "o", "labels": {"p": str(number)}}, "spec": spec,
+        }  # fmt: skip
+        self.judge(what, await self.post(url, made), [about, spec])
+
+    async def _make_subject(self) -> None:
         subject = expressions.definition(0, ["true"])
         subject["metadata"]["name"] = f"policysubjects.{GROUP}"
         subject["spec"]["names"] = {"plural": "policysubjects", "kind": "PolicySubject"}
@@ -135,6 +196,10 @@ class Comparison:
         nodes = {"type": "object", "properties": {"spec": expressions.SCHEMA}}
         versions[0]["schema"]["openAPIV3Schema"] = nodes
         await self.post(CRDS, subject)
+        await SystemClock().sleep(2)
+
+    async def policies(self, count: int, random: Random) -> None:
+        await self._make_subject()
         bound = []
         for number in range(count):
             checks = [expressions.expression(random, "object.spec") for _ in range(CHECKS)]
@@ -145,15 +210,9 @@ class Comparison:
                 await self.post(f"{ADMISSION}/validatingadmissionpolicybindings", parts[1])
                 bound.append((number, checks))
         await SystemClock().sleep(5)
-        url = f"/apis/{GROUP}/v1/namespaces/default/policysubjects?dryRun=All"
         for number, checks in bound:
             for _ in range(OBJECTS):
-                spec = expressions.value(random)
-                made = {
-                    "apiVersion": f"{GROUP}/v1", "kind": "PolicySubject",
-                    "metadata": {"name": "o", "labels": {"p": str(number)}}, "spec": spec,
-                }  # fmt: skip
-                self.judge("request", await self.post(url, made), [checks, spec])
+                await self._ask("request", number, expressions.value(random), checks)
                 self.figures["evaluations of policies"] += len(checks)
         for number in range(count):
             for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
@@ -166,7 +225,10 @@ async def _run(options: argparse.Namespace) -> None:
     random = Random(options.seed)
     for number in range(options.rules // BATCH):
         await compared.rules(number, random)
-    await compared.policies(options.policies, random)
+    if options.policies:
+        await compared.policies(options.policies, random)
+    if options.whole:
+        await compared.whole_policies(options.whole, random)
     for name, count in sorted(compared.figures.items()):
         print(f"{name}: {count}")
 
@@ -177,6 +239,9 @@ def main() -> None:
     parser.add_argument("candidate", help="URL and token of the other")
     parser.add_argument("--rules", type=int, default=1000, help="rules (%(default)s)")
     parser.add_argument("--policies", type=int, default=100, help="policies (%(default)s)")
+    parser.add_argument(
+        "--whole", type=int, default=50, help="policies of each sort with all parts (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the expressions (%(default)s)")
     asyncio.run(_run(parser.parse_args()))
 

@@ -250,7 +250,8 @@ def _move(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     except _NoContainer:
         raise _missing("move", f"from path: {origin}") from None
     except _NoPlace as e:
-        raise PatchFailed(f"error in move for path: '{origin}': {e}") from None
+        key = _tokens(origin)[-1]  # upstream names only that
+        raise PatchFailed(f"error in move for path: '{key}': {e}") from None
     _put(draft, "move", path, value)
 
 

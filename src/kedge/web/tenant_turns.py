@@ -27,6 +27,9 @@ LONGEST_HOLD_SECONDS: Final = 0.02
 """How long many such requests may do so together."""
 FREE_SECONDS: Final = 0.005
 """How long they may not, after that."""
+LONGEST_PAUSE_SECONDS: Final = 0.05
+"""After so long one request begins although the turn is full: streams of busy tenants may fill
+every turn."""
 MOST_REMEMBERED: Final = 4096
 
 Worker = TypeVar("Worker")
@@ -71,6 +74,8 @@ class TenantTurns(Generic[Worker]):
         self._queue: deque[TenantLoad[Worker]] = deque()
         """Tenants with work that waits, the next one first."""
         self._is_arranged = False
+        self._begun = 0.0
+        """When work that waited was last begun."""
         self._spent = 0.0
         """Seconds that busy tenants have used in this turn."""
         self._others: dict[object, float] = {}
@@ -141,8 +146,11 @@ class TenantTurns(Generic[Worker]):
     def _turn(self) -> None:
         """Begin what fits this turn, one piece of work of each tenant after the other."""
         self._is_arranged = False
-        while self._queue and self._spent < TURN_SECONDS:
-            if (seconds := self._hold(self.monotonic())) > 0:
+        while self._queue:
+            now = self.monotonic()
+            if self._spent >= TURN_SECONDS and now < self._begun + LONGEST_PAUSE_SECONDS:
+                break
+            if (seconds := self._hold(now)) > 0:
                 self._is_arranged = True
                 self._hold_over(seconds).add_done_callback(lambda _: self._turn())
                 return
@@ -150,6 +158,7 @@ class TenantTurns(Generic[Worker]):
             worker = load.waiting.popleft()
             if load.waiting:
                 self._queue.append(load)
+            self._begun = now
             self._work(worker)
         if self._queue:
             self._arrange()

@@ -12,6 +12,7 @@ from kedge.web.tenant_turns import (
     HALF_LIFE_SECONDS,
     HELD_SECONDS,
     LONGEST_HOLD_SECONDS,
+    LONGEST_PAUSE_SECONDS,
     MOST_REMEMBERED,
     TURN_SECONDS,
     MeteredWork,
@@ -63,6 +64,18 @@ async def test_a_turn_begins_as_much_as_fits_it(desk: Desk) -> None:
         await next_turn()
         seen.append(len(desk.done))
     assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) == 1
+
+
+async def test_full_turns_do_not_keep_work_waiting_for_ever(desk: Desk) -> None:
+    desk.clock.spend(1)
+    desk.spend("busy", BUSY_SECONDS * 2)
+    for name in "abc":
+        desk.turns.wait(desk.busy, name)
+    for _ in range(3):  # each turn is full before its work may begin
+        desk.clock.spend(LONGEST_PAUSE_SECONDS)
+        desk.turns.spend(TURN_SECONDS)
+        await next_turn()
+    assert desk.done == ["a", "b", "c"]
 
 
 async def test_tenants_that_wait_take_turns(desk: Desk) -> None:

@@ -73,6 +73,7 @@ class _PolicyRun:
         self._outdated: set[str] = set()
         """Reinvoked policies that have run before it."""
         self.has_changed = False
+        """Whether a mutation was made, even one without an effect, or changed the object."""
 
     async def round(self, policies: Policies) -> None:
         about = review.subject(self._attempt)
@@ -93,6 +94,9 @@ class _PolicyRun:
                 self._before = set()
             if each.policy.is_reinvoked:
                 self._before.add(each.policy.name)
+        if self.has_changed:
+            # Upstream also runs the last policy again that has made a mutation.
+            self._outdated |= self._before
 
     async def repeat(self, policies: Policies, earlier: Sequence[AdmissionPlugin]) -> None:
         """Run what came before a change again."""
@@ -160,6 +164,7 @@ class _PolicyRun:
             values = await self._values(about, invocation)
             document = await asyncio.to_thread(patched, mutation, values, view.schema)
         shaped = _shaped(view, document)
+        self.has_changed = True
         if shaped == was:
             return
         changed = decode.to_object(resource, await review.seen_as(shaped, view, resource))
@@ -191,7 +196,7 @@ def _shaped(view: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
         shaped = fitted(view, document, unknown)
     except StatusError as error:
         raise internal(error.message) from None
-    if unknown:
+    if unknown and not view.custom:
         fields = ", ".join(f'unknown field "{name}"' for name in unknown)
         raise internal(f"strict decoding error: {fields}")
     return shaped

@@ -29,6 +29,8 @@ COMPONENT: Final = "attachdetach-controller"
 MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_SECONDS: Final = 360.0
 """How long a detach waits for a node that does not report to unmount the volume."""
+ATTACH_SECONDS: Final = 120.0
+"""How long an attacher may take before pods get an event, and then another one."""
 SHARED_MODES: Final = frozenset(("ReadOnlyMany", "ReadWriteMany"))
 """Access modes of volumes that several nodes may have attached at the same time."""
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -70,6 +72,7 @@ class AttachDetachController:
         self._attached_to = self._attachments.by(lambda each: each.spec.nodeName)
         self._holding = self._attachments.by(lambda each: each.spec.source.persistentVolumeName)
         self._unwanted_since: dict[str, float] = {}
+        self._unattached_since: dict[str, float] = {}
         self._waiting: dict[str, set[str]] = {}
         """The nodes that wait until another node gives a volume back."""
         self._recorder = Recorder(client, clock, COMPONENT)
@@ -113,6 +116,7 @@ class AttachDetachController:
         if now is not None and before is not None:
             self._report(before, now)
         elif before is not None:
+            self._unattached_since.pop(before.metadata.name, None)
             for name in self._waiting.pop(before.spec.source.persistentVolumeName, ()):
                 self._loop.add(name)
 
@@ -156,7 +160,9 @@ class AttachDetachController:
         if found is not None:
             for each in wanted.values():
                 self._unwanted_since.pop(each.name, None)
-                if each.name not in known and not self._is_held_elsewhere(each):
+                if each.name in known:
+                    self._report_delay(each, known[each.name])
+                elif not self._is_held_elsewhere(each):
                     await self._attach(each)
             await self._write_attached(found, known.values())
         for attachment in known.values():
@@ -193,6 +199,25 @@ class AttachDetachController:
             waiting.add(wanted.node)
             self._report_wait(wanted, holders)
         return True
+
+    def _report_delay(self, wanted: WantedAttachment, attachment: VolumeAttachment) -> None:
+        """Tell the pods of a volume that no attacher has attached it."""
+        name, status = wanted.name, attachment.status
+        if status.attached or status.attachError is not None:
+            self._unattached_since.pop(name, None)
+            return
+        now = self._clock.monotonic()
+        left = self._unattached_since.setdefault(name, now) + ATTACH_SECONDS - now
+        if left <= 0:
+            self._unattached_since[name], left = now, ATTACH_SECONDS
+            message = (
+                f'AttachVolume.Attach failed for volume "{wanted.volume}" : timed out waiting for'
+                f" external-attacher of {wanted.driver} CSI driver to attach volume"
+                f" {wanted.handle}"
+            )
+            for pod in self._users(wanted.node, wanted.volume):
+                self._recorder.record(pod, WARNING, "FailedAttachVolume", message)
+        self._loop.add_later(wanted.node, left)
 
     def _report_wait(self, wanted: WantedAttachment, holders: Iterable[str]) -> None:
         """Tell the pods of a node which pods of other nodes have their volume."""

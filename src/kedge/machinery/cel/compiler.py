@@ -644,7 +644,7 @@ def _dispatched(overloads: tuple[FunctionOverload, ...], closures: list[Closure]
 
     def found(run: Run, types: tuple[type, ...], values: tuple[Any, ...]) -> FunctionOverload:
         for each in overloads:
-            if all(map(fits, values, each.parameters)):
+            if all(map(fits, values, each.guards)):
                 if simple and len(by_types) < 64:
                     by_types[types] = each
                 return each

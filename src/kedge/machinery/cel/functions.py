@@ -20,7 +20,9 @@ Price = Callable[..., int]
 class FunctionOverload:
     """One signature of a function."""
 
-    __slots__ = ("function", "id", "implementation", "member", "parameters", "price", "result")
+    __slots__ = (
+        "function", "guards", "id", "implementation", "member", "parameters", "price", "result",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -31,10 +33,13 @@ class FunctionOverload:
         *,
         member: bool = False,
         price: Price | None = None,
+        guards: tuple[CelType, ...] | None = None,
     ) -> None:
         self.id = id
         self.function = ""
         self.parameters = tuple(parameters)
+        self.guards = guards or self.parameters
+        """The types that values are compared with, if their types are known only at run time."""
         self.result = result
         self.implementation = implementation
         self.member = member

@@ -114,6 +114,15 @@ async def test_a_policy_runs_again_after_a_later_one(server: LocalServer) -> Non
     assert made["metadata"]["labels"] == {"first": "x", "second": "x"}
 
 
+async def test_a_policy_runs_again_after_its_own_change(server: LocalServer) -> None:
+    # Seen on kube-apiserver 1.36.
+    expression = "[JSONPatch{op: 'add', path: '/data/a', value: object.?data.a.orValue('') + 'x'}]"
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+    await bind(server, "m1", {"mutations": [mutation], "reinvocationPolicy": "IfNeeded"})
+    made = await server.post(MAPS, {"metadata": {"name": "c"}, "data": {"a": "-"}})
+    assert made["data"] == {"a": "-xx"}
+
+
 async def test_a_policy_runs_once_by_default(server: LocalServer) -> None:
     seen = "has(object.metadata.labels) && 'second' in object.metadata.labels"
     await bind(server, "m1", labelling("first", seen))

@@ -54,6 +54,19 @@ async def test_a_volume_is_attached_reported_and_detached_after_it_is_unmounted(
         assert await place.below(ATTACHMENTS) == []
 
 
+async def test_pods_are_told_if_no_attacher_attaches_their_volume() -> None:
+    message = (
+        'AttachVolume.Attach failed for volume "pv" : timed out waiting for external-attacher of'
+        " disk.example CSI driver to attach volume h1"
+    )
+    async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
+        await used_volume(place)
+        await place.pass_time(110)
+        assert ("FailedAttachVolume", message) not in await place.events()
+        await place.pass_time(20)
+        assert ("FailedAttachVolume", message) in await place.events()
+
+
 async def test_a_node_that_reports_is_never_forced() -> None:
     async with workshop(PersistentVolumeBinder, AttachDetachController) as place:
         pod = await used_volume(place)

@@ -219,12 +219,14 @@ _EXTENSION: Final[Functions] = named(
     {
         "slice": (method("list_slice", (_LIST, INT, INT), _LIST, _slice, _slice_price),),
         "flatten": (
-            method(
+            FunctionOverload(
                 "list_flatten",
                 (list_of(_LIST),),
                 _LIST,
                 _flatten,
-                lambda values: _allocated(1, len(values)),
+                member=True,
+                price=lambda values: _allocated(1, len(values)),
+                guards=(list_of(DYN),),
             ),
             method(
                 "list_flatten_int",

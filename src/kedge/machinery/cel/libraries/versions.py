@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 from kedge.machinery.cel.errors import CelError
 from kedge.machinery.cel.functions import Functions, first_traversed, function, library, method
 from kedge.machinery.cel.types import BOOL, INT, SEMVER, STRING
+from kedge.machinery.errors import quoted
 
 _IDENTIFIER: Final = re.compile("[0-9A-Za-z-]+").fullmatch
 _UINT_DIGITS: Final = 20
@@ -57,7 +58,7 @@ def version_of(text: str, normalize: bool = False) -> SemverValue:
         if not part:
             raise CelError("Build meta data is empty")
         if _IDENTIFIER(part) is None:
-            raise CelError(f'Invalid character(s) found in build meta data "{part}"')
+            raise CelError(f"Invalid character(s) found in build meta data {quoted(part)}")
     return SemverValue((numbers[0], numbers[1], numbers[2]), before)
 
 
@@ -65,7 +66,7 @@ def _number(name: str, text: str) -> int:
     if not text:
         raise CelError('strconv.ParseUint: parsing "": invalid syntax')
     if not text.isascii() or not text.isdigit():
-        raise CelError(f'Invalid character(s) found in {name.lower()} number "{text}"')
+        raise CelError(f"Invalid character(s) found in {name.lower()} number {quoted(text)}")
     if len(text) > 1 and text.startswith("0"):
         raise CelError(f'{name} number must not contain leading zeroes "{text}"')
     if len(text) > _UINT_DIGITS or int(text) >= 1 << 64:
@@ -77,7 +78,7 @@ def _pre_release(part: str) -> str:
     if not part:
         raise CelError("Prerelease is empty")
     if _IDENTIFIER(part) is None:
-        raise CelError(f'Invalid character(s) found in prerelease "{part}"')
+        raise CelError(f"Invalid character(s) found in prerelease {quoted(part)}")
     if part.isdigit() and len(part) > 1 and part.startswith("0"):
         raise CelError(f'Numeric PreRelease version must not contain leading zeroes "{part}"')
     return part
