@@ -146,7 +146,7 @@ class HostileServer:
     @property
     def most_sent(self) -> int:
         """The most bytes that one client took."""
-        return max(peer.sent for peer in self.peers)
+        return max((peer.sent for peer in self.peers), default=0)
 
     def end(self) -> None:
         for task in self._tasks:
