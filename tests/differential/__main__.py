@@ -60,8 +60,16 @@ async def _run(options: argparse.Namespace) -> tuple[Figures, str]:
     finally:
         await reference.close()
         await candidate.close()
-    scope = ", changes of single fields" if options.no_sequences else ""
-    return figures, f"Kubernetes {version.removeprefix('v')} and kedge{scope}"
+    return figures, f"Kubernetes {version.removeprefix('v')} and kedge, {_scope(options)}"
+
+
+def _scope(options: argparse.Namespace) -> str:
+    parts = [
+        "" if options.no_sequences else "sequences",
+        "changes of single fields" if options.count else "",
+        "walks" if options.walks else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 async def _published(options: argparse.Namespace) -> tuple[str, list[Kind]]:

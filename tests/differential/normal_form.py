@@ -16,6 +16,7 @@ _IN_RECORD: Final = re.compile(
 _CURRENT: Final = re.compile(r"(Too large resource version: \d+, current: )\d+")
 _PORT: Final = re.compile(r"\b3[0-2]\d{3}\b")
 _ADDRESS: Final = re.compile(r"\b10\.(?:96|43|0)\.\d+\.\d+\b")
+_AGE: Final = re.compile(r"\d+[sm]")
 _OBJECT_ADDRESS: Final = re.compile(r"\(0x[0-9a-f]+\)|0xc[0-9a-f]{6,}")
 
 _GENERATED: Final = re.compile(
@@ -29,6 +30,7 @@ _BY_KEY: Final = {
     "continue": "TOKEN",
     "remainingItemCount": "COUNT",
     "clusterIP": "ADDRESS",
+    "clusterIPs": "ADDRESS",
 }
 
 
@@ -62,6 +64,8 @@ def _value(value: Any, key: str = "") -> Any:
 
 
 def _text(text: str) -> str:
+    if _AGE.fullmatch(text):
+        return "AGE"
     text = _UID.sub(lambda found: found[0] if found[0] == _FIXED_UID else "UID", text)
     text = _VERSIONS.sub(r"\1VERSION", _TIME.sub("TIME", text))
     text = _CURRENT.sub(r"\1VERSION", _IN_RECORD.sub(r"\1VERSION", text))

@@ -25,7 +25,9 @@ the answers: code, reason, message, details, warnings and the whole object. Valu
 chance (uids, times, resourceVersions, allocated addresses) are left out. The requests change one
 field of a valid object at a time, to values that fit and values that do not, with create, update,
 the four kinds of patch and the status subresource. Sequences of requests follow objects from create
-to delete, list, page, watch and delete collections. This page is generated.
+to delete, list, page, watch and delete collections. Walks take random steps with an object and look
+at it after each: writes with options of all kinds, bodies in JSON and YAML, responses in all forms,
+subresources, paths and methods that do not exist. This page is generated.
 
 """
 
@@ -39,9 +41,18 @@ def page(figures: Figures, versions: str) -> str:
     same, all_but_order = _share(total, _COLUMNS[:5]), _share(total, _COLUMNS[:2])
     summary = (
         f"{versions}: {total.total():,} answers. {same} are identical in code and reason, "
-        f"{all_but_order} in everything but the order of causes.\n\n"
+        f"{all_but_order} in everything but the order of causes. {_failures(figures)}\n\n"
     )
     return _HEAD + summary + _legend() + "\n".join(lines) + "\n"
+
+
+def _failures(figures: Figures) -> str:
+    errors = sum(number for each, number in figures.failures.items() if each.startswith("5"))
+    return (
+        f"{len(figures.destructive)} writes changed or deleted an object of kedge that "
+        f"kube-apiserver left as it was. {errors} answers of kedge have a code of 5xx where those "
+        "of kube-apiserver have none."
+    )
 
 
 def _legend() -> str:

@@ -11,7 +11,7 @@ from tests.differential.cases import NAMESPACE, Kind
 _NAMES: Final = {
     "CustomResourceDefinition": "{plural}.example.com",
     "APIService": "v1.{name}.example.com",
-    "IPAddress": "10.252.0.{number}",
+    "IPAddress": "10.252.{range}.{number}",
     "RuntimeClass": "{name}",
 }
 
@@ -31,7 +31,8 @@ def name(kind: Kind, wanted: str) -> str:
     """Return a name that the kind accepts; `wanted` may end with a number."""
     number = "".join(each for each in wanted if each.isdigit()) or "1"
     form = _NAMES.get(kind.name, "{name}")
-    return form.format(name=wanted, plural=f"{wanted}s", number=int(number) % 250 + 1)
+    rest, last = divmod(int(number), 250)
+    return form.format(name=wanted, plural=f"{wanted}s", number=last + 1, range=rest % 250)
 
 
 def sample(kind: Kind, wanted: str = "base") -> dict[str, Any]:

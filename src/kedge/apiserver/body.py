@@ -31,8 +31,12 @@ class Body(msgspec.Struct, frozen=True):
 
 def check_type(content_type: str) -> None:
     """Refuse bodies of types that are not read; 415."""
-    if body_type(content_type) not in ("", *ACCEPTED):
+    is_broken = _PARAMETERS.fullmatch(content_type.partition(";")[2]) is None
+    if is_broken or body_type(content_type) not in ("", *ACCEPTED):
         raise unsupported_media_type(content_type, ACCEPTED)
+
+
+_PARAMETERS: Final = re.compile(r"\s*(?:[^\s;=]+=(?:[^\s;\"]+|\"[^\"]*\")\s*(?:;\s*|$))*")
 
 
 def read(content_type: str, data: bytes) -> Body:

@@ -43,6 +43,7 @@ MOST_FORGED: Final = 16
 
 Done = Callable[[DnsAnswer], None]
 _FAILURE: Final = DnsAnswer(SERVFAIL)
+_REFUSAL: Final = DnsAnswer(REFUSED)
 
 
 class Upstream:
@@ -72,13 +73,26 @@ class Upstream:
             done(known)
         elif (exchange := self._waiting.get(question)) is not None:
             exchange.join(done)
-        elif len(self._waiting) >= MOST_QUERIES or self._sources[source] >= MOST_PER_SOURCE:
-            done(DnsAnswer(REFUSED))
+        elif not self._has_room(source):
+            done(_REFUSAL)
         elif not (order := self._servers.order()) or (self._servers.all_down() and self._waiting):
             # One question at a time finds out whether a server is back.
             done(_FAILURE)
         else:
             self._begin(question, source, order, done)
+
+    def _has_room(self, source: str) -> bool:
+        """Return whether a client may ask one more question. If all clients together have too many,
+        the one that has most of them loses its newest question to one that has fewer."""
+        own = self._sources[source]
+        if own >= MOST_PER_SOURCE or len(self._waiting) < MOST_QUERIES:
+            return own < MOST_PER_SOURCE
+        greedy = max(self._sources, key=self._sources.__getitem__)
+        if self._sources[greedy] <= own + 1:
+            return False
+        exchanges = reversed(self._waiting.values())
+        next(each for each in exchanges if each.source == greedy).finish(_REFUSAL)
+        return True
 
     def _begin(
         self,
@@ -97,6 +111,7 @@ class Upstream:
 
         exchange = UpstreamExchange(
             question,
+            source,
             order,
             self._servers,
             self._clock,
@@ -135,6 +150,7 @@ class UpstreamExchange:
     def __init__(
         self,
         question: UpstreamQuestion,
+        source: str,
         order: tuple[SocketAddress, ...],
         servers: UpstreamServers,
         clock: Clock,
@@ -143,6 +159,8 @@ class UpstreamExchange:
         datagram: OpenQuery,
         stream: OpenQuery,
     ) -> None:
+        self.source = source
+        """The client that asked first."""
         self._question = question
         self._left = list(order)
         self._servers = servers
@@ -163,7 +181,7 @@ class UpstreamExchange:
     def join(self, done: Done) -> None:
         """Add a client that waits for the answer."""
         if len(self._clients) >= MOST_WAITING:
-            done(DnsAnswer(REFUSED))
+            done(_REFUSAL)
         else:
             self._clients.append(done)
 

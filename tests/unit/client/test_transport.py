@@ -1,4 +1,5 @@
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -106,3 +107,27 @@ async def test_a_body_is_read_up_to_a_limit() -> None:
 
     assert await Stream(200, {}, pieces()).at_most(5) == b"abcde"
     assert await Stream(200, {}, pieces()).at_most(4) is None
+
+
+async def test_a_body_of_small_pieces_takes_no_more_memory_than_its_content() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(100_000):
+            yield number.to_bytes(3)
+
+    stream = Stream(200, {}, pieces())
+    tracemalloc.start()
+    try:
+        body = await stream.at_most(1 << 20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert body is not None
+    assert len(body) == 300_000
+    assert peak < 2_000_000
+
+
+def test_small_pieces_that_nobody_reads_stop_their_source() -> None:
+    inflow = Inflow(buffer=1000)
+    for _ in range(30):
+        inflow.write(b"x")
+    assert inflow.paused

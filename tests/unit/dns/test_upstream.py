@@ -248,20 +248,45 @@ async def test_a_server_that_does_not_know_edns(network: Network, client: Client
     assert client.addresses == [bytes([198, 51, 100, 7])]
 
 
-async def test_a_client_may_have_so_many_questions(network: Network, client: Client) -> None:
-    def name(number: int) -> UpstreamQuestion:
-        return UpstreamQuestion(b"\5" + f"{number:05}".encode() + b"\0", A)
+def numbered(number: int) -> UpstreamQuestion:
+    return UpstreamQuestion(b"\5" + f"{number:05}".encode() + b"\0", A)
 
+
+async def test_a_client_may_have_so_many_questions(network: Network, client: Client) -> None:
     for number in range(module.MOST_PER_SOURCE + 5):
-        client.ask(name(number))
+        client.ask(numbered(number))
     assert [each.rcode for each in client.answers] == [REFUSED] * 5
-    for number in range(module.MOST_QUERIES):
-        client.ask(name(1000 + number), f"10.244.1.{number // 50}")
-    assert len(network.sent) == module.MOST_QUERIES
     for each in network.sent[:]:
         each.answer("198.51.100.7")
-    client.ask(name(5000))
-    assert len(network.sent) == module.MOST_QUERIES + 1
+    client.ask(numbered(5000))
+    assert len(network.sent) == module.MOST_PER_SOURCE + 1
+
+
+async def test_a_few_clients_cannot_use_up_the_questions_of_all(
+    network: Network, client: Client
+) -> None:
+    for number in range(module.MOST_QUERIES):
+        client.ask(numbered(number), f"10.244.1.{number // module.MOST_PER_SOURCE}")
+    assert len(network.sent) == module.MOST_QUERIES
+    assert not client.answers
+    for number in range(20):
+        client.ask(numbered(1000 + number), "10.244.2.1")
+    assert len(network.sent) == module.MOST_QUERIES + 20
+    # The questions of those who have most are given up instead.
+    assert [each.rcode for each in client.answers] == [REFUSED] * 20
+    for number in range(module.MOST_PER_SOURCE):
+        client.ask(numbered(2000 + number), "10.244.1.0")
+    assert len(network.sent) < module.MOST_QUERIES + 30
+
+
+async def test_when_all_clients_have_as_many_questions_the_next_is_refused(
+    network: Network, client: Client
+) -> None:
+    for number in range(module.MOST_QUERIES):
+        client.ask(numbered(number), f"10.244.{number // 200}.{number % 200}")
+    client.ask(numbered(1000), "10.244.9.9")
+    assert len(network.sent) == module.MOST_QUERIES
+    assert [each.rcode for each in client.answers] == [REFUSED]
 
 
 async def test_the_end_of_the_agent_is_the_end_of_all_queries(network: Network) -> None:

@@ -13,7 +13,7 @@ from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.label_selector import validate_label_selector
-from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
+from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed, null
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
 from kedge.api.strategy import Strategy
@@ -66,7 +66,7 @@ class DaemonSetCondition(Model):
     """The type of the condition."""
     status: str = ""
     """True, False or Unknown."""
-    lastTransitionTime: Time = ""
+    lastTransitionTime: Time | None = field(default_factory=null)
     """When the status last changed."""
     reason: str = ""
     """Why, as one word."""

@@ -112,7 +112,6 @@ RESOURCE: Resource[Namespace] = Resource(
     subresources=[Subresource("finalize", verbs=("update",)), STATUS],
     strategy=Strategy(
         counts_generation=False,
-        ignores_propagation=True,
         check_name=names.dns_label,
         default=default,
         prepare_for_create=prepare_for_create,

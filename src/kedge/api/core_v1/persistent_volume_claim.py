@@ -13,7 +13,7 @@ from kedge.api.core_v1.references import TypedLocalObjectReference, TypedObjectR
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.internal_forms import internal_diff
 from kedge.api.label_selector import validate_label_selector
-from kedge.api.model import Model, Object, Time, keyed
+from kedge.api.model import Model, Object, Time, keyed, null
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
 from kedge.api.strategy import Strategy
@@ -49,9 +49,9 @@ class PersistentVolumeClaimCondition(Model):
 
     __required__ = ("type", "status")
 
-    lastProbeTime: Time = ""
+    lastProbeTime: Time | None = field(default_factory=null)
     """When it was last looked at."""
-    lastTransitionTime: Time = ""
+    lastTransitionTime: Time | None = field(default_factory=null)
     """When the status last changed."""
     message: str = ""
     """Why, for people."""

@@ -71,7 +71,7 @@ def read(answer: bytes, version: str, uid: str) -> list[msgspec.Raw]:
     """Return the objects in the answer of a webhook; raises RejectedConversion."""
     try:
         review = _reviews.decode(answer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RejectedConversion(f"failed: {error}") from None
     given = (review.api_version, review.kind)
     if version == "v1" and given != (f"{_GROUP}/v1", "ConversionReview"):

@@ -37,7 +37,7 @@ def watch(
     """Watch a selection from a version on; version 0 begins with all objects."""
     query = request.query
     version, initial = query.get("resourceVersion"), query.get("sendInitialEvents")
-    check_options(version, query.get("resourceVersionMatch"), initial)
+    check_options(query.get("resourceVersionMatch"), initial, query.get("continue"))
     since = parse_revision(version)
     everything = query.flag("sendInitialEvents") or (not initial and not since)
     if initial and not everything and not since:

@@ -205,7 +205,8 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
     if options.orphanDependents is not None:
         policy = "Orphan" if options.orphanDependents else "Background"
     own = list(obj.metadata.finalizers)
-    if request.resource.strategy.ignores_propagation:
+    strategy = request.resource.strategy
+    if strategy.ignores_propagation or strategy.blocks_deletion(obj):
         return own
     if policy is None:
         if not request.resource.strategy.orphans_dependents or ORPHAN in own or FOREGROUND in own:

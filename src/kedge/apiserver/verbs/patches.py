@@ -194,6 +194,9 @@ def _on_live(
                 type_meta.check_patched(request.resource, changed, lambda: quote(live))
             fitted = decode.fitted(request, changed, "PatchOptions", duplicates, live)
         except UnreadableDocument as error:
+            whole = go_integers.converted(request.resource.schema, changed) if restores else changed
+            if error.restored and whole != changed:
+                return DesiredDocument(decode.fitted(request, whole, "PatchOptions", (), live))
             why = (restores and error.restored) or error.why
             errors = [FieldError.invalid("patch", quote(live)[:MOST_QUOTED], why)]
             raise invalid("", "", "", errors) from None
@@ -326,9 +329,11 @@ def _as_of_yaml(fault: str) -> str:
 
 
 def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
-    """Spell quantities and times as the live object does; otherwise they would seem changed.
+    """Return the configuration with lists in place of mappings that only kedge takes.
 
-    Nulls and empty values stay: an applier that names them wants the field, empty.
+    Quantities and times stay as they are spelled: `1000m` conflicts with another's `1`, as with
+    kube-apiserver. Nulls and empty values stay, too: an applier that names them wants the field,
+    empty.
     """
     unknown: list[str] = []
     try:
@@ -338,7 +343,7 @@ def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
     mapped = decode.mappings(unknown)
     request.warnings += mapped
     # Undeclared fields are left in: apply itself refuses them, naming each.
-    return config if len(unknown) > len(mapped) else _with_empty(shaped, config)
+    return _with_empty(shaped, config) if mapped and len(unknown) == len(mapped) else config
 
 
 def _with_empty(shaped: Any, config: Any) -> Any:

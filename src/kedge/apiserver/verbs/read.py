@@ -1,8 +1,8 @@
 """Get and list: from the watch cache, or from the store's history for a past revision."""
 
 import base64
-from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ from kedge.machinery.errors import (
     timeout,
 )
 from kedge.storage.store import RevisionCompacted
-from kedge.web.message import Response, Sink
+from kedge.web.message import Query, Response, Sink
 
 WAIT_FOR_REVISION = 3.0
 """Seconds that a read waits for a state that the server has not reached yet."""
@@ -35,7 +35,9 @@ _REVISION_DIGITS = 20
 def get(api: Api, request: Request) -> Response | Coroutine[Any, Any, Response]:
     """Return the object as it is now: every acknowledged write is in the cache already."""
     if request.http.query_string and (version := request.query.get("resourceVersion")):
-        _check_reached(api, parse_own_revision(version))
+        is_cached = not request.resource.strategy.ttl
+        parse = parse_own_revision if is_cached else parse_revision
+        _check_reached(api, parse(version))
     item = api.find(request)
     if item is None:
         raise gone(request)
@@ -69,7 +71,7 @@ class ContinueToken(msgspec.Struct):
     """The content of a continue token."""
 
     rv: int
-    start: str
+    start: str = ""
     v: str = "meta.k8s.io/v1"
 
 
@@ -77,7 +79,7 @@ def list_(api: Api, request: Request) -> Response | Awaitable[Response]:
     """Return the objects of a selection."""
     query = request.query
     if "sendInitialEvents" in query:
-        raise initial_events_on_list()
+        raise initial_events_on_list(query)
     limit = list_numbers(query).limit if request.http.query_string else 0
     is_plain = query.get("resourceVersion") in ("", "0") and not limit
     is_plain = is_plain and request.resource.conversion is None
@@ -86,9 +88,12 @@ def list_(api: Api, request: Request) -> Response | Awaitable[Response]:
     return _list_snapshot(api, request)
 
 
-def initial_events_on_list() -> StatusError:
+def initial_events_on_list(query: Query) -> StatusError:
+    """Return the errors of a list that asks for initial events."""
+    names = ("resourceVersion", "resourceVersionMatch", "continue")
+    errors = list(_match_errors(*map(query.get, names)))
     why = "sendInitialEvents is forbidden for list"
-    return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
+    return invalid_options("ListOptions", [*errors, FieldError.forbidden("sendInitialEvents", why)])
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -286,22 +291,27 @@ async def _snapshot(api: Api, request: Request, selection: Selection, limit: int
 
 def check_match(version: str, match: str, continue_: str) -> None:
     """Refuse combinations of parameters that contradict each other."""
+    if errors := list(_match_errors(version, match, continue_)):
+        raise invalid_options("ListOptions", errors)
+
+
+def _match_errors(version: str, match: str, continue_: str) -> Iterator[FieldError]:
     path = "resourceVersionMatch"
-    error: FieldError | None = None
-    if match and continue_:
-        error = FieldError.forbidden(path, "resourceVersionMatch is forbidden when continue is set")
-    elif match and not version:
-        error = FieldError.forbidden(
-            path, "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
-    elif match not in ("", "Exact", "NotOlderThan"):
-        error = FieldError.not_supported(path, match, ["Exact", "NotOlderThan", ""])
-    elif match == "Exact" and version == "0":
-        error = FieldError.forbidden(
-            path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        )
-    if error is not None:
-        raise invalid_options("ListOptions", [error])
+    if not match:
+        return
+    if not version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        yield FieldError.forbidden(path, why)
+    if continue_:
+        yield FieldError.forbidden(path, CONTINUED)
+    if match not in ("Exact", "NotOlderThan"):
+        yield FieldError.not_supported(path, match, ["Exact", "NotOlderThan", ""])
+    if match == "Exact" and version == "0":
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        yield FieldError.forbidden(path, why)
+
+
+CONTINUED: Final = "resourceVersionMatch is forbidden when continue is provided"
 
 
 def parse_revision(text: str) -> int:
@@ -372,7 +382,10 @@ def _continued(text: str, version: str, selection: Selection) -> ListSnapshot:
     except (ValueError, msgspec.MsgspecError):
         why = "continue key is not valid: illegal base64 data at input byte 0"
         raise bad_request(f"invalid continue token: {why}") from None
-    if value.rv < -1 or not value.start or ".." in value.start:
+    if not value.start:
+        why = f"continue key is not valid: encoded start key empty (version {value.v})"
+        raise bad_request(f"invalid continue token: {why}")
+    if value.rv < -1 or ".." in value.start:
         raise bad_request("continue key is not valid: it does not name a position")
     # -1 stands for "wherever we are now": the token that an expired one is exchanged for.
     return ListSnapshot(exact=max(value.rv, 0), after=selection.prefix + value.start)

@@ -58,7 +58,7 @@ def page(
 def _check(request: Request, version: int) -> None:
     query = request.query
     if "sendInitialEvents" in query:
-        raise initial_events_on_list()
+        raise initial_events_on_list(query)
     match = query.get("resourceVersionMatch")
     check_match(query.get("resourceVersion"), match, query.get("continue"))
     asked = parse_revision(query.get("resourceVersion"))

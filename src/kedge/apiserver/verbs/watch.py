@@ -28,7 +28,7 @@ from kedge.apiserver.long_work import LONG
 from kedge.apiserver.media import ResponseForm
 from kedge.apiserver.object_lists import own_version, partial
 from kedge.apiserver.request import Request, list_numbers
-from kedge.apiserver.verbs.read import check_match, own_versions, parse_own_revision
+from kedge.apiserver.verbs.read import CONTINUED, own_versions, parse_own_revision
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import (
     Change,
@@ -59,7 +59,7 @@ def watch(api: Api, request: Request) -> Response:
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     initial = query.get("sendInitialEvents")
-    check_options(version, match, initial)
+    check_options(match, initial, query.get("continue"))
     revision = parse_own_revision(version)
     seconds = watch_seconds(api, request)
     choice = render.response_form(request, render.offered_of(request.resource, render.WATCHED))
@@ -90,22 +90,26 @@ def watch_seconds(api: Api, request: Request) -> int:
     return list_numbers(request.query).timeout_seconds or 1800 + int(api.random.random() * 1800)
 
 
-def check_options(version: str, match: str, initial: str) -> None:
+def check_options(match: str, initial: str, continue_: str) -> None:
     """Refuse combinations of parameters that contradict each other."""
-    if initial:
-        if match != "NotOlderThan":
-            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise invalid_options(
-                "ListOptions", [FieldError.forbidden("resourceVersionMatch", why)]
-            )
-    elif match:
-        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        errors = [FieldError.forbidden("resourceVersionMatch", why)]
-        if match != "NotOlderThan":
-            errors.append(FieldError.not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
+    if errors := list(_option_errors(match, initial, continue_)):
         raise invalid_options("ListOptions", errors)
-    if match and version:
-        check_match(version, match, "")
+
+
+def _option_errors(match: str, initial: str, continue_: str) -> Iterator[FieldError]:
+    path = "resourceVersionMatch"
+    if initial and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        yield FieldError.forbidden(path, why)
+    if not match:
+        return
+    if not initial:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        yield FieldError.forbidden(path, why)
+    if match != "NotOlderThan":
+        yield FieldError.not_supported(path, match, ["NotOlderThan"])
+    if continue_:
+        yield FieldError.forbidden(path, CONTINUED)
 
 
 class EventEncoder:

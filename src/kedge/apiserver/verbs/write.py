@@ -564,7 +564,10 @@ def may_go(resource: Resource[Any], document: dict[str, Any]) -> bool:
 
 
 def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any]) -> None:
-    version = wanted.get("metadata", {}).get("resourceVersion", "")
+    meta = wanted.get("metadata", {})
+    version = meta.get("resourceVersion", "")
+    if meta.get("uid") and meta["uid"] != live["metadata"]["uid"]:
+        return  # another object, which is refused first
     if version not in _ANY_VERSION and version != live["metadata"]["resourceVersion"]:
         if not version.isdecimal():
             # The store of upstream parses the version, and its error is not translated.

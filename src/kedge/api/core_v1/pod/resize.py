@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.pod.container import Container, ResourceRequirements
 from kedge.api.core_v1.pod.resources import POD_LEVEL, is_sidecar, qos_class
 from kedge.api.core_v1.pod.spec import PodSpec
-from kedge.api.core_v1.pod.update import changed_fields
+from kedge.api.core_v1.pod.update import changed_fields, kept_metadata
 from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
@@ -29,14 +29,7 @@ def only_resources(new: "Pod", old: "Pod") -> "Pod":
     spec = replace(
         old.spec, resources=new.spec.resources, containers=containers, initContainers=init
     )
-    metadata = replace(
-        new.metadata,
-        labels=old.metadata.labels,
-        annotations=old.metadata.annotations,
-        finalizers=old.metadata.finalizers,
-        ownerReferences=old.metadata.ownerReferences,
-    )
-    return replace(new, metadata=metadata, spec=spec, status=old.status)
+    return replace(new, metadata=kept_metadata(new, old), spec=spec, status=old.status)
 
 
 def _with_new_resources(

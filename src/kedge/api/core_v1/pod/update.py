@@ -16,6 +16,7 @@ from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.api.internal_forms import internal_diff
+from kedge.api.model import ObjectMeta
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -261,7 +262,18 @@ def _addresses(field: str, new: Sequence[str], old: Sequence[str]) -> Iterator[F
 def only_ephemeral(new: "Pod", old: "Pod") -> "Pod":
     """The old pod with the new one's ephemeral containers: all that their subresource changes."""
     spec = replace(old.spec, ephemeralContainers=new.spec.ephemeralContainers)
-    return replace(new, spec=spec, status=old.status)
+    return replace(new, metadata=kept_metadata(new, old), spec=spec, status=old.status)
+
+
+def kept_metadata(new: "Pod", old: "Pod") -> ObjectMeta:
+    """The new metadata with what subresources of pods do not change."""
+    return replace(
+        new.metadata,
+        labels=old.metadata.labels,
+        annotations=old.metadata.annotations,
+        finalizers=old.metadata.finalizers,
+        ownerReferences=old.metadata.ownerReferences,
+    )
 
 
 def validate_ephemeral(new: "Pod", old: "Pod") -> Iterator[FieldError]:
