@@ -150,7 +150,6 @@ class Comparison:
 
     async def whole_policies(self, count: int, random: Random) -> None:
         """Compare policies of both sorts with parameters, conditions, variables and mutations."""
-        await self._make_subject()
         for i, data in enumerate(policy_samples.PARAMS):
             labels = {"set": "all"}
             param = {"metadata": {"name": f"param{i}", "labels": labels}, "data": data}
@@ -178,7 +177,6 @@ class Comparison:
             for sort in sorts:
                 for kind in ("policies", "policybindings"):
                     await self.delete(f"{ADMISSION}/{sort}admission{kind}/d{number}")
-        await self.delete(f"{CRDS}/policysubjects.{GROUP}")
 
     async def _ask(self, what: str, number: int, spec: Any, about: Any) -> None:
         url = f"/apis/{GROUP}/v1/namespaces/default/policysubjects?dryRun=All"
@@ -188,7 +186,8 @@ class Comparison:
         }  # fmt: skip
         self.judge(what, await self.post(url, made), [about, spec])
 
-    async def _make_subject(self) -> None:
+    async def make_subject(self) -> None:
+        """Define the kind that policies are about."""
         subject = expressions.definition(0, ["true"])
         subject["metadata"]["name"] = f"policysubjects.{GROUP}"
         subject["spec"]["names"] = {"plural": "policysubjects", "kind": "PolicySubject"}
@@ -199,7 +198,6 @@ class Comparison:
         await SystemClock().sleep(2)
 
     async def policies(self, count: int, random: Random) -> None:
-        await self._make_subject()
         bound = []
         for number in range(count):
             checks = [expressions.expression(random, "object.spec") for _ in range(CHECKS)]
@@ -217,7 +215,6 @@ class Comparison:
         for number in range(count):
             for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
                 await self.delete(f"{ADMISSION}/{kind}/d{number}")
-        await self.delete(f"{CRDS}/policysubjects.{GROUP}")
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -225,10 +222,12 @@ async def _run(options: argparse.Namespace) -> None:
     random = Random(options.seed)
     for number in range(options.rules // BATCH):
         await compared.rules(number, random)
+    await compared.make_subject()
     if options.policies:
         await compared.policies(options.policies, random)
     if options.whole:
         await compared.whole_policies(options.whole, random)
+    await compared.delete(f"{CRDS}/policysubjects.{GROUP}")
     for name, count in sorted(compared.figures.items()):
         print(f"{name}: {count}")
 

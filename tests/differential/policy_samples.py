@@ -31,7 +31,7 @@ _CONDITIONS: Final = (
 )  # fmt: skip
 _APPLIED: Final = (
     "Object{{metadata: Object.metadata{{labels: {{'made': '{word}'}}}}}}",
-    "Object{{metadata: Object.metadata{{annotations: {{'v': string(variables.v0)}}}}}}",
+    "Object{{metadata: Object.metadata{{annotations: {{'v': string(dyn(variables.v0))}}}}}}",
     "Object{{spec: Object.spec{{i: {number}}}}}",
     "Object{{spec: Object.spec{{s: object.spec.s + '-{word}'}}}}",
     "Object{{spec: Object.spec{{ls: ['{word}', 'b']}}}}",
@@ -106,13 +106,15 @@ def validating(number: int, random: Random) -> tuple[dict[str, Any], dict[str, A
     spec = _spec(random)
     checks = [expressions.expression(random, "object.spec", 2) for _ in range(2)]
     checks.append(
-        random.choice(("variables.v0 == 1", "size(variables.v0) > 1", "variables.v0 != ''"))
+        random.choice(
+            ("dyn(variables.v0) == 1", "size(dyn(variables.v0)) > 1", "dyn(variables.v0) != ''")
+        )
     )
     spec["validations"] = [
         {
             "expression": each,
             "messageExpression": random.choice(
-                ("'m ' + object.spec.s", "string(variables.v0)", "'x'")
+                ("'m ' + object.spec.s", "string(dyn(variables.v0))", "'x'")
             ),
             "reason": random.choice(("Invalid", "Forbidden", "Unauthorized")),
         }

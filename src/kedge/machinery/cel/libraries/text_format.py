@@ -41,7 +41,7 @@ def format_text(template: str, arguments: list[Any]) -> str:
         if used >= len(arguments):
             raise CelError(f"index {used} out of range")
         check_extent(arguments[used])
-        text = clause(arguments[used])
+        text = _clause_text(clause, arguments[used])
         used += 1
         size += len(text)
         if size > MAX_TEXT:
@@ -51,6 +51,13 @@ def format_text(template: str, arguments: list[Any]) -> str:
 
 
 Clause = Callable[[Any], str]
+
+
+def _clause_text(clause: "Clause", value: Any) -> str:
+    try:
+        return clause(value)
+    except CelError as error:
+        raise CelError(f"error during formatting: {error}") from None
 
 
 def parse_clause(template: str, at: int) -> tuple[Clause, int]:
