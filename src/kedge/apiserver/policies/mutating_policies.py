@@ -55,7 +55,7 @@ class MutatingPolicies:
             policies = tuple(policy for policy in policies if policy.is_reinvoked)
         run = _PolicyRun(attempt, self._around)
         await run.round(policies)
-        if run.has_changed and not attempt.is_repeated:
+        if run.has_changed and not run.has_failed and not attempt.is_repeated:
             await run.repeat(policies, self._earlier)
         return run.result()
 
@@ -74,6 +74,11 @@ class _PolicyRun:
         """Reinvoked policies that have run before it."""
         self.has_changed = False
         """Whether a mutation was made, even one without an effect, or changed the object."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a policy refuses the request; then nothing runs again."""
+        return bool(self._errors)
 
     async def round(self, policies: Policies) -> None:
         about = review.subject(self._attempt)

@@ -123,6 +123,16 @@ async def test_a_policy_runs_again_after_its_own_change(server: LocalServer) -> 
     assert made["data"] == {"a": "-xx"}
 
 
+async def test_no_policy_runs_again_after_one_has_refused(server: LocalServer) -> None:
+    expression = "[JSONPatch{op: 'remove', path: '/data/missing'}]"
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+    await bind(server, "m1", {"mutations": [mutation], "reinvocationPolicy": "IfNeeded"})
+    await bind(server, "m2", labelling("second"))
+    answer = await server.call("POST", MAPS, MAP)
+    assert answer.status == 403
+    assert len(answer.document["details"]["causes"]) == 1
+
+
 async def test_a_policy_runs_once_by_default(server: LocalServer) -> None:
     seen = "has(object.metadata.labels) && 'second' in object.metadata.labels"
     await bind(server, "m1", labelling("first", seen))
