@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from kedge.apiserver.body import Body, read_json, read_yaml
+from kedge.apiserver.body import JSON_FAULT, Body, read_json, read_yaml
 from kedge.cli.failure import Failure
 from kedge.machinery.errors import StatusError
 
@@ -87,7 +87,20 @@ def _bodies(text: str, source: str) -> Iterator[Body]:
         else:
             yield from (read_yaml(each.encode()) for each in yaml_documents(text))
     except StatusError as error:
-        raise Failure(f"error parsing {source}: {error.message}") from error
+        raise Failure(f"error parsing {source}: {_kubectl_message(error.message)}") from error
+
+
+def _kubectl_message(message: str) -> str:
+    """Return a message of the server about a document as kubectl words it."""
+    if message.startswith("yaml: "):
+        return f"error converting YAML to JSON: {message}"
+    if message.startswith(JSON_FAULT):
+        found = message.removeprefix(JSON_FAULT).partition(" into Go value")[0]
+        return (
+            f"error unmarshaling JSON: while decoding JSON: {found} into Go value of type"
+            " map[string]interface {}"
+        )
+    return message
 
 
 def _json_documents(text: str) -> list[str]:
