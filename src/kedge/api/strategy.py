@@ -106,7 +106,7 @@ class Strategy(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
     orphans_dependents: bool = False
     """Whether a delete without a propagation policy orphans the dependents."""
     ignores_propagation: bool = False
-    """Whether a delete leaves finalizers as they are, whatever its propagation policy says."""
+    """Whether a delete leaves finalizers under any propagation policy."""
     orphan_warning: str = ""
     """The warning for a client that orphans dependents without asking for it."""
     ttl: int = 0

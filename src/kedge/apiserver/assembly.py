@@ -207,7 +207,6 @@ def application(
     flows = flow_controller(api, seats)
     add_flow_metrics(counts, flows)
     api.caller.metrics.add_to(counts)
-    checks = server_checks(api.store, api.cache, lifecycle, components)
     return App(
         api,
         authenticator=authenticator,
@@ -216,15 +215,9 @@ def application(
         pages=Pages(
             api,
             openid=OpenId(key, address),
-            documents=Documents(
-                api.catalog,
-                address,
-                api.clock,
-                api.long_work,
-                None if aggregator is None else aggregator.documents,
-            ),
+            documents=documents(api, address, aggregator),
             telemetry=counts,
-            health=HealthChecks(checks, api.clock),
+            health=health_checks(api, lifecycle, components),
             flows=flows,
         ),
         telemetry=counts,
@@ -233,6 +226,19 @@ def application(
         aggregator=aggregator,
         audit_log=audit_log,
     )
+
+
+def documents(api: Api, address: Callable[[], str], aggregator: Aggregator | None) -> Documents:
+    """Return the discovery and OpenAPI documents, with those of extension servers."""
+    others = None if aggregator is None else aggregator.documents
+    return Documents(api.catalog, address, api.clock, api.long_work, others)
+
+
+def health_checks(
+    api: Api, lifecycle: ServerLifecycle, components: ControlPlaneComponents
+) -> HealthChecks:
+    """Return the checks of `/healthz`, `/livez` and `/readyz`."""
+    return HealthChecks(server_checks(api.store, api.cache, lifecycle, components), api.clock)
 
 
 def flow_controller(api: Api, seats: int) -> FlowController:

@@ -64,7 +64,7 @@ def parse_accept(header: str) -> tuple[MediaType, ...]:
 
 
 def accepts(header: str, offered: Sequence[str]) -> bool:
-    """Whether an Accept header names one of the media types, whatever its parameters say."""
+    """Whether an Accept header names one of the media types, with any parameters."""
     parts = header.split(",", _MOST_TYPES)[:_MOST_TYPES]
     names = {part.partition(";")[0].strip() for part in parts}
     return "*/*" in names or not names.isdisjoint(offered)

@@ -68,21 +68,7 @@ def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> Nod
         registered=csi,
         may_mount=base.may_mount,
     )
-    volumes = PodVolumes(
-        config.pods,
-        config.state / "memory",
-        sources,
-        following,
-        this,
-        recorder,
-        clock,
-        storage=storage.pods,
-        kubelet=devices.kubelet,
-        images=base.images,
-        pull_secrets=PullSecrets(sources),
-        may_mount=base.may_mount,
-    )
-    volumes.open()
+    volumes = pod_volumes(base, recorder, sources, following, storage, this)
     environment = EnvironmentVariables(sources, this, volumes.place)
     claims = NodeClaims(
         config.state / "devices",
@@ -114,6 +100,34 @@ def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> Nod
         PodDiskPlaces(volumes, places),
         (*tasks, eviction, collection),
     )
+
+
+def pod_volumes(
+    base: NodeFoundation,
+    recorder: Recorder,
+    sources: ReferencedObjects,
+    following: ConfigObjectWatches,
+    storage: NodeStorage,
+    this: NodeRegistration,
+) -> PodVolumes:
+    """Return the volumes of pods, opened."""
+    config = base.config
+    volumes = PodVolumes(
+        config.pods,
+        config.state / "memory",
+        sources,
+        following,
+        this,
+        recorder,
+        base.clock,
+        storage=storage.pods,
+        kubelet=base.devices.kubelet,
+        images=base.images,
+        pull_secrets=PullSecrets(sources),
+        may_mount=base.may_mount,
+    )
+    volumes.open()
+    return volumes
 
 
 def pod_dependencies(

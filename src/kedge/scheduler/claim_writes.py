@@ -175,7 +175,7 @@ class ClaimWrites:
         )
 
     async def _delete(self, claim: ResourceClaim) -> None:
-        """Delete a claim that was made for extended resources, whatever its state."""
+        """Delete a claim that was made for extended resources, in any state."""
         meta = claim.metadata
         patch = {"metadata": {"uid": meta.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
         options = DeletionOptions(preconditions=DeletionPreconditions(uid=meta.uid))

@@ -49,7 +49,7 @@ class TrustedProxies(msgspec.Struct, frozen=True):
 
 
 def _union(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of both, each once, whatever its case."""
+    """Return the names of both, each once, regardless of case."""
     return tuple({name.lower(): name for name in (*theirs, *ours)}.values())
 
 

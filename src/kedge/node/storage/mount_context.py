@@ -28,7 +28,7 @@ _OWN: Final = {
     LOCAL_DRIVER: CsiDriverPart(attach_required=False, fs_group_policy="File"),
     NFS_DRIVER: CsiDriverPart(attach_required=False, fs_group_policy="None"),
 }
-"""The properties of the drivers in the agent, whatever a CSIDriver object says."""
+"""The properties of the drivers in the agent, regardless of CSIDriver objects."""
 
 
 def attachment_name(driver: str, handle: str, node: str) -> str:

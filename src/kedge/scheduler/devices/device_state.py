@@ -65,7 +65,7 @@ class DeviceProposal(msgspec.Struct, frozen=True):
     choices: Sequence[ClaimChoice] = ()
     refusal: str = ""
     is_error: bool = False
-    """Whether something is wrong with the claim or its class, whatever the node."""
+    """Whether something is wrong with the claim or its class, on any node."""
 
 
 class SelectorEvaluation(NamedTuple):
