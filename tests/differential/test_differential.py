@@ -20,8 +20,6 @@ from kedge.machinery.clock import SystemClock
 from kedge.web.message import HttpRequest, Response
 
 KINDS = ("ConfigMap", "Pod", "Deployment.apps", "Lease.coordination.k8s.io")
-WATCHED = ("ConfigMap", "Pod")
-"""The kinds whose watches are compared while objects change."""
 STATUS = {"kind": "Status", "reason": "Invalid", "message": "m"}
 
 
@@ -53,18 +51,14 @@ async def _compared(
     kinds = [kind for kind in found if kind.label in KINDS]
     assert len(kinds) == len(KINDS)
     cases = [case for case in sequences.sequences(kinds) if case.action in actions]
-    cases += [
-        _unhurried(case)
-        for case in sequences.sequences(kinds)
-        if case.action == "churn" and case.kind in WATCHED
-    ]
+    cases += [_unhurried(case) for case in sequences.sequences(kinds) if case.action == "churn"]
     return await compare(reference, candidate, kinds, [*cases, *probes.probes(kinds, 120, seed=3)])
 
 
 def _unhurried(case: Case) -> Case:
     """Watch longer than by hand, so that a busy machine gets all changes done meanwhile."""
     assert case.watch is not None
-    query = case.watch.query.replace("timeoutSeconds=2", "timeoutSeconds=10")
+    query = case.watch.query.replace("timeoutSeconds=2", "timeoutSeconds=5")
     assert query != case.watch.query
     return replace(case, watch=replace(case.watch, query=query))
 
