@@ -37,6 +37,25 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 """The schema at which each rule stands."""
 
+SUBJECT: Final[dict[str, Any]] = {
+    **SCHEMA,
+    "properties": {
+        **SCHEMA["properties"],
+        "ml": {
+            "type": "array",
+            "maxItems": 5,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": {
+                "type": "object",
+                "required": ["k"],
+                "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
+            },
+        },
+    },
+}
+"""The schema of the objects that policies are about."""
+
 VALUES: Final[dict[str, list[Any]]] = {
     "i": [-7, 0, 1, 5, 9223372036854775807, -9223372036854775808],
     "j": [0, 2, 10],
