@@ -1,6 +1,7 @@
 """The two API servers whose CEL is compared, and the parts of their answers that count."""
 
 import asyncio
+import http.client
 import json
 import re
 import ssl
@@ -58,6 +59,8 @@ class Server:
             except ValueError:
                 document = {}
             return _answer(error.code, document, warnings)
+        except (http.client.HTTPException, OSError) as error:
+            return HttpAnswer(0, (f"{self._url}: {error}",), ())
 
     def annotations(self) -> dict[str, str]:
         """Return the annotations of policies by audit ID, of the requests since the last call."""
@@ -104,4 +107,6 @@ def _answer(status: int, document: dict[str, Any], warnings: list[str]) -> HttpA
         told.append(document.get("message", ""))
     # A panic of upstream that it reports as an error of the expression.
     told = [_PANIC.sub(": no such key: * ", each) for each in told]
+    # Upstream's name of the type of `self`, which has a number by chance.
+    told = [re.sub(r"\bselfType\d+", "object", each) for each in told]
     return HttpAnswer(status, tuple(told), tuple(sorted(warnings)))

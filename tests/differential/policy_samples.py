@@ -30,12 +30,14 @@ _CONDITIONS: Final = (
     "oldObject == null", "object.spec.l[0] == 1", "request.?dryRun.orValue(false)",
     "object != null", "request.operation in ['CREATE', 'UPDATE']", "has(object.spec.o.x)",
     "namespaceObject.metadata.name == 'default'", "!('system:nodes' in request.userInfo.groups)",
-    "request.resource.resource == 'policysubjects'", "object.spec.s.size() < 20", "variables.v0 == 1",
+    "request.resource.resource == 'policysubjects'", "object.spec.s.size() < 20",
+    "variables.v0 == 1",
 )  # fmt: skip
 _CHECKS: Final = (
     "dyn(variables.v0) == 1", "size(dyn(variables.v0)) > 1", "dyn(variables.v0) != ''",
     "namespaceObject.metadata.labels.team == 'red'", "request.operation != 'DELETE'",
-    "oldObject == null || object == null || object.spec.?j.orValue(3) >= oldObject.spec.?j.orValue(3)",
+    "oldObject == null || object == null"
+    " || object.spec.?j.orValue(3) >= oldObject.spec.?j.orValue(3)",
     "params.data.a == '1'", "params != null", "object.spec.?i.orValue(0) < int(params.data.a)",
     "authorizer.requestResource.check('delete').allowed()", "request.userInfo.username == 'admin'",
     "authorizer.group('apps').resource('deployments').namespace('default').check('create').allowed()",
@@ -53,9 +55,11 @@ _CHECKS: Final = (
 )  # fmt: skip
 _MESSAGES: Final = (
     "'m ' + object.spec.s", "string(dyn(variables.v0))", "'x'", "'  blanks  '", "'two\\nlines'",
-    "''", "'%s by %s'.format([request.operation, request.userInfo.username])", "object.spec.zz + ''",
+    "''", "'%s by %s'.format([request.operation, request.userInfo.username])",
+    "object.spec.zz + ''",
     "'p=' + params.data.a", "namespaceObject.metadata.name", "'%s'.format([dyn(variables.v0)])",
-    "'long '.replace('o', '" + "o" * 300 + "')", "request.name", "1", "string(1 / size(object.spec.l))",
+    "'long '.replace('o', '" + "o" * 300 + "')", "request.name", "1",
+    "string(1 / size(object.spec.l))",
 )  # fmt: skip
 _ANNOTATIONS: Final = (
     "object.spec.?s.orValue('none')", "request.operation", "null", "''", "'b ' + params.data.b",
@@ -77,7 +81,8 @@ _APPLIED: Final = (
     "has(object.spec.i) ? Object{{spec: Object.spec{{j: object.spec.i}}}} : Object{{}}",
     "Object{{spec: Object.spec{{b: !object.spec.b, d: 1.5}}}}",
     "Object{{spec: Object.spec{{?i: object.spec.?j}}}}",
-    "Object{{metadata: Object.metadata{{labels: {{'team': namespaceObject.metadata.labels.team}}}}}}",
+    "Object{{metadata: Object.metadata{{labels: "
+    "{{'team': namespaceObject.metadata.labels.team}}}}}}",
     "Object{{metadata: Object.metadata{{finalizers: ['example.com/{word}']}}}}",
     "Object{{spec: Object.spec{{s: params.data.a}}}}",
     "Object{{spec: Object.spec{{o: Object.spec.m{{x: 1}}}}}}",
@@ -186,7 +191,7 @@ def _spec(random: Random, *, mutates: bool) -> dict[str, Any]:
     return spec
 
 
-def _param_kind(spec: dict[str, Any], random: Random) -> None:
+def _param_kind(number: int, spec: dict[str, Any], random: Random) -> None:
     """Give a policy a kind of parameters, if its expressions need one and sometimes if not."""
     if "params" not in str(spec) and random.random() < 0.8:
         return
@@ -199,10 +204,17 @@ def _param_kind(spec: dict[str, Any], random: Random) -> None:
         {"apiVersion": "nope.example.com/v1", "kind": "Nope"},
     )
     spec["paramKind"] = random.choice(kinds)
+    if spec["paramKind"]["kind"] == "Nope":
+        # Such a policy refuses whatever it matches, and not only what its binding selects.
+        spec["matchConstraints"]["objectSelector"] = _selector(number)
+
+
+def _selector(number: int) -> dict[str, Any]:
+    return {"matchLabels": {"p": str(number)}}
 
 
 def _binding(number: int, spec: dict[str, Any], random: Random) -> dict[str, Any]:
-    resources: dict[str, Any] = {"objectSelector": {"matchLabels": {"p": str(number)}}}
+    resources: dict[str, Any] = {"objectSelector": _selector(number)}
     if random.random() < 0.15:
         resources |= _constraints(random)
     bound: dict[str, Any] = {"policyName": f"d{number}", "matchResources": resources}
@@ -253,7 +265,7 @@ def validating(number: int, random: Random) -> tuple[dict[str, Any], dict[str, A
         spec["auditAnnotations"] = [
             {"key": f"k{i}", "valueExpression": each} for i, each in enumerate(chosen)
         ]
-    _param_kind(spec, random)
+    _param_kind(number, spec, random)
     bound = _binding(number, spec, random)
     bound["validationActions"] = random.choice(_ACTIONS)
     head = HEAD | {"metadata": {"name": f"d{number}"}}
@@ -268,7 +280,7 @@ def mutating(number: int, random: Random) -> tuple[dict[str, Any], dict[str, Any
     spec = _spec(random, mutates=True)
     spec["reinvocationPolicy"] = random.choice(("Never", "IfNeeded"))
     spec["mutations"] = [_mutation(random) for _ in range(random.randrange(1, 3))]
-    _param_kind(spec, random)
+    _param_kind(number, spec, random)
     head = HEAD | {"metadata": {"name": f"d{number}"}}
     return (
         head | {"kind": "MutatingAdmissionPolicy", "spec": spec},

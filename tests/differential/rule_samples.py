@@ -1,4 +1,4 @@
-"""Generated rules of definitions with all of their parts, with objects before and after a change."""
+"""Generated rules of definitions with all of their parts, and objects before and after a change."""
 
 from copy import deepcopy
 from random import Random
@@ -21,7 +21,8 @@ _OF_LISTS: Final = (
     "self.isSorted()", "oldSelf.all(e, e in self)", "self.exists(e, e == 2)", "self.sum() < 8",
 )  # fmt: skip
 _CHANGES: Final = (
-    "self == oldSelf", "self.i == oldSelf.i", "self.j >= oldSelf.j", "self.s == oldSelf.s || self.b",
+    "self == oldSelf", "self.i == oldSelf.i", "self.j >= oldSelf.j",
+    "self.s == oldSelf.s || self.b",
     "has(oldSelf.s) == has(self.s)", "self.l == oldSelf.l", "self.st == oldSelf.st",
     "oldSelf.m.all(k, k in self.m)", "self.t >= oldSelf.t", "self.d != oldSelf.d",
     "!has(oldSelf.o) || has(self.o)", "self.p == oldSelf.p", "self.u == oldSelf.u",
@@ -41,7 +42,8 @@ _PATHS: Final = (
     ".i", ".o.x", ".m['a']", ".zz", "i", ".o['y-z']", ".m.a", ".l[0]", ".l", ".o", ".", ".m['k.1']",
 )  # fmt: skip
 _REASONS: Final = (
-    "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate", "Other",
+    "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate",
+    "Other",
 )  # fmt: skip
 NODES: Final = ("whole", "keyed", "numbers", "map", "set", "atomic")
 
