@@ -31,6 +31,10 @@ EXPRESSIONS = {
     + ".map(a, [a, a])" * 40
     + "]",
     "distinct shared lists": "[[1]]" + ".map(a, [a, a])" * 40 + ".distinct().size() == 1",
+    "many times one list": "["
+    + ", ".join(["lists.range(5000)"] * 200)
+    + "].map(l, [l, l, l]).flatten(3).size() == 1",
+    "many times one list of nothing": "[[]]" + ".map(a, [a, a])" * 40 + ".flatten(40).size() == 0",
     "many matches": "'" + "a" * 4000 + "'.replace('a', 'aaaaaaaaaa').findAll('a').size() == 1",
 }
 
