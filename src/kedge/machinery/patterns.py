@@ -8,6 +8,7 @@ import time
 from itertools import islice
 from typing import Any, Final
 
+from kedge.machinery.patience import spend
 from kedge.machinery.pattern_weight import unicode_classes
 from kedge.machinery.short_cache import short_cache
 
@@ -25,6 +26,8 @@ thread runs meanwhile: 60 ms for as many."""
 MAX_UNICODE_CLASSES: Final = 256
 """Classes of Unicode in one pattern, counted as often as they are repeated."""
 _REMEMBERED: Final = 256
+_COMPILED: Final = 100
+"""What the compilation of one pattern costs of the patience of the event loop."""
 
 # RE2's error messages, and those of Go's regexp/syntax for the same errors.
 _GO_WORDS: Final = {
@@ -94,6 +97,7 @@ def compile_pattern(pattern: str) -> Pattern:
 @short_cache(_REMEMBERED, longest=MAX_LENGTH)
 def _compiled(pattern: str) -> Pattern | str:
     """Return the compiled expression, or its error, which may take as long to find."""
+    spend(_COMPILED)
     import re2  # a server gets ready sooner without what few kinds make it use
 
     if len(pattern) > MAX_LENGTH:

@@ -31,6 +31,7 @@ from kedge.machinery.cel.types import (
     parameter,
 )
 from kedge.machinery.cel.values import CelDuration, Uint, check_extent, equal
+from kedge.machinery.patience import spend
 
 _T: Final = parameter("T")
 _LIST: Final = list_of(_T)
@@ -164,11 +165,13 @@ def _flatten_price(values: list[Any], depth: int = 1) -> int:
 
 def _flat_size(values: list[Any], depth: int) -> int:
     size = len(values)
-    for value in values if depth > 0 else ():
-        if isinstance(value, list):
-            size += _flat_size(value, depth - 1)
+    if depth > 0:
+        spend(size // 10)
+        for value in values:
             if size > _MOST_ELEMENTS:
                 raise CelError("value is too large")
+            if isinstance(value, list):
+                size += _flat_size(value, depth - 1)
     return size
 
 
