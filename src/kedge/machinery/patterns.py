@@ -27,7 +27,7 @@ MAX_UNICODE_CLASSES: Final = 256
 """Classes of Unicode in one pattern, counted as often as they are repeated."""
 _REMEMBERED: Final = 256
 _COMPILED: Final = 100
-"""What the compilation of one pattern costs of the patience of the event loop."""
+"""Patience of the event loop that the compilation of one pattern uses."""
 
 # RE2's error messages, and those of Go's regexp/syntax for the same errors.
 _GO_WORDS: Final = {

@@ -80,7 +80,7 @@ class FairQueues:
         """Requests that have their seats."""
         self._hands: dict[str, list[int]] = {}
         self.nominal = seats
-        """Seats by the shares of the level, of which demand is measured as a multiple."""
+        """Seats by the shares of the level. Metrics give demand as a multiple of them."""
         self.use = SeatUse()
         self._virtual = 0.0
         self._moment: float | None = None

@@ -219,7 +219,7 @@ _SIZES: Final[Functions] = library(size=_sized("size"))
 
 
 _READ_ZONE: Final = 200
-"""What it costs of the patience of the event loop to look for the file of a time zone."""
+"""Patience of the event loop that the search for the file of a time zone uses."""
 
 
 @lru_cache(maxsize=256)
