@@ -37,7 +37,7 @@ PRIORITIES = {
 
 
 async def keep(api: Api) -> None:
-    """Create system namespaces and the API's Service again if somebody deletes them; for ever.
+    """Create deleted system namespaces and the API's Service again; for ever.
 
     Without the namespace of leases, nodes could not report that they are ready.
     """
