@@ -6,6 +6,7 @@ from kedge.supervisor.container.sampled_limits import SampledLimits
 from kedge.supervisor.kernel import cgroups, processes
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.plain.links import MountLinks, register_directory
 
 
 class RuntimeHost:
@@ -26,6 +27,8 @@ class RuntimeHost:
         self.launcher = launcher
         self.isolated = isolated
         """Whether containers have namespaces."""
+        self.links = MountLinks(register_directory())
+        """Stand for mounts where the kernel allows none."""
         self.root = root
         """The directory at which roots are mounted."""
         os.makedirs(root, 0o700, exist_ok=True)

@@ -66,10 +66,11 @@ class ContainerLimits(RuntimeMessage):
 
 
 class PortMapping(RuntimeMessage):
-    """A port of the machine that is forwarded to a pod."""
+    """A port that a pod declares, and the port of the machine that is forwarded to it."""
 
     container_port: int
-    host_port: int
+    host_port: int = 0
+    """0 for none."""
     protocol: str = "TCP"
     host_ip: str = ""
 

@@ -1,6 +1,7 @@
 """One container: its process, its control group and its record."""
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -17,6 +18,8 @@ from kedge.supervisor.launch import reports
 from kedge.supervisor.launch.options import LaunchOptions
 from kedge.supervisor.launch.reports import LaunchReport, LaunchReports
 from kedge.supervisor.loop import READABLE
+from kedge.supervisor.plain.grants import advice
+from kedge.supervisor.plain.volumes import OF_EVERY_CONTAINER
 from kedge.supervisor.records import Records
 from kedge.supervisor.rootfs.options import RootfsOptions
 from kedge.supervisor.sandbox.namespaces import PodNamespaces
@@ -84,6 +87,8 @@ class ContainerProcess:
         self._oom: tuple[int, int] | None = None
         self._oom_seen = 0
         self._any_device = not host.rootless
+        self.links: dict[str, int] = {}
+        """Without mounts: the numbers of descriptors of its volumes, by mount path."""
         self._excess: tuple[str, str] | None = None
         """Reason and message, if it was killed for exceeding a limit."""
 
@@ -127,6 +132,7 @@ class ContainerProcess:
     def start(self, pod: PodNamespaces, pids: PidNamespace, done: Callback) -> None:
         """Fork its process; `done` is called when the program runs or has failed to start."""
         self.pod = pod
+        self._link_mounts()
         self._arrange_group()
         self.streams = Streams(self._host.loop, self.spec["log"])
         stdio = self._pipes()
@@ -137,6 +143,7 @@ class ContainerProcess:
         options.new_namespaces = libc.NEW_CGROUP
         options.userns, options.first_id = pod.userns, pod.first_id
         options.target_pidns = pids.shared
+        options.links = self.links
         if group := self.group:
             options.cgroup_files = group.procs_files()
         # If the supervisor is killed before the program runs, the next one must not take this
@@ -153,6 +160,20 @@ class ContainerProcess:
             for descriptor in {*stdio, options.terminal} - {-1}:
                 os.close(descriptor)
         self._started.append(done)
+
+    def _link_mounts(self) -> None:
+        """Make links at the mount paths of a container that has neither mounts nor a root of its
+        own. Raises OSError for a volume of the pod that cannot have one."""
+        if self._host.isolated or self.spec["lowers"]:
+            return
+        paths = [each["target"] for each in self.spec["binds"]]
+        self.links, refused = self._host.links.take(self.directory, paths)
+        for path, why in refused.items():
+            if path not in OF_EVERY_CONTAINER:
+                text = f'"{path}" is not mounted: {why}; {advice("CAP_SYS_ADMIN")}'
+                raise OSError(errno.EPERM, text)
+        if refused:
+            self.note(f"it sees the machine's own {', '.join(sorted(refused))}")
 
     def _arrange_group(self) -> None:
         group = self.group
@@ -349,6 +370,7 @@ class ContainerProcess:
                 group.kill()
         elif not self._host.isolated:
             processes.kill(processes.session(self.pid))
+            self._host.links.release(self.directory)
         if self.streams is not None:
             self.streams.finish()
             self.streams = None

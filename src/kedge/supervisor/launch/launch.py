@@ -38,6 +38,7 @@ from kedge.supervisor.kernel import descriptors, libc
 from kedge.supervisor.launch import privileges, program
 from kedge.supervisor.launch.options import LaunchOptions
 from kedge.supervisor.launch.program import LaunchError
+from kedge.supervisor.plain import links, volumes
 from kedge.supervisor.rootfs import dev, layer_copy, rootfs
 from kedge.supervisor.rootfs.options import Note, RootfsOptions
 from kedge.supervisor.sandbox import user_namespace
@@ -106,22 +107,33 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
             # With this capability a process can leave a chroot: it changes its root to a
             # subdirectory and goes up.
             spec["capabilities"] &= ~_CAP_SYS_CHROOT
+            for bind in spec["binds"]:
+                note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
         elif spec["lowers"]:
             raise LaunchError(
                 "images other than host need root or namespaces, and there is neither"
             )
-        for bind in spec["binds"]:
-            note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
 
     try:
         _prepare(spec, options)
         chroot()
         _connect(options, spec)
+        privileges.raise_file_limit()
+        _hold_volumes(spec, options)
         program.change_directory(spec["directory"])
         privileges.drop_without_namespaces(spec, note)
         _run(spec, options, True, program.candidates(spec))
     except BaseException as error:
         _give_up(options, error)
+
+
+def _hold_volumes(spec: ContainerSpec, options: LaunchOptions) -> None:
+    """Open the volumes of a container without mounts; its links lead to their descriptors."""
+    if options.links and options.status >= links.FIRST:
+        moved = fcntl.fcntl(options.status, fcntl.F_DUPFD_CLOEXEC, links.LAST + 1)
+        os.close(options.status)
+        options.status = moved
+    volumes.hold(spec["binds"], options.links)
 
 
 def _become(

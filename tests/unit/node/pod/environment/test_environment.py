@@ -187,3 +187,13 @@ async def test_services_are_told_the_old_way_and_beaten_by_own_variables(
     assert found["MY_WEB_PORT_80_UDP"] == "udp://10.96.7.7:80"
     assert found["MY_WEB_PORT_80_UDP_PROTO"] == "udp"
     assert found["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+
+
+def test_services_are_told_at_the_addresses_where_pods_find_them() -> None:
+    service = Service(
+        metadata=ObjectMeta(name="web", namespace="default"),
+        spec=ServiceSpec(clusterIP="10.96.7.7", ports=[ServicePort(port=80)]),
+    )
+    found = service_variables(new_pod(), [service], on_loopback)
+    assert found["WEB_SERVICE_HOST"] == "127.96.7.7"
+    assert found["WEB_PORT"] == "tcp://127.96.7.7:80"
