@@ -17,7 +17,7 @@ from kedge.node.network.node_network import Underlay, effective_setting, lack_of
 from kedge.node.network.peers import ROUTES
 from kedge.node.runtime import channel
 from kedge.node.runtime.spawn import SupervisorStart
-from kedge.supervisor.level import PLAIN
+from kedge.supervisor import machine_capabilities
 from kedge.supervisor.network import OWN
 from kedge.supervisor.plain.grants import advice
 from kedge.supervisor.sockets import sockets_of
@@ -75,7 +75,7 @@ async def find_bridge(
         if hello.get("network") == OWN:
             network = UserNetwork(sockets_of(str(config.runtime)))
             refusal = await asyncio.to_thread(links_refusal, network)
-        if refusal and hello["level"] == PLAIN:
+        if refusal and not machine_capabilities.read(hello).namespaces:
             why = f"{refusal}; {advice('CAP_SYS_ADMIN', 'CAP_NET_ADMIN')}"
             return PodNetworkState(None, why, LoopbackNetwork(config.state / "loopback"))
     if refusal:

@@ -35,6 +35,7 @@ from kedge.node.runtime.runtime import (
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
 from kedge.restarter.decision import Failures, ProgramEnd, decide
+from kedge.supervisor import machine_capabilities
 
 Document = dict[str, Any]
 
@@ -46,7 +47,6 @@ _NOTHING_HIDDEN: Final = HostImage()
 _LONGEST_DELAY: Final = 10.0
 """Longest delay before a supervisor that keeps dying is restarted: all pods of the node wait for
 it."""
-_PLAIN: Final = RuntimeLevel.PLAIN
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
@@ -104,7 +104,7 @@ class EmbeddedRuntime:
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.level = RuntimeLevel.PLAIN
+        self.capabilities = machine_capabilities.of_level(machine_capabilities.PLAIN)
         self.no_user_namespaces = ""
         self.supervisor = 0
         """The pid of the supervisor."""
@@ -156,6 +156,10 @@ class EmbeddedRuntime:
         await runtime._connected()
         return runtime
 
+    @property
+    def level(self) -> RuntimeLevel:
+        return RuntimeLevel(self.capabilities.level)
+
     async def _connected(self) -> SupervisorChannel:
         async with self._connecting:
             if self._channel is None:
@@ -181,7 +185,7 @@ class EmbeddedRuntime:
             connected.close()
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
-        self.level = RuntimeLevel(hello["level"])
+        self.capabilities = machine_capabilities.read(hello)
         # A supervisor of an earlier release ignores the field, and the pod would get the
         # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
@@ -263,7 +267,7 @@ class EmbeddedRuntime:
     ) -> list[str]:
         if not descriptors:
             # The pod shares the machine's network: because it wants to, or because it must.
-            if self._network is None or spec.host_network or self.level is not _PLAIN:
+            if self._network is None or spec.host_network or self.capabilities.namespaces:
                 return []
             return await self._network.attach(made["id"], spec, "", -1)
         if self._network is None or self._is_network_lost:
@@ -295,7 +299,7 @@ class EmbeddedRuntime:
         if of_sandbox is None:
             raise NotFoundError(f"there is no sandbox {sandbox}")
         place = ContainerPlace(
-            level=self.level,
+            capabilities=self.capabilities,
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,
@@ -388,7 +392,9 @@ class EmbeddedRuntime:
     def _dialed(self, sandbox: str) -> dict[socket.AddressFamily, str]:
         """Return the addresses at which the ports of a pod are tried. One that shares the machine's
         network has an address of its own."""
-        own = self._network.address_of(sandbox) if self._network and self.level is _PLAIN else ""
+        if self._network is None or self.capabilities.namespaces:
+            return _LOOPBACK
+        own = self._network.address_of(sandbox)
         return {socket.AF_INET: own} if own else _LOOPBACK
 
     def watch(self) -> AsyncIterator[ContainerEvent]:

@@ -11,7 +11,7 @@ class CapabilityGrant(NamedTuple):
     """A capability that a container may lack."""
 
     purpose: str
-    """What a node does with it."""
+    """The use that a node has for it."""
     security: str = ""
     """The security option that it takes besides."""
 

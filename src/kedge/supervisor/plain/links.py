@@ -4,8 +4,8 @@ The link at a mount path leads to /proc/self/fd/N, and each container starts wit
 under that number. So two containers with the same mount path each find their own volume there. A
 process that closes inherited descriptors finds nothing.
 
-All supervisors of a user share one register, which is written before the links: whoever comes next
-removes those of a supervisor that was killed.
+All supervisors of a user share one register, which is written before the links. The next
+supervisor removes the links of one that was killed.
 """
 
 import contextlib

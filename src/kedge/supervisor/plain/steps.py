@@ -16,7 +16,7 @@ _MOST_STEPS: Final = 256
 """Parts of a path, with those of the links on the way."""
 
 
-class UntrustedPath(OSError):
+class ForeignPath(OSError):
     """A directory or link on the way belongs to another user."""
 
 
@@ -71,7 +71,7 @@ def _below(at: int, part: str, path: str, made: list[str] | None) -> int:
     status = os.fstat(found)
     if status.st_uid not in (0, os.geteuid()):
         os.close(found)
-        raise UntrustedPath(errno.EPERM, f'"{path}" belongs to user {status.st_uid}')
+        raise ForeignPath(errno.EPERM, f'"{path}" belongs to user {status.st_uid}')
     if not (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode)):
         os.close(found)
         raise OSError(errno.ENOTDIR, f'"{path}" is not a directory')

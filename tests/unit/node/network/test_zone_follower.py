@@ -83,6 +83,7 @@ async def test_cluster_ips_are_published_as_pods_find_them() -> None:
         await made.synced.wait()
         entry = made.index.service((b"kubernetes", b"default"))
         assert isinstance(entry, ServiceEntry)
-        assert entry.published.addresses == (bytes((127, 96, 0, 1)),)
+        assert entry.spec is not None
+        assert entry.spec.addresses == (bytes((127, 96, 0, 1)),)
         for each in running:
             each.cancel()

@@ -64,6 +64,6 @@ def test_directories_and_links_of_other_users_are_refused(tmp_path: Path) -> Non
     os.chown(tmp_path / "theirs", 1234, 1234)
     os.chown(tmp_path / "link", 1234, 1234, follow_symlinks=False)
     for name in ("theirs", "link"):
-        error = pytest.raises(steps.UntrustedPath, match="belongs to user 1234")
+        error = pytest.raises(steps.ForeignPath, match="belongs to user 1234")
         with error, steps.parent(f"{tmp_path}/{name}/x", []):
             pass
