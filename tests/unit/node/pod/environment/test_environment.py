@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kedge.api.model import ObjectMeta
 
 from kedge.api.builtin.service_networks import on_loopback
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
 from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.api.core_v1.service_types import Service, ServicePort, ServiceSpec
+from kedge.api.model import ObjectMeta
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.environment import EnvironmentVariables, service_variables
