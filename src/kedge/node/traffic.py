@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from ipaddress import IPv4Address
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kedge.api.builtin.service_networks import LOOPBACK_PODS
 from kedge.api.core_v1.node_types import Node
@@ -15,10 +15,8 @@ from kedge.node.foundation import NodeFoundation
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.pod_network import PodNetworkClaim
 from kedge.node.host.resolver_files import machine_dns
-from kedge.node.network import loopback
 from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
-from kedge.node.network.loopback import LoopbackNetwork
 from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.node_network import NodeNetwork
 from kedge.node.network.peers import NODE_NETWORK, NodeSite
@@ -36,6 +34,9 @@ from kedge.node.services.userspace_proxy import (
     loopback_addresses,
     shared_network_addresses,
 )
+
+if TYPE_CHECKING:
+    from kedge.node.network.loopback import LoopbackNetwork
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class NodeTraffic:
         )
 
     def _health_checks(
-        self, bridge: Bridge | LoopbackNetwork, services: ServiceWatch
+        self, bridge: "Bridge | LoopbackNetwork", services: ServiceWatch
     ) -> ServiceHealthChecks:
         return ServiceHealthChecks(
             services,
@@ -212,7 +213,7 @@ class NodeTraffic:
                 here = (str(bridge.gateway), DNS_PORT)
                 proxy.pin(str(DNS_SERVICE), protocol, DNS_PORT, here)
 
-    async def _carry_on_loopback(self, network: LoopbackNetwork) -> None:
+    async def _carry_on_loopback(self, network: "LoopbackNetwork") -> None:
         """Carry Services, and answer DNS queries, for pods that share the machine's network."""
         clock = self._base.clock
         services = ServiceWatch(self._client, clock)
@@ -222,7 +223,7 @@ class NodeTraffic:
         async with asyncio.TaskGroup() as tasks:
             for work in (network, services, proxy, self._health_checks(network, services)):
                 tasks.create_task(work.run())
-            tasks.create_task(self._serve_names([(loopback.DNS, "")], network.namespace))
+            tasks.create_task(self._serve_names([(network.dns, "")], network.namespace))
 
     async def _serve_names(
         self, addresses: Sequence[tuple[IPv4Address, str]], namespace: NetworkPlace

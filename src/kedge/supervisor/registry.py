@@ -40,8 +40,8 @@ class Registry:
             self._end_lost(self._hold_container(record, None))
         for sandbox in self.sandboxes.values():
             sandbox.close(do_nothing)
-        if not self.host.isolated:
-            self.host.links.release_below(self._directory)
+        if self.host.plain is not None:
+            self.host.plain.release_below(self._directory)
 
     def _end_lost(self, container: ContainerProcess) -> None:
         """End the processes of a container of an earlier supervisor, and record its end."""

@@ -27,8 +27,6 @@ from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
 
-DNS: Final = IPv4Address(on_loopback(service_networks.DNS_SERVICE_ADDRESS))
-"""Where pods find the cluster's DNS server."""
 _SERVER: Final = on_loopback(service_networks.API_SERVICE_ADDRESS)
 _SERVER_PORT: Final = 443
 _KINDS: Final = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
@@ -43,6 +41,8 @@ class LoopbackNetwork:
     link: str = "lo"
     namespace: NetworkPlace = MACHINE
     ends_with_supervisor: bool = False
+    dns: Final = IPv4Address(on_loopback(service_networks.DNS_SERVICE_ADDRESS))
+    """Where pods find the cluster's DNS server."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         """Use the network that the directory names, or choose one."""

@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import logging
 from ipaddress import IPv4Network
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kedge.api.builtin.service_networks import on_loopback
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import NodeConfig
 from kedge.node.network.bridge import Bridge
-from kedge.node.network.loopback import LoopbackNetwork
 from kedge.node.network.netlink import Netlink
 from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
 from kedge.node.network.node_network import Underlay, effective_setting, lack_of_vxlan
@@ -19,8 +18,10 @@ from kedge.node.runtime import channel
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor import machine_capabilities
 from kedge.supervisor.network import OWN
-from kedge.supervisor.plain.grants import advice
 from kedge.supervisor.sockets import sockets_of
+
+if TYPE_CHECKING:
+    from kedge.node.network.loopback import LoopbackNetwork
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,11 @@ class PodNetworkState(NamedTuple):
 
     bridge: Bridge | None
     refusal: str = ""
-    loopback: LoopbackNetwork | None = None
+    loopback: "LoopbackNetwork | None" = None
     """The network of pods that share the machine's."""
 
     @property
-    def of_pods(self) -> Bridge | LoopbackNetwork | None:
+    def of_pods(self) -> "Bridge | LoopbackNetwork | None":
         """The network that gives pods their addresses."""
         return self.bridge or self.loopback
 
@@ -76,14 +77,22 @@ async def find_bridge(
             network = UserNetwork(sockets_of(str(config.runtime)))
             refusal = await asyncio.to_thread(links_refusal, network)
         if refusal and not machine_capabilities.read(hello).namespaces:
-            why = f"{refusal}; {advice('CAP_SYS_ADMIN', 'CAP_NET_ADMIN')}"
-            return PodNetworkState(None, why, LoopbackNetwork(config.state / "loopback"))
+            return _shared_network(config, refusal)
     if refusal:
         return PodNetworkState(None, refusal)
     balancers = IPv4Network(config.load_balancer_network)
     directory = config.state / "network"
     found = Bridge.find(directory, balancers=balancers, pod_mtu=mtu, namespace=network)
     return PodNetworkState(found)
+
+
+def _shared_network(config: NodeConfig, refusal: str) -> PodNetworkState:
+    """Return the network of pods that share the machine's. The import is for few machines."""
+    from kedge.node.network.loopback import LoopbackNetwork
+    from kedge.supervisor.plain.grants import advice
+
+    why = f"{refusal}; {advice('CAP_SYS_ADMIN', 'CAP_NET_ADMIN')}"
+    return PodNetworkState(None, why, LoopbackNetwork(config.state / "loopback"))
 
 
 async def _supervisor(config: NodeConfig, begun: SupervisorStart | None) -> dict[str, Any]:

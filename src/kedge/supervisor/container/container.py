@@ -1,7 +1,6 @@
 """One container: its process, its control group and its record."""
 
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -18,8 +17,6 @@ from kedge.supervisor.launch import reports
 from kedge.supervisor.launch.options import LaunchOptions
 from kedge.supervisor.launch.reports import LaunchReport, LaunchReports
 from kedge.supervisor.loop import READABLE
-from kedge.supervisor.plain.grants import advice
-from kedge.supervisor.plain.volumes import OF_EVERY_CONTAINER
 from kedge.supervisor.records import Records
 from kedge.supervisor.rootfs.options import RootfsOptions
 from kedge.supervisor.sandbox.namespaces import PodNamespaces
@@ -132,7 +129,8 @@ class ContainerProcess:
     def start(self, pod: PodNamespaces, pids: PidNamespace, done: Callback) -> None:
         """Fork its process; `done` is called when the program runs or has failed to start."""
         self.pod = pod
-        self._link_mounts()
+        if self._host.plain is not None:
+            self.links = self._host.plain.link(self)
         self._arrange_group()
         self.streams = Streams(self._host.loop, self.spec["log"])
         stdio = self._pipes()
@@ -160,20 +158,6 @@ class ContainerProcess:
             for descriptor in {*stdio, options.terminal} - {-1}:
                 os.close(descriptor)
         self._started.append(done)
-
-    def _link_mounts(self) -> None:
-        """Make links at the mount paths of a container that has neither mounts nor a root of its
-        own. Raises OSError for a volume of the pod that cannot have one."""
-        if self._host.isolated or self.spec["lowers"]:
-            return
-        paths = [each["target"] for each in self.spec["binds"]]
-        self.links, refused = self._host.links.take(self.directory, paths)
-        for path, why in refused.items():
-            if path not in OF_EVERY_CONTAINER:
-                text = f'"{path}" is not mounted: {why}; {advice("CAP_SYS_ADMIN")}'
-                raise OSError(errno.EPERM, text)
-        if refused:
-            self.note(f"it sees the machine's own {', '.join(sorted(refused))}")
 
     def _arrange_group(self) -> None:
         group = self.group
@@ -290,6 +274,8 @@ class ContainerProcess:
         self._publish(self.record, "started")
         if self._host.sampled_limits is not None:
             self._host.sampled_limits.follow(self)
+        if self._host.plain is not None:
+            self._host.plain.follow(self)
         self._call(self._started)
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
@@ -370,7 +356,8 @@ class ContainerProcess:
                 group.kill()
         elif not self._host.isolated:
             processes.kill(processes.session(self.pid))
-            self._host.links.release(self.directory)
+        if self._host.plain is not None:
+            self._host.plain.release(self.directory)
         if self.streams is not None:
             self.streams.finish()
             self.streams = None

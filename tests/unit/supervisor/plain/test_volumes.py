@@ -18,6 +18,7 @@ def bind(source: Path, target: str, part: str = "") -> BindMount:
         read_only=False,
         recursive=False,
         propagation="None",
+        scratch=False,
     )
 
 
