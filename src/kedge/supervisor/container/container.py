@@ -272,8 +272,7 @@ class ContainerProcess:
         )
         self._records.note(self.record)
         self._publish(self.record, "started")
-        if self._host.sampled_limits is not None:
-            self._host.sampled_limits.follow(self)
+        self._host.sampled_limits.follow(self)
         if self._host.plain is not None:
             self._host.plain.follow(self)
         self._call(self._started)
