@@ -21,7 +21,6 @@ from kedge.node.network.network_detection import OtherMachines, PodNetworkState,
 from kedge.node.network.node_network import find_underlay, pod_mtu
 from kedge.node.pod.dependencies import PodCgroups
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor.files.spread import spread
 from kedge.supervisor.kernel import cgroups
@@ -47,11 +46,11 @@ class NodeFoundation(NamedTuple):
     @property
     def may_mount(self) -> bool:
         """Whether the agent itself may mount file systems."""
-        return self.runtime.level is RuntimeLevel.FULL
+        return self.runtime.capabilities.is_root
 
     def pod_cgroups(self) -> PodCgroups:
         """Return the control groups of pods."""
-        if self.runtime.level is not RuntimeLevel.FULL:
+        if not self.runtime.capabilities.has_cgroups:
             return NoCgroups(self.machine.memory)
         config = self.config
         return PodCgroupTree(cgroups.here(), config.cgroup, self.machine.memory, config.max_pids)

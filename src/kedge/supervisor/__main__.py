@@ -67,7 +67,8 @@ def _detach(directory: str) -> None:
 
 
 def _supervise(directory: str, listening: int) -> NoReturn:
-    found, rootless = level.probe()
+    found = level.probe()
+    rootless = found.user_namespace
     with network.exclusive(directory) if rootless else contextlib.nullcontext():
         outer = level.enter(network.shared_namespaces(directory)) if rootless else -1
         ignore_signals()

@@ -6,6 +6,7 @@ from kedge.supervisor.container.sampled_limits import SampledLimits
 from kedge.supervisor.kernel import cgroups, processes
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import MachineCapabilities
 
 
 class RuntimeHost:
@@ -18,13 +19,13 @@ class RuntimeHost:
         *,
         root: str,
         outer: int,
-        isolated: bool,
-        limited: bool,
+        capabilities: MachineCapabilities,
     ) -> None:
         """`outer` is the machine's /proc for a rootless supervisor, else -1."""
         self.loop = loop
         self.launcher = launcher
-        self.isolated = isolated
+        self.capabilities = capabilities
+        self.isolated = capabilities.namespaces
         """Whether containers have namespaces."""
         self.root = root
         """The directory at which roots are mounted."""
@@ -32,7 +33,7 @@ class RuntimeHost:
         self.rootless = outer >= 0
         """Whether the supervisor is root only in a user namespace."""
         self._outer = outer
-        self.cgroups = cgroups.here() if limited else None
+        self.cgroups = cgroups.here() if capabilities.has_cgroups else None
         self.sampled_limits = SampledLimits(loop) if self.cgroups is None else None
         """Enforces limits where there are no control groups."""
         self.boot = processes.boot()

@@ -6,6 +6,7 @@ import pytest
 
 from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import USERNS, of_level
 from kedge.supervisor.registry import LOST, Registry, published
 from kedge.supervisor.server import EventFeed, RequestError, UnknownIdError
 
@@ -68,8 +69,7 @@ def registry(tmp_path: Path, event_loop: EventLoop, feed: Feed) -> Registry:
         launcher,
         root=str(tmp_path / "root"),
         outer=-1,
-        isolated=True,
-        limited=False,
+        capabilities=of_level(USERNS),
     )
     return Registry(str(tmp_path), host, feed)
 

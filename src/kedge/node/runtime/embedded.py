@@ -35,6 +35,7 @@ from kedge.node.runtime.runtime import (
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
 from kedge.restarter.decision import Failures, ProgramEnd, decide
+from kedge.supervisor import machine_capabilities
 
 Document = dict[str, Any]
 
@@ -95,7 +96,7 @@ class EmbeddedRuntime:
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.level = RuntimeLevel.PLAIN
+        self.capabilities = machine_capabilities.of_level(machine_capabilities.PLAIN)
         self.no_user_namespaces = ""
         self.supervisor = 0
         """The pid of the supervisor."""
@@ -147,6 +148,10 @@ class EmbeddedRuntime:
         await runtime._connected()
         return runtime
 
+    @property
+    def level(self) -> RuntimeLevel:
+        return RuntimeLevel(self.capabilities.level)
+
     async def _connected(self) -> SupervisorChannel:
         async with self._connecting:
             if self._channel is None:
@@ -172,7 +177,7 @@ class EmbeddedRuntime:
             connected.close()
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
-        self.level = RuntimeLevel(hello["level"])
+        self.capabilities = machine_capabilities.read(hello)
         # A supervisor of an earlier release ignores the field, and the pod would get the
         # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
@@ -283,7 +288,7 @@ class EmbeddedRuntime:
         if of_sandbox is None:
             raise NotFoundError(f"there is no sandbox {sandbox}")
         place = ContainerPlace(
-            level=self.level,
+            capabilities=self.capabilities,
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,

@@ -11,7 +11,6 @@ from kedge.machinery.clock import Clock
 from kedge.metrics.window_file import WindowFile
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
-from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.server import usage
 from kedge.node.stats.claim_usage import ClaimUsage, MountedVolumes
 from kedge.node.stats.disk_usage import DiskUsage
@@ -20,6 +19,7 @@ from kedge.node.stats.publisher import Publisher
 from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.sampler import DiskPlaces, PodSource, Sampler
 from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.machine_capabilities import MachineCapabilities
 from kedge.web.message import HttpRequest, Response
 
 
@@ -27,7 +27,7 @@ class RuntimeProcess(Protocol):
     """The runtime, and the process that runs its containers."""
 
     @property
-    def level(self) -> RuntimeLevel: ...
+    def capabilities(self) -> MachineCapabilities: ...
 
     @property
     def supervisor(self) -> int:
@@ -50,7 +50,7 @@ async def measure(
 ) -> None:
     """Measure until cancelled. `places` has the directories that pods write to, `volumes` what they
     have mounted; `uid` returns that of the node; `tell` gets the handler of requests for usage."""
-    groups = cgroups.here() if runtime.level is RuntimeLevel.FULL else None
+    groups = cgroups.here() if runtime.capabilities.has_cgroups else None
     if groups is not None:
         # Also before the first pod: other nodes of this machine count the node by its group.
         with contextlib.suppress(OSError):

@@ -79,10 +79,11 @@ class Cgroups:
         fitting = [each for each in self.hierarchies if controller in each.controllers]
         return min(fitting, key=lambda each: each.unified, default=None)
 
-    def writable(self) -> bool:
-        """Return whether groups can be created; checked for memory only."""
-        memory = self.place("memory")
-        return memory is not None and os.access(memory.place, os.W_OK)
+    def controllers(self) -> frozenset[str]:
+        """Return the controllers in whose hierarchies this process may create groups."""
+        writable = (each for each in self.hierarchies if os.access(each.place, os.W_OK))
+        found = {name for each in writable for name in each.controllers}
+        return frozenset(found & {*WANTED, "io"})
 
     def any_procs_file(self) -> str:
         """Return the cgroup.procs file of the root of one hierarchy."""
