@@ -1,4 +1,4 @@
-"""What a server-side apply removes: fields that only the applier's last configuration named."""
+"""The removal by server-side apply: fields that only the applier's last configuration named."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
