@@ -690,6 +690,11 @@ class Bystander:
         self._thread.join(3 * PATIENCE)
         self._connection.close()
 
+    def await_answer(self) -> None:
+        """Wait for the answer to the request that is under way, or for a failure."""
+        seen = len(self.kept)
+        eventually(lambda: len(self.kept) > seen or self.failures, 3 * PATIENCE)
+
     def _run(self) -> None:
         # An attack may be over before this has begun: the server must then answer right after it.
         while not self._over.is_set() or len(self.kept) < _FEWEST_ANSWERS:

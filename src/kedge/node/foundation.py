@@ -23,7 +23,6 @@ from kedge.node.pod.dependencies import PodCgroups
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor.files.spread import spread
-from kedge.supervisor.kernel import cgroups
 from kedge.web.watchdog import LoopPauses
 
 
@@ -50,10 +49,10 @@ class NodeFoundation(NamedTuple):
 
     def pod_cgroups(self) -> PodCgroups:
         """Return the control groups of pods."""
-        if not self.runtime.capabilities.has_cgroups:
+        cgroups, config = self.runtime.cgroups, self.config
+        if cgroups is None:
             return NoCgroups(self.machine.memory)
-        config = self.config
-        return PodCgroupTree(cgroups.here(), config.cgroup, self.machine.memory, config.max_pids)
+        return PodCgroupTree(cgroups, config.cgroup, self.machine.memory, config.max_pids)
 
     def images_in_status(self) -> Sequence[ContainerImage]:
         """Return the images as the Node's status lists them."""

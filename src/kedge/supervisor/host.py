@@ -3,7 +3,8 @@
 import os
 
 from kedge.supervisor.container.sampled_limits import SampledLimits
-from kedge.supervisor.kernel import cgroups, processes
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.machine_capabilities import MachineCapabilities
@@ -20,6 +21,7 @@ class RuntimeHost:
         root: str,
         outer: int,
         capabilities: MachineCapabilities,
+        groups: Cgroups,
     ) -> None:
         """`outer` is the machine's /proc for a rootless supervisor, else -1."""
         self.loop = loop
@@ -33,9 +35,9 @@ class RuntimeHost:
         self.rootless = outer >= 0
         """Whether the supervisor is root only in a user namespace."""
         self._outer = outer
-        self.cgroups = cgroups.here() if capabilities.has_cgroups else None
-        self.sampled_limits = SampledLimits(loop) if self.cgroups is None else None
-        """Enforces limits where there are no control groups."""
+        self.cgroups = groups if capabilities.has_cgroups else None
+        self.sampled_limits = SampledLimits(loop, capabilities)
+        """Enforces the limits that no control group does."""
         self.boot = processes.boot()
         self.created_cgroups: set[str] = set()
         """Cgroups above those of containers that this supervisor created, and removes when they

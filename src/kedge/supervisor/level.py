@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kedge.supervisor import machine_capabilities
-from kedge.supervisor.kernel import cgroups, libc
+from kedge.supervisor.kernel import cgroups, delegation, libc
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.machine_capabilities import MachineAttempts, MachineCapabilities
 from kedge.supervisor.network import SharedNamespaces
 
@@ -23,19 +24,20 @@ _NO_OVERLAY: Final = 2
 """The exit code of an attempt at which everything works but overlays."""
 
 
-def probe() -> MachineCapabilities:
-    """Return the capabilities of this machine."""
+def probe() -> tuple[MachineCapabilities, Cgroups]:
+    """Return the capabilities of this machine, and the control groups that may be used."""
     is_root = os.geteuid() == 0
     namespaces = _outcome(_namespaces) if is_root else _REFUSED
     mapped = _outcome(_mapped_namespaces) if namespaces == _REFUSED else _REFUSED
+    groups = delegation.here()
     tried = MachineAttempts(
         is_root=is_root,
         namespaces=namespaces != _REFUSED,
         mapped_namespaces=mapped != _REFUSED,
         overlay=0 in (namespaces, mapped),
-        controllers=cgroups.here().controllers(),
+        controllers=groups.controllers(),
     )
-    return machine_capabilities.decide(tried)
+    return machine_capabilities.decide(tried), groups
 
 
 def enter(shared: SharedNamespaces | None) -> int:

@@ -14,6 +14,7 @@ from kedge.supervisor.container.requests import ContainerRequests
 from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.kept_sockets import KeptSockets
 from kedge.supervisor.kernel import processes
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.machine_capabilities import MachineCapabilities
@@ -41,6 +42,7 @@ class Supervisor:
         loop: EventLoop,
         launcher: Launcher,
         capabilities: MachineCapabilities,
+        groups: Cgroups,
         outer: int,
     ) -> None:
         """`outer` is the machine's /proc for a rootless supervisor, else -1."""
@@ -53,6 +55,7 @@ class Supervisor:
             root=f"{directory}/root",
             outer=outer,
             capabilities=capabilities,
+            groups=groups,
         )
         loop.child(launcher.pid, self._end_with_launcher)
         self._feed = EventFeed()
@@ -87,6 +90,7 @@ class Supervisor:
                 "protocol": PROTOCOL,
                 "level": self._capabilities.level,
                 "capabilities": self._capabilities.document(),
+                "cgroups": self._host.cgroups.documents() if self._host.cgroups else [],
                 "pid": self._host.own_pid(),
                 "no_user_namespaces": self._no_user_namespaces,
                 "network": network.OWN if self._host.rootless else network.MACHINE,

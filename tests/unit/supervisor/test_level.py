@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from kedge.supervisor import level
-from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel import delegation
 from kedge.supervisor.machine_capabilities import FULL, PLAIN, USERNS
 
 REFUSED, WORKS, NO_OVERLAY = level._REFUSED, 0, level._NO_OVERLAY
@@ -44,8 +44,8 @@ def test_the_level_follows_from_what_works(
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setattr(level, "_outcome", lambda attempt: outcomes[attempt])
     names = frozenset({"cpu", "memory"} if writable else ())
-    monkeypatch.setattr(cgroups, "here", lambda: SimpleNamespace(controllers=lambda: names))
-    found = level.probe()
+    monkeypatch.setattr(delegation, "here", lambda: SimpleNamespace(controllers=lambda: names))
+    found, _ = level.probe()
     assert (found.level, found.user_namespace, found.overlay) == expected
     assert found.has_cgroups is writable
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kedge.supervisor.host import RuntimeHost
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.machine_capabilities import USERNS, of_level
 from kedge.supervisor.registry import LOST, Registry, published
@@ -70,6 +71,7 @@ def registry(tmp_path: Path, event_loop: EventLoop, feed: Feed) -> Registry:
         root=str(tmp_path / "root"),
         outer=-1,
         capabilities=of_level(USERNS),
+        groups=Cgroups([]),
     )
     return Registry(str(tmp_path), host, feed)
 

@@ -64,11 +64,15 @@ class NodeDescription(NamedTuple):
     def write_record(self, port: int, node_network: str = "") -> None:
         """Write the record of this node into its state directory."""
         config, capabilities = self.base.config, self.base.runtime.capabilities
+        groups = self.base.runtime.cgroups
         written = node_record.NodeRecord(
             name=config.name,
             cluster=config.cluster,
             level=capabilities.level,
             cgroup=config.cgroup if capabilities.has_cgroups else "",
+            hierarchies=[node_record.HierarchyRecord(**each) for each in groups.documents()]
+            if groups
+            else [],
             port=port,
             pod_cidr=self.pod_cidr,
             service_proxy=self.service_proxy,
