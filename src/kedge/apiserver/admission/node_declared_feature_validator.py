@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kedge.api.core_v1.node import RESOURCE
-from kedge.api.core_v1.node_features import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE
+from kedge.api.core_v1.node_types import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.spec import PodSpec

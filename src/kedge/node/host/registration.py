@@ -13,8 +13,8 @@ from kedge.api.builtin.policy_limits import ENFORCEMENT_ANNOTATION
 from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.coordination_v1.lease import Lease, LeaseSpec
 from kedge.api.core_v1.node import RESOURCE
-from kedge.api.core_v1.node_features import DECLARED_FEATURES
 from kedge.api.core_v1.node_types import (
+    DECLARED_FEATURES,
     ContainerImage,
     DaemonEndpoint,
     Node,

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1 import node
-from kedge.api.core_v1.node_features import DECLARED_FEATURES
+from kedge.api.core_v1.node_types import DECLARED_FEATURES
 from kedge.api.core_v1.pod import pod
 from kedge.apiserver.admission.node_declared_feature_validator import NodeDeclaredFeatureValidator
 from kedge.machinery.errors import StatusError
