@@ -16,6 +16,7 @@ from kedge import KUBERNETES
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
+from kedge.machinery.garbage import search_rarely
 from kedge.machinery.open_files import raise_limit
 from kedge.node import components, foundation
 from kedge.node.components import NodeComponents
@@ -57,7 +58,7 @@ def run(
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         handlers=[BoundedLogHandler("node.log")],
     )
-    gc.set_threshold(20_000, 20, 50)
+    search_rarely()
     raise_limit()
     uvloop.run(_run(config, begun, find, ready))
 
