@@ -43,6 +43,7 @@ LIMITS: Final = {
             "bytes",
         ),
         ("nesting of a body, in levels", "kedge.machinery.yaml_text:MAX_DEPTH", ""),
+        ("lists and objects in a body", "kedge.machinery.container_count:MOST", ""),
         (
             "values in a YAML body, with those of aliases and merges",
             "kedge.machinery.yaml_text:MAX_NODES",

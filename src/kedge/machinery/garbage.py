@@ -13,10 +13,10 @@ from kedge.machinery.clock import Clock
 
 YOUNG: Final = 10_000
 """Search the youngest objects when there are so many."""
-MIDDLE: Final = 8
-"""Search the objects that survived so many such searches: 80,000, which takes some 20 ms."""
+MIDDLE: Final = 4
+"""Search the objects that survived so many such searches: 40,000, which takes 10 to 30 ms."""
 OLD: Final = 50
-"""Search all objects after so many searches of the middle ones: four million new objects."""
+"""Search all objects after so many searches of the middle ones: two million new objects."""
 NEVER: Final = 1 << 30
 GROWTH: Final = 1.25
 """How many times as many old objects there must be as the last full search has left. So a heap that
