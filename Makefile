@@ -7,6 +7,8 @@ MUTANTS := 60
 SEED := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
+# pytest keeps its compiled test files. To compile them takes each process of a run half a minute.
+export PYTHONDONTWRITEBYTECODE :=
 # On a busy machine a test of real processes may be late once. A test that fails twice is broken; the
 # summary names each test that needed a second try.
 AGAIN := --reruns 1 -rR
@@ -14,14 +16,17 @@ PATIENT := $(PYTEST) $(AGAIN)
 # These tests measure the machine or kill processes at random moments, so they run after the others.
 ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 # These tests run a second time as a user without privileges, whose nodes have the level userns.
-ORDINARY_API := $(patsubst %,tests/e2e/test_%.py,client_commands crd durability limit_range up)
-ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,claims cron_job daemon_set deployment device_plugins \
+# Decisions of the server and its controllers are the same for every user: they run once.
+ORDINARY_API := $(patsubst %,tests/e2e/test_%.py,client_commands durability limit_range up)
+ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,claims daemon_set deployment device_plugins \
 	aggregation dns downward_api gateway images job kill life_cycle metrics_api network network_policy \
-	node_autoscaler proxy scheduling scheduling_decisions services stateful_set streams volumes)
+	proxy scheduling services stateful_set streams volumes)
+# The longest files first: tests/e2e/conftest.py.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 KUBECTLS = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS"
 E2E = $(KUBECTLS) $(PATIENT)
-ORDINARY = $(KUBECTLS) tools/as_ordinary_user -m pytest -q $(AGAIN) -p no:cacheprovider
+ORDINARY = $(KUBECTLS) tools/as_ordinary_user -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
 
 .PHONY: help up down setup check test e2e ordinary soak fuzz coverage mutate bench docs lock audit clean
 
@@ -40,7 +45,7 @@ setup: .venv/.dev ## install the development environment in .venv
 check: .venv/.dev ## check format, lint, types, import layers and generated pages; run unit, contract and fuzz tests
 	$(BIN)/ruff format --check src tests tools bench examples
 	$(BIN)/ruff check src tests tools bench examples
-	$(BIN)/mypy
+	@$(PYTEST) -p no:cacheprovider --collect-only tests >/dev/null & $(BIN)/mypy; code=$$?; wait; exit $$code
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/reference --check
 	$(BIN)/python tools/check_links.py
@@ -51,14 +56,15 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 
 e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary`
 	@tools/setup kubectl
-	$(E2E) -n 3 --dist loadfile tests/e2e --ignore=tests/e2e/pods
-	$(E2E) -n 3 --dist loadfile tests/e2e/pods $(ALONE:%=--ignore=%)
+	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
+	$(E2E) -n 4 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%)
 	$(E2E) -n 2 --dist loadfile $(ALONE)
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory ordinary; fi
 
 ordinary: .venv/.dev ## run the core of the end-to-end tests as an ordinary user; root becomes nobody
-	$(ORDINARY) -n 3 --dist loadfile --most-skipped=5 $(ORDINARY_API)
-	$(ORDINARY) -n 3 --dist loadfile --most-skipped=20 $(ORDINARY_PODS)
+	$(ORDINARY) -n 3 $(BY_FILE) --most-skipped=3 $(ORDINARY_API) \
+		'tests/e2e/test_examples.py::test_transcript[examples/guestbook/README.md]'
+	$(ORDINARY) -n 4 $(BY_FILE) --most-skipped=10 $(ORDINARY_PODS)
 
 soak: .venv/.dev ## kill processes at random for five minutes, and start a hundred pods ten times
 	@tools/setup kubectl

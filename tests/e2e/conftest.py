@@ -23,6 +23,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +45,51 @@ NOBODY = 65534
 SYSTEM_PYTHON = "/usr/bin/python3"
 PATIENCE = 20.0
 """Seconds that anything may take before it counts as not happening."""
+
+
+LONG_FILES = (
+    "pods/attacks/test_restart.py",
+    "pods/test_machines.py",
+    "pods/test_metrics_api.py",
+    "pods/test_device_plugins.py",
+    "pods/test_autoscaling.py",
+    "pods/test_dra.py",
+    "pods/test_job.py",
+    "pods/test_unprivileged.py",
+    "pods/test_stateful_set.py",
+    "pods/test_deployment.py",
+    "pods/test_services.py",
+    "pods/test_network_policy.py",
+    "pods/test_node_autoscaler.py",
+    "pods/test_node_lifecycle.py",
+    "pods/test_usage_details.py",
+    "pods/test_usage_scheduling.py",
+    "pods/attacks/test_logs.py",
+    "pods/attacks/test_files.py",
+    "test_examples.py",
+    "test_up.py",
+    "test_holding_up.py",
+    "test_kopf.py",
+    "attacks/test_numbers.py",
+    "attacks/test_full_disk.py",
+)
+"""Files that take longer than others with as many tests. The last file of a run has one worker, so
+these come first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest; use it with --no-loadscope-reorder."""
+    here = Path(__file__).parent
+    if not all(item.path.is_relative_to(here) for item in items):
+        return
+    tests = Counter(item.path for item in items)
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        name = str(item.path.relative_to(here))
+        place = LONG_FILES.index(name) if name in LONG_FILES else len(LONG_FILES)
+        return place, -tests[item.path]
+
+    items.sort(key=rank)
 
 
 def private_environment(home: Path) -> dict[str, str]:
@@ -643,6 +689,11 @@ class Bystander:
         self._over.set()
         self._thread.join(3 * PATIENCE)
         self._connection.close()
+
+    def await_answer(self) -> None:
+        """Wait for the answer to the request that is under way, or for a failure."""
+        seen = len(self.kept)
+        eventually(lambda: len(self.kept) > seen or self.failures, 3 * PATIENCE)
 
     def _run(self) -> None:
         # An attack may be over before this has begun: the server must then answer right after it.

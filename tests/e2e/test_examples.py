@@ -56,12 +56,23 @@ def squeezed(line: str) -> str:
     return re.sub(r"[ \t]+", " ", line).rstrip()
 
 
+def provide_kedge(home: Path) -> Path:
+    """Return a directory with the command: an ordinary user may be unable to run that of .venv."""
+    directory = home / "commands"
+    directory.mkdir()
+    command = directory / "kedge"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kedge "$@"\n')
+    command.chmod(0o755)
+    return directory
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_transcript(page: Path, terminal: Terminal) -> None:
     shutil.copytree(ROOT / "examples", terminal.home / "examples")
     shutil.copy(ROOT / "pyproject.toml", terminal.home)
+    commands = provide_kedge(terminal.home)
     here = os.path.dirname(sys.executable)
-    terminal.environment["PATH"] = f"{here}:{terminal.environment['PATH']}"
+    terminal.environment["PATH"] = f"{commands}:{here}:{terminal.environment['PATH']}"
     shown = steps((ROOT / page).read_text())
     assert shown, "a page without a transcript"
     for step in shown:

@@ -79,6 +79,12 @@ def test_a_cluster_comes_up_serves_kubectl_and_leaves_nothing_behind(terminal: T
     assert process.birth(ready["pid"]) == process.birth(agent) == ""
 
 
+def test_a_reader_that_goes_away_leaves_the_cluster_running(terminal: Terminal) -> None:
+    piped = f"{sys.executable} -m kedge up --nodes=0 | head -1"
+    assert ok(terminal.run("bash", "-o", "pipefail", "-c", piped)).startswith("Starting cluster")
+    assert "Ready" in ok(terminal.kedge("status"))
+
+
 def test_a_node_whose_agent_was_killed_is_brought_back_by_up(terminal: Terminal) -> None:
     ok(terminal.kedge("up", "--restart=never"))
     before = status(terminal)["nodes"][0]["pid"]

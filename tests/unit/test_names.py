@@ -4,6 +4,7 @@ The exceptions are types of the API. The list may only shrink.
 """
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ def definitions() -> Iterator[str]:
                 yield statement.name
 
 
+@functools.cache
 def duplicates() -> set[str]:
     return {name for name, count in Counter(definitions()).items() if count > 1}
 

@@ -5,6 +5,7 @@ because it would do so in tests, too, where the test function owns the task.
 """
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +31,14 @@ def _starts_loop_task(function: ast.expr) -> bool:
     return name == "ensure_future" or (name == "create_task" and "loop" in owner.lower())
 
 
+@functools.cache
 def places() -> dict[Path, list[int]]:
+    sources = {path: path.read_text() for path in SOURCES.rglob("*.py")}
+    # To parse every file takes seconds; few of them have one of the names.
     found = {
-        path: sorted(loop_tasks(ast.parse(path.read_text()))) for path in SOURCES.rglob("*.py")
+        path: sorted(loop_tasks(ast.parse(source)))
+        for path, source in sources.items()
+        if "create_task" in source or "ensure_future" in source
     }
     return {path: lines for path, lines in found.items() if lines}
 

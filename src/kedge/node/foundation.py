@@ -21,10 +21,8 @@ from kedge.node.network.network_detection import OtherMachines, PodNetworkState,
 from kedge.node.network.node_network import find_underlay, pod_mtu
 from kedge.node.pod.dependencies import PodCgroups
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor.files.spread import spread
-from kedge.supervisor.kernel import cgroups
 from kedge.web.watchdog import LoopPauses
 
 
@@ -47,14 +45,14 @@ class NodeFoundation(NamedTuple):
     @property
     def may_mount(self) -> bool:
         """Whether the agent itself may mount file systems."""
-        return self.runtime.level is RuntimeLevel.FULL
+        return self.runtime.capabilities.is_root
 
     def pod_cgroups(self) -> PodCgroups:
         """Return the control groups of pods."""
-        if self.runtime.level is not RuntimeLevel.FULL:
+        cgroups, config = self.runtime.cgroups, self.config
+        if cgroups is None:
             return NoCgroups(self.machine.memory)
-        config = self.config
-        return PodCgroupTree(cgroups.here(), config.cgroup, self.machine.memory, config.max_pids)
+        return PodCgroupTree(cgroups, config.cgroup, self.machine.memory, config.max_pids)
 
     def images_in_status(self) -> Sequence[ContainerImage]:
         """Return the images as the Node's status lists them."""

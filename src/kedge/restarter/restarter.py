@@ -174,6 +174,8 @@ class Restarter:
         """Wait until `kedge up` reports that everything is ready; returns whether to keep
         running."""
         received = b""
+        # No signal tells of a program that ended before this process handled SIGCHLD.
+        self._report()
         while not received.endswith(b"\n"):
             ready = dict(self._poll.poll(None))
             if self._ending:

@@ -67,13 +67,14 @@ def _detach(directory: str) -> None:
 
 
 def _supervise(directory: str, listening: int) -> NoReturn:
-    found, rootless = level.probe()
+    found, groups = level.probe()
+    rootless = found.user_namespace
     with network.exclusive(directory) if rootless else contextlib.nullcontext():
         outer = level.enter(network.shared_namespaces(directory)) if rootless else -1
         ignore_signals()
         launcher = start_launcher(ENTRY_POINTS)
         loop = EventLoop()
-        supervisor = Supervisor(directory, loop, launcher, found, outer)
+        supervisor = Supervisor(directory, loop, launcher, found, groups, outer)
     loop.signal(signal.SIGTERM, lambda: supervisor.end_everything(loop.stop))
     os.write(listening, b"1")
     os.close(listening)

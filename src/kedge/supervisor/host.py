@@ -3,9 +3,11 @@
 import os
 
 from kedge.supervisor.container.sampled_limits import SampledLimits
-from kedge.supervisor.kernel import cgroups, processes
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import MachineCapabilities
 
 
 class RuntimeHost:
@@ -18,13 +20,14 @@ class RuntimeHost:
         *,
         root: str,
         outer: int,
-        isolated: bool,
-        limited: bool,
+        capabilities: MachineCapabilities,
+        groups: Cgroups,
     ) -> None:
         """`outer` is the machine's /proc for a rootless supervisor, else -1."""
         self.loop = loop
         self.launcher = launcher
-        self.isolated = isolated
+        self.capabilities = capabilities
+        self.isolated = capabilities.namespaces
         """Whether containers have namespaces."""
         self.root = root
         """The directory at which roots are mounted."""
@@ -32,9 +35,9 @@ class RuntimeHost:
         self.rootless = outer >= 0
         """Whether the supervisor is root only in a user namespace."""
         self._outer = outer
-        self.cgroups = cgroups.here() if limited else None
-        self.sampled_limits = SampledLimits(loop) if self.cgroups is None else None
-        """Enforces limits where there are no control groups."""
+        self.cgroups = groups if capabilities.has_cgroups else None
+        self.sampled_limits = SampledLimits(loop, capabilities)
+        """Enforces the limits that no control group does."""
         self.boot = processes.boot()
         self.created_cgroups: set[str] = set()
         """Cgroups above those of containers that this supervisor created, and removes when they

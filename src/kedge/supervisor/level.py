@@ -1,4 +1,4 @@
-"""The isolation level of this machine, determined by trying: full, userns or plain."""
+"""Finds the capabilities of this machine by trying, and enters the supervisor's namespaces."""
 
 import fcntl
 import os
@@ -7,12 +7,11 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from kedge.supervisor.kernel import cgroups, libc
+from kedge.supervisor import machine_capabilities
+from kedge.supervisor.kernel import cgroups, delegation, libc
+from kedge.supervisor.kernel.cgroups import Cgroups
+from kedge.supervisor.machine_capabilities import MachineAttempts, MachineCapabilities
 from kedge.supervisor.network import SharedNamespaces
-
-FULL: Final = "full"
-USERNS: Final = "userns"
-PLAIN: Final = "plain"
 
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
@@ -20,15 +19,25 @@ ALL: Final = (
     libc.NEW_MOUNT | libc.NEW_PID | libc.NEW_IPC | libc.NEW_UTS | libc.NEW_NET | libc.NEW_CGROUP
 )
 
+_REFUSED: Final = 1
+_NO_OVERLAY: Final = 2
+"""The exit code of an attempt at which everything works but overlays."""
 
-def probe() -> tuple[str, bool]:
-    """Return the level, and whether it needs a user namespace for the supervisor itself."""
-    if os.geteuid() == 0 and _works(_namespaces):
-        # Root without control groups can isolate, but not limit, like an ordinary user.
-        return (FULL if cgroups.here().writable() else USERNS), False
-    if _works(_mapped_namespaces):
-        return USERNS, True
-    return PLAIN, False
+
+def probe() -> tuple[MachineCapabilities, Cgroups]:
+    """Return the capabilities of this machine, and the control groups that may be used."""
+    is_root = os.geteuid() == 0
+    namespaces = _outcome(_namespaces) if is_root else _REFUSED
+    mapped = _outcome(_mapped_namespaces) if namespaces == _REFUSED else _REFUSED
+    groups = delegation.here()
+    tried = MachineAttempts(
+        is_root=is_root,
+        namespaces=namespaces != _REFUSED,
+        mapped_namespaces=mapped != _REFUSED,
+        overlay=0 in (namespaces, mapped),
+        controllers=groups.controllers(),
+    )
+    return machine_capabilities.decide(tried), groups
 
 
 def enter(shared: SharedNamespaces | None) -> int:
@@ -71,40 +80,49 @@ def _map_root(namespaces: int) -> None:
     cgroups.write("/proc/self/gid_map", f"0 {group} 1")
 
 
-def _works(attempt: Callable[[], None]) -> bool:
-    """Return whether an attempt succeeds in a child, whose namespaces it may change."""
+def _outcome(attempt: Callable[[], int]) -> int:
+    """Return the exit code of an attempt in a child, whose namespaces it may change."""
     pid = os.fork()
     if pid == 0:
+        code = _REFUSED
         try:
-            attempt()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            code = attempt()
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if code in (0, _NO_OVERLAY) else _REFUSED
 
 
-def _mapped_namespaces() -> None:
+def _mapped_namespaces() -> int:
     _map_root(libc.NEW_MOUNT)
-    _namespaces()
+    return _namespaces()
 
 
-def _namespaces() -> None:
+def _namespaces() -> int:
     libc.unshare(ALL)
     # Only a process inside the new namespace may mount its /proc.
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _mounts()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        raise OSError(1, "mounts are refused")
+    return _outcome(_mounts)
 
 
-def _mounts() -> None:
+def _mounts() -> int:
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     libc.mount("tmpfs", "/", "tmpfs")
     tree = libc.open_tree("/dev", recursive=True)
     libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
     libc.mount("proc", "/proc", "proc")
+    return 0 if _mounts_overlays() else _NO_OVERLAY
+
+
+def _mounts_overlays() -> bool:
+    """Return whether this process may mount an overlay, here of directories in memory."""
+    place = "/dev"
+    try:
+        libc.mount("tmpfs", place, "tmpfs")
+        for name in ("lower", "upper", "work", "root"):
+            os.mkdir(f"{place}/{name}")
+        os.chdir(place)
+        options = "lowerdir=lower,upperdir=upper,workdir=work,userxattr"
+        libc.mount("overlay", "root", "overlay", data=options)
+    except OSError:
+        return False
+    return True

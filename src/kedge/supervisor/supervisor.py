@@ -8,15 +8,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kedge.supervisor import level as levels
 from kedge.supervisor import network
 from kedge.supervisor.container.exec_requests import ExecRequests
 from kedge.supervisor.container.requests import ContainerRequests
 from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.kept_sockets import KeptSockets
 from kedge.supervisor.kernel import processes
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import MachineCapabilities
 from kedge.supervisor.registry import Registry, published
 from kedge.supervisor.sandbox import user_namespace
 from kedge.supervisor.sandbox.requests import SandboxRequests
@@ -36,19 +37,25 @@ class Supervisor:
     """All sandboxes and containers of a node, and the socket for its agent."""
 
     def __init__(
-        self, directory: str, loop: EventLoop, launcher: Launcher, level: str, outer: int
+        self,
+        directory: str,
+        loop: EventLoop,
+        launcher: Launcher,
+        capabilities: MachineCapabilities,
+        groups: Cgroups,
+        outer: int,
     ) -> None:
         """`outer` is the machine's /proc for a rootless supervisor, else -1."""
         self._loop = loop
-        self._level = level
-        self._no_user_namespaces = _no_user_namespaces(directory, level)
+        self._capabilities = capabilities
+        self._no_user_namespaces = _no_user_namespaces(directory, capabilities)
         self._host = RuntimeHost(
             loop,
             launcher,
             root=f"{directory}/root",
             outer=outer,
-            isolated=level != levels.PLAIN,
-            limited=level == levels.FULL,
+            capabilities=capabilities,
+            groups=groups,
         )
         loop.child(launcher.pid, self._end_with_launcher)
         self._feed = EventFeed()
@@ -81,7 +88,9 @@ class Supervisor:
         call.answer(
             {
                 "protocol": PROTOCOL,
-                "level": self._level,
+                "level": self._capabilities.level,
+                "capabilities": self._capabilities.document(),
+                "cgroups": self._host.cgroups.documents() if self._host.cgroups else [],
                 "pid": self._host.own_pid(),
                 "no_user_namespaces": self._no_user_namespaces,
                 "network": network.OWN if self._host.rootless else network.MACHINE,
@@ -137,10 +146,10 @@ class Supervisor:
             ended("")
 
 
-def _no_user_namespaces(directory: str, level: str) -> str:
+def _no_user_namespaces(directory: str, capabilities: MachineCapabilities) -> str:
     """Return why pods cannot have user namespaces; empty if they can."""
-    if level != levels.FULL:
-        return f"it takes root and control groups, and this node has the level {level}"
+    if not capabilities.is_root:
+        return f"it takes root, and this node has the level {capabilities.level}"
     return user_namespace.obstacle(directory)
 
 

@@ -13,6 +13,8 @@ from kedge.node.host.machine import MachineInfo
 from kedge.node.images.host import HostImage
 from kedge.node.network.network_detection import PodNetworkState
 from kedge.node.runtime.runtime import RuntimeLevel
+from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.machine_capabilities import of_level
 from kedge.testing.clock import FakeClock
 from kedge.testing.node import FakeImages
 from kedge.web.watchdog import LoopPauses
@@ -39,7 +41,13 @@ def foundation(
 ) -> NodeFoundation:
     """Return the foundation of a node whose runtime, network and images are pretended."""
     config = NodeConfig(name="box", cluster="test", state=state, images=state / "images")
-    runtime = SimpleNamespace(level=level, no_user_namespaces="", supervisor=1)
+    capabilities = of_level(level)
+    runtime = SimpleNamespace(
+        capabilities=capabilities,
+        cgroups=cgroups.here() if capabilities.has_cgroups else None,
+        no_user_namespaces="",
+        supervisor=1,
+    )
     time = clock or FakeClock()
     return NodeFoundation(
         config,

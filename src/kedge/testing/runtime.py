@@ -21,9 +21,9 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
-    RuntimeLevel,
     SandboxConfig,
 )
+from kedge.supervisor.machine_capabilities import FULL, of_level
 
 KILLED = 137
 TERMINATED = 143
@@ -50,7 +50,7 @@ class FakeRuntime:
 
     name = "fake"
     version = "1"
-    level = RuntimeLevel.FULL
+    capabilities = of_level(FULL)
     no_user_namespaces = ""
 
     def __init__(self, clock: Clock) -> None:

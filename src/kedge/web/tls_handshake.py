@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from collections import deque
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.turns import TurnShare
@@ -17,6 +17,8 @@ _SHARE_SECONDS: Final = 0.01
 that waited. One step takes up to a millisecond, and hundreds of peers may send at once."""
 _BUFFER: Final = 4 << 10
 """Bytes that are read of a peer before it waits for its turn: a usual message is shorter."""
+_READ: Final = 32 << 10
+"""Bytes that are read at once of a connection."""
 
 
 class HandshakeStep(Protocol):
@@ -78,6 +80,7 @@ class TlsHandshake(asyncio.BufferedProtocol):
         # uvloop reads once before TLS is set up, and `start_tls` lets it read once more.
         self._buffer = bytearray(2 * _BUFFER)
         self._filled = 0
+        self._is_paused = False
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -95,13 +98,19 @@ class TlsHandshake(asyncio.BufferedProtocol):
         if self._filled:
             self._turns.wait(self)
 
+    def pause(self) -> None:
+        """Read no more before `step_aside`."""
+        self._is_paused = True
+        self._socket.pause_reading()
+
     def step_aside(self) -> None:
         """Leave the connection to its TLS protocol."""
         if self._tls is not None and not self._is_lost:
             self._pass_on(self._tls)
             # uvloop's transports refer to their first protocol as long as they live.
             self._buffer = bytearray()
-            self._socket.set_protocol(self._tls)
+            self._socket.set_protocol(BoundedReads(self._tls))
+            self._is_paused = False
             self._read_on()
 
     def abort(self) -> None:
@@ -126,7 +135,7 @@ class TlsHandshake(asyncio.BufferedProtocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        if not self._socket.is_closing():
+        if not self._is_paused and not self._socket.is_closing():
             self._socket.resume_reading()
 
     def _pass_on(self, tls: asyncio.BufferedProtocol) -> None:
@@ -144,15 +153,46 @@ class TlsHandshake(asyncio.BufferedProtocol):
             self._tls.connection_lost(exc)
 
 
+class BoundedReads(asyncio.BufferedProtocol):
+    """Stands between a socket and its TLS protocol after the handshake, and keeps reads short.
+
+    uvloop reads up to 256 KiB at once into a buffer of the connection, then copies them into one of
+    OpenSSL, which never shrinks. So each connection would take 600 KB until it is closed.
+    """
+
+    def __init__(self, tls: asyncio.BufferedProtocol) -> None:
+        self._tls = tls
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._tls.get_buffer(_READ))[:_READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._tls.buffer_updated(nbytes)
+
+    def pause_writing(self) -> None:
+        self._tls.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._tls.resume_writing()
+
+    def eof_received(self) -> bool | None:
+        return self._tls.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._tls.connection_lost(exc)
+
+
 class EarlyInput(asyncio.Protocol):
     """Input after the handshake, before the connection has its own protocol."""
 
-    def __init__(self) -> None:
+    def __init__(self, handshake: TlsHandshake) -> None:
+        self._handshake = handshake
         self.content = b""
         self.is_lost = False
 
     def data_received(self, data: bytes) -> None:
         self.content += data
+        self._handshake.pause()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
@@ -166,7 +206,8 @@ async def secured(
     Raises OSError if there is no handshake within the seconds.
     """
     loop = asyncio.get_running_loop()
-    handshake, early = TlsHandshake(turns), EarlyInput()
+    handshake = TlsHandshake(turns)
+    early = EarlyInput(handshake)
     try:
         # TLS has a timeout of its own, but does not see the end of a transport that is closed
         # before it begins.
@@ -181,4 +222,7 @@ async def secured(
     if transport is None or early.is_lost:
         raise ConnectionResetError("the peer has disconnected")
     handshake.step_aside()
+    # The transports of TLS have it, but their class in asyncio is private. It holds while the
+    # connection does not read.
+    cast(Any, transport).set_read_buffer_limits(high=_READ)
     return transport, early.content

@@ -213,7 +213,7 @@ def node_socket(cluster: Any, node: Json) -> Iterator[Callable[[int], socket.soc
 def full_level(node: Json) -> None:
     """For what only a node with all means of the kernel can do."""
     if node["metadata"]["labels"].get("kedge.dev/level") != "full":
-        pytest.skip("limits, addresses, groups and files of root take a node at the level full")
+        pytest.skip("control groups, several users and mounts take a node at the level full")
 
 
 class Groups:

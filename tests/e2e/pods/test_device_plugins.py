@@ -432,6 +432,11 @@ class Board:
         log = self.directory / "management" / "log"
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
+    def wiped(self) -> set[str]:
+        """The ports that were wiped after they were last programmed."""
+        last = {each["port"]: each for each in self.history()}
+        return {port for port, each in last.items() if "wiped" in each}
+
     def programmed(self) -> list[tuple[str, str]]:
         return [
             (each["programmed"], each["driver"]) for each in self.history() if "programmed" in each
@@ -594,8 +599,9 @@ def test_tenants_do_not_reach_each_others_region(
             "no management",
         ],
     }
-    # Whoever comes next finds nothing of them.
-    eventually(lambda: sum("wiped" in each for each in board.history()) == 2)
+    # Whoever comes next finds nothing of them. The board may have been wiped at the beginning, too:
+    # releases that the plugin of an earlier test did not acknowledge are repeated to this one.
+    eventually(lambda: {"port-0", "port-1"} <= board.wiped())
     api.delete(f"/api/v1/namespaces/{neighbours.namespace}")
 
 

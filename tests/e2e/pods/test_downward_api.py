@@ -146,7 +146,6 @@ def pods(api: Api, namespace: str, eventually: Callable[..., Any]) -> Pods:
 # Variables.
 
 
-@pytest.mark.usefixtures("full_level")
 def test_variable_shows_every_field_that_kubernetes_shows(pods: Pods, api: Api) -> None:
     env = {
         "NAME": field("metadata.name"),

@@ -68,7 +68,7 @@ def ask(host, port, words):
         there.settimeout(15)
         there.sendall(words.encode() + b"\\n")
         there.shutdown(socket.SHUT_WR)
-        said = b""
+        said = bytearray()
         while piece := there.recv(1 << 16):
             said += piece
         return said

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.secret import RESOURCE
+from kedge.api.model import ObjectMeta
+from kedge.api.rbac_v1 import role_binding
 from kedge.apiserver import pki
 from kedge.cli import token
 from kedge.cli.cluster import process, state
@@ -108,6 +110,15 @@ def test_a_cluster_that_is_down_must_be_started_first(tmp_path: Path) -> None:
         token.list_tokens(ClusterLocation(tmp_path, "default", None), None)
 
 
+def binding() -> role_binding.RoleBinding:
+    """With it, machines without a credential may read how to reach the cluster."""
+    name = "kubeadm:bootstrap-signer-clusterinfo"
+    return role_binding.RoleBinding(
+        metadata=ObjectMeta(name=name, namespace="kube-public"),
+        roleRef=role_binding.RoleRef(kind="Role", name=name),
+    )
+
+
 @pytest.fixture
 async def where(tmp_path: Path) -> AsyncIterator[tuple[ClusterLocation, Any]]:
     """A running cluster."""
@@ -125,7 +136,10 @@ async def where(tmp_path: Path) -> AsyncIterator[tuple[ClusterLocation, Any]]:
             upstream_only=False,
         )
         state.write_server(directory, told)
-        yield ClusterLocation(tmp_path, "default", None), local_client(running)
+        client = local_client(running)
+        # A controller makes it. Without one, `kedge token create` waits for it.
+        await client.create(role_binding.RESOURCE, binding())
+        yield ClusterLocation(tmp_path, "default", None), client
 
 
 async def test_a_token_is_made_listed_and_deleted(

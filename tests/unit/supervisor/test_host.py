@@ -3,13 +3,21 @@ from pathlib import Path
 from typing import Any
 
 from kedge.supervisor.host import RuntimeHost
+from kedge.supervisor.kernel.cgroups import Cgroups
+from kedge.supervisor.machine_capabilities import USERNS, of_level
 
 NONE: Any = None
+MACHINE, NO_GROUPS = of_level(USERNS), Cgroups([])
 
 
 def test_pids_are_the_machines_without_a_user_namespace(tmp_path: Path) -> None:
     host = RuntimeHost(
-        NONE, NONE, root=str(tmp_path / "root"), outer=-1, isolated=True, limited=False
+        NONE,
+        NONE,
+        root=str(tmp_path / "root"),
+        outer=-1,
+        capabilities=of_level(USERNS),
+        groups=Cgroups([]),
     )
     assert (tmp_path / "root").is_dir()
     assert (host.own_pid(), host.outer_pid(12, -1)) == (os.getpid(), 12)
@@ -22,7 +30,12 @@ def test_pids_of_a_rootless_supervisor_are_looked_up_outside(tmp_path: Path) -> 
     process = os.pidfd_open(os.getpid())
     try:
         host = RuntimeHost(
-            NONE, NONE, root=str(tmp_path), outer=outer, isolated=True, limited=False
+            NONE,
+            NONE,
+            root=str(tmp_path),
+            outer=outer,
+            capabilities=of_level(USERNS),
+            groups=Cgroups([]),
         )
         assert host.rootless
         assert host.own_pid() == os.getpid()

@@ -4,42 +4,56 @@ from types import SimpleNamespace
 import pytest
 
 from kedge.supervisor import level
-from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel import delegation
+from kedge.supervisor.machine_capabilities import FULL, PLAIN, USERNS
+
+REFUSED, WORKS, NO_OVERLAY = level._REFUSED, 0, level._NO_OVERLAY
 
 
-def raising() -> None:
+def moving() -> int:
+    os.chdir("/")
+    return 0
+
+
+def raising() -> int:
     raise OSError(1, "Operation not permitted")
 
 
 @pytest.mark.parametrize(
     ("user", "namespaces", "mapped", "writable", "expected"),
     [
-        (0, True, True, True, (level.FULL, False)),
-        (0, True, True, False, (level.USERNS, False)),
-        (0, False, True, True, (level.USERNS, True)),
-        (1000, True, True, True, (level.USERNS, True)),
-        (1000, True, False, True, (level.PLAIN, False)),
-        (0, False, False, True, (level.PLAIN, False)),
+        (0, WORKS, WORKS, True, (FULL, False, True)),
+        (0, NO_OVERLAY, WORKS, True, (FULL, False, False)),
+        (0, WORKS, WORKS, False, (USERNS, False, True)),
+        (0, REFUSED, WORKS, True, (USERNS, True, True)),
+        (1000, WORKS, WORKS, True, (USERNS, True, True)),
+        (1000, WORKS, NO_OVERLAY, False, (USERNS, True, False)),
+        (1000, WORKS, REFUSED, True, (PLAIN, False, False)),
+        (0, REFUSED, REFUSED, True, (PLAIN, False, False)),
     ],
 )
 def test_the_level_follows_from_what_works(
     user: int,
-    namespaces: bool,
-    mapped: bool,
+    namespaces: int,
+    mapped: int,
     writable: bool,
-    expected: tuple[str, bool],
+    expected: tuple[str, bool, bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    works = {level._namespaces: namespaces, level._mapped_namespaces: mapped}
+    outcomes = {level._namespaces: namespaces, level._mapped_namespaces: mapped}
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr(level, "_works", lambda attempt: works[attempt])
-    here = SimpleNamespace(writable=lambda: writable)
-    monkeypatch.setattr(cgroups, "here", lambda: here)
-    assert level.probe() == expected
+    monkeypatch.setattr(level, "_outcome", lambda attempt: outcomes[attempt])
+    names = frozenset({"cpu", "memory"} if writable else ())
+    monkeypatch.setattr(delegation, "here", lambda: SimpleNamespace(controllers=lambda: names))
+    found, _ = level.probe()
+    assert (found.level, found.user_namespace, found.overlay) == expected
+    assert found.has_cgroups is writable
 
 
 def test_an_attempt_does_not_change_this_process() -> None:
     before = os.getcwd()
-    assert level._works(lambda: os.chdir("/"))
-    assert not level._works(raising)
+    assert level._outcome(moving) == 0
+    assert level._outcome(lambda: NO_OVERLAY) == NO_OVERLAY
+    assert level._outcome(raising) == REFUSED
+    assert level._outcome(lambda: 77) == REFUSED
     assert os.getcwd() == before

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from kedge.supervisor.host import RuntimeHost
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import USERNS, of_level
 from kedge.supervisor.registry import LOST, Registry, published
 from kedge.supervisor.server import EventFeed, RequestError, UnknownIdError
 
@@ -68,8 +70,8 @@ def registry(tmp_path: Path, event_loop: EventLoop, feed: Feed) -> Registry:
         launcher,
         root=str(tmp_path / "root"),
         outer=-1,
-        isolated=True,
-        limited=False,
+        capabilities=of_level(USERNS),
+        groups=Cgroups([]),
     )
     return Registry(str(tmp_path), host, feed)
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from kedge.supervisor import level, supervisor
+from kedge.supervisor import supervisor
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import PLAIN, of_level
 from kedge.supervisor.supervisor import PROTOCOL, Supervisor
 
 
@@ -22,7 +24,7 @@ class Call:
 @pytest.fixture
 def running(tmp_path: Path, event_loop: EventLoop) -> Supervisor:
     launcher: Any = SimpleNamespace(pid=0, closed=False, close=lambda: None)
-    made = Supervisor(str(tmp_path), event_loop, launcher, level.PLAIN, -1)
+    made = Supervisor(str(tmp_path), event_loop, launcher, of_level(PLAIN), Cgroups([]), -1)
     event_loop._children.pop(0)
     return made
 
@@ -35,9 +37,9 @@ def test_an_agent_learns_protocol_and_level(running: Supervisor) -> None:
             "protocol": PROTOCOL,
             "level": "plain",
             "pid": os.getpid(),
-            "no_user_namespaces": (
-                "it takes root and control groups, and this node has the level plain"
-            ),
+            "capabilities": of_level(PLAIN).document(),
+            "cgroups": [],
+            "no_user_namespaces": "it takes root, and this node has the level plain",
             "network": "machine",
         }
     ]

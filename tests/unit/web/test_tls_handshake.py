@@ -21,6 +21,7 @@ from kedge.web.connection_limits import ConnectionLimits
 from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import HttpServer
+from kedge.web.server_connection import ServerConnection
 
 PEERS = 30
 """Fewer than are accepted in one turn."""
@@ -149,3 +150,29 @@ def test_a_handshake_that_comes_in_pieces_or_breaks_off_leaves_nothing_behind(
         await server.close(grace=0.1)
 
     run(attack())
+
+
+def test_a_connection_is_read_in_small_pieces(
+    run: type_of_run, identity: pki.ServerIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[int] = []
+    receive = ServerConnection.data_received
+
+    def counting(connection: ServerConnection, data: bytes) -> None:
+        pieces.append(len(data))
+        receive(connection, data)
+
+    monkeypatch.setattr(ServerConnection, "data_received", counting)
+
+    async def upload() -> None:
+        server = HttpServer(ok, SystemClock(), ServerLimits(first_seconds=PATIENCE))
+        port = await server.listen("127.0.0.1", 0, identity.context)
+        tls = ssl.create_default_context(cadata=identity.ca_pem.decode())
+        connection = RawConnection(f"https://127.0.0.1:{port}", tls, "t")
+        assert (await connection.send("POST", "/", (), b" " * (2 << 20))).status == 200
+        await connection.close()
+        await server.close(grace=0.1)
+
+    run(upload())
+    assert sum(pieces) > 2 << 20
+    assert max(pieces) <= 48 << 10  # what is read at once, and the rest of a record before it

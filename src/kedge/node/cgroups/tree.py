@@ -53,11 +53,11 @@ class PodCgroupTree:
             self._weigh_burstable()
 
     def pod_uids(self) -> Iterator[str]:
-        memory = self._cgroups.place("memory")
-        for quality in _CLASSES.values() if memory else ():
-            assert memory is not None
+        # A group is in every hierarchy.
+        place = self._cgroups.hierarchies[0].place
+        for quality in _CLASSES.values():
             with contextlib.suppress(FileNotFoundError):
-                for name in os.listdir(f"{memory.place}{self._root}{quality}"):
+                for name in os.listdir(f"{place}{self._root}{quality}"):
                     if name.startswith(_POD[1:]):
                         yield name.removeprefix(_POD[1:])
 

@@ -5,9 +5,8 @@ from typing import NamedTuple
 from kedge.api.builtin.policy_limits import ENFORCED, ENFORCEMENT_ANNOTATION
 from kedge.api.core_v1.node_types import Node
 from kedge.node.foundation import NodeFoundation
-from kedge.node.host import node_record, registration
+from kedge.node.host import machine_annotations, node_record, registration
 from kedge.node.network.peers import MACHINE_ADDRESS, NODE_NETWORK, PeerPlan, described
-from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.storage.node_storage import MANAGED_ATTACHMENT
 
 
@@ -54,7 +53,7 @@ class NodeDescription(NamedTuple):
         return registration.node_object(
             self.base.config,
             self.base.machine,
-            runtime.level,
+            runtime.capabilities,
             port=port,
             address=address,
             pod_cidr=self.pod_cidr,
@@ -64,12 +63,16 @@ class NodeDescription(NamedTuple):
 
     def write_record(self, port: int, node_network: str = "") -> None:
         """Write the record of this node into its state directory."""
-        config, level = self.base.config, self.base.runtime.level
+        config, capabilities = self.base.config, self.base.runtime.capabilities
+        groups = self.base.runtime.cgroups
         written = node_record.NodeRecord(
             name=config.name,
             cluster=config.cluster,
-            level=level.value,
-            cgroup=config.cgroup if level is RuntimeLevel.FULL else "",
+            level=capabilities.level,
+            cgroup=config.cgroup if capabilities.has_cgroups else "",
+            hierarchies=[node_record.HierarchyRecord(**each) for each in groups.documents()]
+            if groups
+            else [],
             port=port,
             pod_cidr=self.pod_cidr,
             service_proxy=self.service_proxy,
@@ -82,6 +85,7 @@ class NodeDescription(NamedTuple):
 
     def _annotations(self) -> dict[str, str]:
         annotations = {
+            **machine_annotations.capability_annotations(self.base.runtime.capabilities),
             registration.SERVICE_PROXY: self.service_proxy,
             ENFORCEMENT_ANNOTATION: self.network_policy,
             MANAGED_ATTACHMENT: "true",

@@ -13,6 +13,15 @@ _FILE: Final = "node.json"
 _SERVER: Final = "server"
 
 
+class HierarchyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A hierarchy of control groups (kedge.supervisor.kernel.cgroups.Hierarchy)."""
+
+    place: str
+    controllers: list[str]
+    unified: bool
+    mount: str
+
+
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of one node."""
 
@@ -22,6 +31,9 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The isolation that the machine permits: full, userns or plain."""
     cgroup: str = ""
     """The cgroup of its pods; empty if there is none."""
+    hierarchies: list[HierarchyRecord] = []
+    """The hierarchies of control groups that have this cgroup, as they were delegated; empty for
+    those of the machine."""
     port: int = 0
     """The port of its agent."""
     pod_cidr: str = ""

@@ -38,16 +38,22 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.devices.ledger import DeviceAmounts
+from kedge.node.host import machine_annotations
 from kedge.node.host.machine import MachineInfo
 from kedge.node.network.peers import MACHINE_ADDRESS, NODE_NETWORK
-from kedge.node.runtime.runtime import RuntimeLevel
+from kedge.supervisor.machine_capabilities import MachineCapabilities
 
 log = logging.getLogger(__name__)
 
-LEVEL_LABEL: Final = "kedge.dev/level"
 SERVICE_PROXY: Final = "kedge.dev/service-proxy"
 """The annotation that says how the node carries Services."""
-_OWN_ANNOTATIONS: Final = (SERVICE_PROXY, ENFORCEMENT_ANNOTATION, MACHINE_ADDRESS, NODE_NETWORK)
+_OWN_ANNOTATIONS: Final = (
+    SERVICE_PROXY,
+    ENFORCEMENT_ANNOTATION,
+    MACHINE_ADDRESS,
+    NODE_NETWORK,
+    *machine_annotations.ANNOTATIONS,
+)
 """Annotations that the agent removes if they are no longer true."""
 LEASES_NAMESPACE: Final = "kube-node-lease"
 RENEW_SECONDS: Final = 10.0
@@ -67,7 +73,7 @@ _HEALTHY: Final = (
 def node_object(
     config: NodeConfig,
     machine: MachineInfo,
-    level: RuntimeLevel,
+    capabilities: MachineCapabilities,
     *,
     port: int,
     address: str = "",
@@ -83,7 +89,7 @@ def node_object(
         "kubernetes.io/arch": machine.architecture,
         "kubernetes.io/hostname": config.name,
         "kubernetes.io/os": "linux",
-        LEVEL_LABEL: level.value,
+        **machine_annotations.capability_labels(capabilities),
         **config.labels,
     }
     capacity = _capacity(config, machine)
@@ -100,7 +106,7 @@ def node_object(
         runtimeHandlers=[
             NodeRuntimeHandler(
                 features=NodeRuntimeHandlerFeatures(
-                    recursiveReadOnlyMounts=level is RuntimeLevel.FULL,
+                    recursiveReadOnlyMounts=capabilities.is_root,
                     userNamespaces=user_namespaces,
                 )
             )

@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from kedge.machinery.clock import SystemClock
 from kedge.node.cgroups.tree import PodCgroupTree
 from kedge.node.host import node_record
@@ -21,6 +23,7 @@ from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.storage.teardown import unmount_all
 from kedge.node.volumes.mounts import take_down
 from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.sockets import sockets_of
 
 _SHUTDOWN_SECONDS: Final = 10.0
@@ -50,7 +53,10 @@ def teardown(directory: Path) -> str:
         asyncio.run(Bridge.find(network).remove())
     known = node_record.read(directory)
     if known is not None and known.cgroup:
-        tree = PodCgroupTree(cgroups.here(), known.cgroup, 0, 0)
+        groups = cgroups.here()
+        if known.hierarchies:
+            groups = Cgroups.of(map(msgspec.to_builtins, known.hierarchies))
+        tree = PodCgroupTree(groups, known.cgroup, 0, 0)
         if not tree.remove_all():
             left.append(f"processes in the control group {known.cgroup} do not end")
     left.append(unmount_all(directory / "pods"))

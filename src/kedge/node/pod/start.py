@@ -207,7 +207,7 @@ class ContainerStarter(msgspec.Struct, frozen=True):
         for shortfall in record.shortfalls if record is not None else ():
             self._record(container, WARNING, "NotEnforced", shortfall)
         limits = self.dependencies.cgroups.resources(pod, container)
-        if notice := sampling_notice(limits, self.dependencies.runtime.level):
+        if notice := sampling_notice(limits, self.dependencies.runtime.capabilities):
             self._record(container, NORMAL, "LimitsSampled", notice)
 
     async def _post_start(

@@ -35,6 +35,9 @@ from kedge.node.runtime.runtime import (
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
 from kedge.restarter.decision import Failures, ProgramEnd, decide
+from kedge.supervisor import machine_capabilities
+from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel.cgroups import Cgroups
 
 Document = dict[str, Any]
 
@@ -95,7 +98,8 @@ class EmbeddedRuntime:
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.level = RuntimeLevel.PLAIN
+        self.capabilities = machine_capabilities.of_level(machine_capabilities.PLAIN)
+        self.cgroups: Cgroups | None = None
         self.no_user_namespaces = ""
         self.supervisor = 0
         """The pid of the supervisor."""
@@ -147,6 +151,10 @@ class EmbeddedRuntime:
         await runtime._connected()
         return runtime
 
+    @property
+    def level(self) -> RuntimeLevel:
+        return RuntimeLevel(self.capabilities.level)
+
     async def _connected(self) -> SupervisorChannel:
         async with self._connecting:
             if self._channel is None:
@@ -172,7 +180,8 @@ class EmbeddedRuntime:
             connected.close()
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
-        self.level = RuntimeLevel(hello["level"])
+        self.capabilities = machine_capabilities.read(hello)
+        self.cgroups = self._cgroups(hello)
         # A supervisor of an earlier release ignores the field, and the pod would get the
         # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
@@ -197,6 +206,13 @@ class EmbeddedRuntime:
             if self._network and each["ready"] and each["ips"]:
                 await self._network.adopt(each["id"], spec, each["ips"][0])
         return connected
+
+    def _cgroups(self, hello: Document) -> Cgroups | None:
+        """Return the control groups that the supervisor uses; None if it uses none."""
+        if not self.capabilities.has_cgroups:
+            return None
+        # A supervisor of an earlier release uses those of the machine.
+        return Cgroups.of(hello["cgroups"]) if "cgroups" in hello else cgroups.here()
 
     async def _ask(self, do: str, **fields: object) -> Document:
         return await (await self._connected()).ask(do, **fields)
@@ -283,7 +299,7 @@ class EmbeddedRuntime:
         if of_sandbox is None:
             raise NotFoundError(f"there is no sandbox {sandbox}")
         place = ContainerPlace(
-            level=self.level,
+            capabilities=self.capabilities,
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,

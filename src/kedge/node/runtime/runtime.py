@@ -10,10 +10,11 @@ from typing import Final, Protocol
 import msgspec
 
 from kedge.api.model import ModelMeta
+from kedge.supervisor.machine_capabilities import MachineCapabilities
 
 
 class RuntimeLevel(StrEnum):
-    """The isolation that the machine permits."""
+    """The isolation that the machine permits, as a summary of MachineCapabilities."""
 
     FULL = "full"
     """Root with cgroups: namespaces, limits, network."""
@@ -293,7 +294,7 @@ class Runtime(Protocol):
 
     name: str
     version: str
-    level: RuntimeLevel
+    capabilities: MachineCapabilities
     no_user_namespaces: str
     """Why pods cannot have user namespaces; empty if they can."""
 

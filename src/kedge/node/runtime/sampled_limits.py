@@ -1,14 +1,17 @@
 """Limits that the supervisor enforces by sampling, where there are no control groups."""
 
-from kedge.node.runtime.runtime import UNLIMITED, ContainerLimits, RuntimeLevel
+from kedge.node.runtime.runtime import UNLIMITED, ContainerLimits
+from kedge.supervisor.machine_capabilities import SAMPLED, MachineCapabilities
 
 
-def sampling_notice(limits: ContainerLimits, level: RuntimeLevel) -> str:
+def sampling_notice(limits: ContainerLimits, machine: MachineCapabilities) -> str:
     """Return the limits of a container that are sampled, in words; empty if the kernel enforces
     all."""
-    if level is RuntimeLevel.FULL:
-        return ""
-    named = {"memory": limits.memory_limit, "processes": limits.pids_limit}
+    named = {}
+    if machine.memory == SAMPLED:
+        named["memory"] = limits.memory_limit
+    if machine.pids == SAMPLED:
+        named["processes"] = limits.pids_limit
     sampled = [name for name, value in named.items() if value not in (None, UNLIMITED)]
     if not sampled:
         return ""

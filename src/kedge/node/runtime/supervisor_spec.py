@@ -23,8 +23,13 @@ from kedge.node.runtime.runtime import (
     ContainerSecurity,
     DnsConfig,
     RuntimeFailure,
-    RuntimeLevel,
     SandboxConfig,
+)
+from kedge.supervisor.machine_capabilities import (
+    ADVISORY,
+    CONFINED,
+    ONE_ID,
+    MachineCapabilities,
 )
 from kedge.supervisor.sandbox.user_namespace import LENGTH
 from kedge.supervisor.spec import BindMount, ContainerSpec, SandboxSpec
@@ -50,7 +55,7 @@ class ContainerImages(Protocol):
 class ContainerPlace(NamedTuple):
     """The surroundings of a container: its sandbox and the settings of the node."""
 
-    level: RuntimeLevel
+    capabilities: MachineCapabilities
     log_directory: str
     files: Path
     """The directory with the sandbox's small files."""
@@ -139,7 +144,7 @@ def plan(spec: ContainerConfig, image: LocalImage, place: ContainerPlace) -> Con
         stop_signal=signal_number(spec.stop_signal or image.config.stop_signal),
         resources=resources(spec.resources),
         oom_score_adj=spec.resources.oom_score_adj,
-        shortfalls=shortfalls(spec, place.level, user.uid),
+        shortfalls=shortfalls(spec, place.capabilities, user.uid),
     )
 
 
@@ -281,21 +286,22 @@ def signal_number(name: str) -> int:
     return int(found) + (int(offset) if sign == "+" else -int(offset or 0))
 
 
-def shortfalls(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str]:
-    """Return the requested properties that the level cannot enforce, as text."""
+def shortfalls(spec: ContainerConfig, machine: MachineCapabilities, uid: int) -> list[str]:
+    """Return the requested properties that the machine cannot enforce, as text."""
     found = []
     if label := spec.security.selinux_label:
         found.append(f'its SELinux label "{label}" has no effect: this machine has no SELinux')
-    if level is not RuntimeLevel.FULL:
-        found += [*_no_limits(spec.resources), *_no_powers(spec, level, uid)]
-    return found
+    return [*found, *_no_limits(spec.resources, machine), *_no_powers(spec, machine, uid)]
 
 
-def _no_limits(asked: ContainerLimits) -> list[str]:
-    limits = {
-        "cpu limit": asked.cpu_quota,
-        "limit on huge pages": max(asked.hugepages.values(), default=None),
-    }
+def _no_limits(asked: ContainerLimits, machine: MachineCapabilities) -> list[str]:
+    """Return the limits that nothing enforces. A controller that exists and lacks a file is noted
+    by the supervisor."""
+    limits = {}
+    if machine.cpu == ADVISORY:
+        limits["cpu limit"] = asked.cpu_quota
+    if not machine.has_cgroups:
+        limits["limit on huge pages"] = max(asked.hugepages.values(), default=None)
     return [
         f"the {name} is not enforced: no control groups are available"
         for name, value in limits.items()
@@ -303,15 +309,15 @@ def _no_limits(asked: ContainerLimits) -> list[str]:
     ]
 
 
-def _no_powers(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str]:
+def _no_powers(spec: ContainerConfig, machine: MachineCapabilities, uid: int) -> list[str]:
     found = []
-    if level is RuntimeLevel.PLAIN:
+    if not machine.namespaces:
         found.append("it shares processes, files and network with the machine: no namespaces")
         if spec.security.read_only_root:
             found.append("its root file system is not read-only: this machine allows no mounts")
-    elif uid and spec.security.groups:
+    elif machine.ids == ONE_ID and uid and spec.security.groups:
         found.append("it has no supplementary groups: only one user and group can be mapped")
-    if spec.devices:
+    if spec.devices and machine.devices != CONFINED:
         found.append("access to devices is not limited: no control groups are available")
     return found
 

@@ -246,7 +246,7 @@ class MachineSource:
         self._cpu = -1
         self._unified = False
         cpu = places(cgroups)[0] if cgroups is not None else None
-        if cpu is not None:
+        if cpu is not None and not cpu.is_delegated:
             self._unified = cpu.unified
             name = "cpu.stat" if cpu.unified else "cpuacct.usage"
             with contextlib.suppress(OSError):

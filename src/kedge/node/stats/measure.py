@@ -11,15 +11,15 @@ from kedge.machinery.clock import Clock
 from kedge.metrics.window_file import WindowFile
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
-from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.server import usage
+from kedge.node.stats import cgroup
 from kedge.node.stats.claim_usage import ClaimUsage, MountedVolumes
 from kedge.node.stats.disk_usage import DiskUsage
 from kedge.node.stats.meters import UsageSources
 from kedge.node.stats.publisher import Publisher
 from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.sampler import DiskPlaces, PodSource, Sampler
-from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.web.message import HttpRequest, Response
 
 
@@ -27,7 +27,9 @@ class RuntimeProcess(Protocol):
     """The runtime, and the process that runs its containers."""
 
     @property
-    def level(self) -> RuntimeLevel: ...
+    def cgroups(self) -> Cgroups | None:
+        """The control groups of its containers; None if they have none."""
+        ...
 
     @property
     def supervisor(self) -> int:
@@ -50,11 +52,14 @@ async def measure(
 ) -> None:
     """Measure until cancelled. `places` has the directories that pods write to, `volumes` what they
     have mounted; `uid` returns that of the node; `tell` gets the handler of requests for usage."""
-    groups = cgroups.here() if runtime.level is RuntimeLevel.FULL else None
+    groups = runtime.cgroups
     if groups is not None:
         # Also before the first pod: other nodes of this machine count the node by its group.
         with contextlib.suppress(OSError):
             groups.group(config.cgroup).make()
+        if None in cgroup.places(groups):
+            # Some controllers are not delegated: usage is that of processes.
+            groups = None
     disk = DiskUsage(clock)
     claims = ClaimUsage(volumes, disk, clock)
     windows = await asyncio.to_thread(WindowFile, config.usage, machine.boot_id)

@@ -267,8 +267,7 @@ class ContainerProcess:
         )
         self._records.note(self.record)
         self._publish(self.record, "started")
-        if self._host.sampled_limits is not None:
-            self._host.sampled_limits.follow(self)
+        self._host.sampled_limits.follow(self)
         self._call(self._started)
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:

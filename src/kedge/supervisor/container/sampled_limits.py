@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.machine_capabilities import SAMPLED, MachineCapabilities
 
 _LEAST_SECONDS: Final = 0.1
 _MOST_SECONDS: Final = 1.0
@@ -59,14 +60,17 @@ class SampledUsage(NamedTuple):
 
 
 class SampledLimits:
-    """Checks the limits of running containers."""
+    """Checks the limits of running containers that the kernel does not enforce."""
 
-    def __init__(self, loop: EventLoop) -> None:
+    def __init__(self, loop: EventLoop, machine: MachineCapabilities) -> None:
         self._loop = loop
+        self._memory = machine.memory == SAMPLED
+        self._pids = machine.pids == SAMPLED
 
     def follow(self, container: LimitedContainer) -> None:
         """Check the limits of a container until it ends."""
-        self._later(container, _LEAST_SECONDS, 0)
+        if self._memory or self._pids:
+            self._later(container, _LEAST_SECONDS, 0)
 
     def _later(self, container: LimitedContainer, seconds: float, memory: int) -> None:
         self._loop.after(seconds, lambda: self._check(container, seconds, memory))
@@ -74,7 +78,7 @@ class SampledLimits:
     def _check(self, container: LimitedContainer, seconds: float, before: int) -> None:
         if not container.alive:
             return
-        limit, most = _limits(container.resources)
+        limit, most = self._limits(container.resources)
         if limit is None and most is None:
             # A resize may set them.
             self._later(container, _MOST_SECONDS, 0)
@@ -88,6 +92,15 @@ class SampledLimits:
             container.exceed(*found)
             return
         self._later(container, pause(limit, usage, before, seconds), usage.memory)
+
+    def _limits(self, resources: dict[str, Any]) -> tuple[int | None, int | None]:
+        """Return the sampled limits of memory and of processes."""
+        memory = resources.get("memory_limit") if self._memory else None
+        most = resources.get("pids_limit") if self._pids else None
+        return (
+            None if memory in (None, _UNLIMITED) else int(memory),
+            None if most in (None, _UNLIMITED) else int(most),
+        )
 
 
 def excess(limit: int | None, most: int | None, usage: SampledUsage) -> tuple[str, str] | None:
@@ -109,15 +122,6 @@ def pause(limit: int | None, usage: SampledUsage, before: int, last: float) -> f
     if usage.memory <= before:
         rest = max(rest, 2 * last)
     return min(max(rest, _LEAST_SECONDS), _MOST_SECONDS)
-
-
-def _limits(resources: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return the limits of memory and of processes."""
-    memory, most = resources.get("memory_limit"), resources.get("pids_limit")
-    return (
-        None if memory in (None, _UNLIMITED) else int(memory),
-        None if most in (None, _UNLIMITED) else int(most),
-    )
 
 
 def _processes(container: LimitedContainer) -> list[int]:

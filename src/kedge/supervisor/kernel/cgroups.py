@@ -6,12 +6,14 @@ import math
 import os
 import select
 import signal
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
 
 ROOT: Final = "/sys/fs/cgroup"
 WANTED: Final = ("cpu", "cpuacct", "memory", "pids", "devices", "hugetlb")
 """v1 controllers that are used for containers."""
-_DELEGATED: Final = ("cpu", "memory", "pids", "hugetlb", "io")
+DELEGATED: Final = frozenset({"cpu", "memory", "pids", "hugetlb", "io"})
+"""v2 controllers that are enabled for containers."""
 _UNLIMITED: Final = -1
 _MOST_SHARES: Final = 262_144
 _MOST_WEIGHT: Final = 10_000
@@ -21,13 +23,32 @@ _ATTEMPTS: Final = 20
 class Hierarchy:
     """One tree of control groups."""
 
-    def __init__(self, place: str, controllers: frozenset[str], unified: bool) -> None:
+    def __init__(
+        self, place: str, controllers: frozenset[str], unified: bool, mount: str = ""
+    ) -> None:
         self.place = place
+        """The directory below which kedge makes its groups: where the hierarchy is mounted, or a
+        group in it that was delegated."""
+        self.mount = mount or place
         """Where it is mounted."""
         self.controllers = controllers
         """Its controllers; for v2 those that can be enabled."""
         self.unified = unified
         """Whether it is cgroup v2."""
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether only a part of it may be used."""
+        return self.place != self.mount
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the supervisor sends it to agents."""
+        return {
+            "place": self.place,
+            "controllers": sorted(self.controllers),
+            "unified": self.unified,
+            "mount": self.mount,
+        }
 
 
 def discover(mountinfo: str) -> list[Hierarchy]:
@@ -50,7 +71,7 @@ def discover(mountinfo: str) -> list[Hierarchy]:
 
 def _offered(place: str) -> frozenset[str]:
     try:
-        return frozenset(_read(f"{place}/cgroup.controllers").split())
+        return frozenset(read_text(f"{place}/cgroup.controllers").split())
     except OSError:
         return frozenset()
 
@@ -74,15 +95,31 @@ class Cgroups:
             each for each in hierarchies if each.unified or each.controllers & wanted
         ]
 
+    @classmethod
+    def of(cls, documents: Iterable[Mapping[str, Any]]) -> Self:
+        """Return the hierarchies that a supervisor has sent."""
+        return cls(
+            [
+                Hierarchy(
+                    each["place"], frozenset(each["controllers"]), each["unified"], each["mount"]
+                )
+                for each in documents
+            ]
+        )
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the hierarchies as the supervisor sends them to agents."""
+        return [each.document() for each in self.hierarchies]
+
     def place(self, controller: str) -> Hierarchy | None:
         """Return the hierarchy of a controller."""
         fitting = [each for each in self.hierarchies if controller in each.controllers]
         return min(fitting, key=lambda each: each.unified, default=None)
 
-    def writable(self) -> bool:
-        """Return whether groups can be created; checked for memory only."""
-        memory = self.place("memory")
-        return memory is not None and os.access(memory.place, os.W_OK)
+    def controllers(self) -> frozenset[str]:
+        """Return the controllers of all hierarchies that are used for containers."""
+        found = {name for each in self.hierarchies for name in each.controllers}
+        return frozenset(found & {*WANTED, "io"})
 
     def any_procs_file(self) -> str:
         """Return the cgroup.procs file of the root of one hierarchy."""
@@ -125,7 +162,7 @@ class Cgroup:
     def _make_in(self, hierarchy: Hierarchy) -> None:
         parent = os.path.dirname(self.path.rstrip("/"))
         os.makedirs(f"{hierarchy.place}/{parent.strip('/')}", exist_ok=True)
-        if len(self._cgroups.hierarchies) == 1:
+        if hierarchy.unified and len(self._cgroups.hierarchies) == 1:
             # Beside v1 hierarchies, v2 has no controllers.
             _delegate(hierarchy, parent)
         with contextlib.suppress(FileExistsError):
@@ -144,7 +181,7 @@ class Cgroup:
         # Beside v1, the v2 hierarchy has no limits, and programs that see it could read limits
         # from the wrong place. Other runtimes do not show it either.
         return [
-            (os.path.basename(each.place), ",".join(sorted(each.controllers))) for each in first
+            (os.path.basename(each.mount), ",".join(sorted(each.controllers))) for each in first
         ]
 
     def limit(self, resources: dict[str, Any]) -> list[str]:
@@ -164,7 +201,7 @@ class Cgroup:
             return 0
         name = "memory.events.local" if hierarchy.unified else "memory.oom_control"
         try:
-            return int(_fields(_read(f"{self._in(hierarchy)}/{name}")).get("oom_kill", "0"))
+            return int(_fields(read_text(f"{self._in(hierarchy)}/{name}")).get("oom_kill", "0"))
         except OSError:
             return 0
 
@@ -202,7 +239,7 @@ class Cgroup:
         found: set[int] = set()
         for door in self.procs_files():
             with contextlib.suppress(OSError):
-                found.update(map(int, _read(door).split()))
+                found.update(map(int, read_text(door).split()))
         return sorted(found - {0})
 
     def kill(self) -> None:
@@ -327,7 +364,8 @@ def write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the text of one of the kernel's files."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 1 << 20).decode()
@@ -348,18 +386,26 @@ def _delegate(hierarchy: Hierarchy, path: str) -> None:
     at = hierarchy.place
     for part in ["", *path.strip("/").split("/")]:
         at = f"{at}/{part}" if part else at
-        told = _read(f"{at}/cgroup.subtree_control").split()
-        for each in hierarchy.controllers.intersection(_DELEGATED).difference(told):
-            # A controller that cannot be enabled is noticed by its missing files.
-            with contextlib.suppress(OSError):
-                write(f"{at}/cgroup.subtree_control", f"+{each}")
+        # A controller that cannot be enabled is noticed by its missing files.
+        enable(at, hierarchy.controllers & DELEGATED)
+
+
+def enable(place: str, controllers: frozenset[str]) -> frozenset[str]:
+    """Enable v2 controllers for the groups below one; return those of them that are enabled."""
+    path = f"{place}/cgroup.subtree_control"
+    enabled = controllers.intersection(read_text(path).split())
+    for each in controllers - enabled:
+        with contextlib.suppress(OSError):
+            write(path, f"+{each}")
+            enabled |= {each}
+    return enabled
 
 
 def _set_memory_and_swap(directory: str, limit: int) -> None:
     """Set the limits of memory and of memory with swap, which may never be the smaller one."""
     memory, both = (f"{directory}/memory.{name}limit_in_bytes" for name in ("", "memsw."))
     order = [memory, both]
-    if limit == _UNLIMITED or limit > int(_read(memory)):
+    if limit == _UNLIMITED or limit > int(read_text(memory)):
         order.reverse()
     for path in order:
         if path == memory or os.path.exists(path):

@@ -24,7 +24,7 @@ def pod(uid: str, resources: Mapping[str, object]) -> Pod:
 @pytest.fixture
 def machine() -> Cgroups:
     found = cgroups.here()
-    if not found.writable():
+    if "memory" not in found.controllers():
         pytest.skip("control groups of this machine cannot be written")
     return found
 

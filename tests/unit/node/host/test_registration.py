@@ -14,7 +14,7 @@ from kedge.machinery.quantity import Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
 from kedge.node.host.registration import NodeRegistration, allocatable, node_object, updated_node
-from kedge.node.runtime.runtime import RuntimeLevel
+from kedge.supervisor.machine_capabilities import FULL, of_level
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import FakeDevices
 
@@ -39,7 +39,7 @@ MACHINE = MachineInfo(
     architecture="amd64",
 )
 OURS = node_object(
-    CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
+    CONFIG, MACHINE, of_level(FULL), port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
 )
 IMAGES = [ContainerImage(names=["host"], sizeBytes=1)]
 
@@ -180,7 +180,7 @@ def test_reservation_beyond_capacity_leaves_nothing() -> None:
 def test_the_way_of_services_is_an_annotation_and_those_of_others_stay() -> None:
     def described(way: str) -> Node:
         said = {"kedge.dev/service-proxy": way}
-        return node_object(CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, annotations=said)
+        return node_object(CONFIG, MACHINE, of_level(FULL), port=10250, annotations=said)
 
     found = described("userspace: the kernel refuses nf_tables")
     theirs = replace(found.metadata, annotations={**found.metadata.annotations, "a": "b"})

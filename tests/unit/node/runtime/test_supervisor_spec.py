@@ -14,10 +14,10 @@ from kedge.node.runtime.runtime import (
     ContainerSecurity,
     DnsConfig,
     RuntimeFailure,
-    RuntimeLevel,
     SandboxConfig,
 )
 from kedge.node.runtime.supervisor_spec import ContainerPlace
+from kedge.supervisor.machine_capabilities import FULL, PLAIN, USERNS, of_level
 from kedge.supervisor.spec import ContainerSpec
 
 CONFIG = ImageConfig(
@@ -38,8 +38,9 @@ def image(tmp_path: Path) -> LocalImage:
     return LocalImage("sha256:1", "app", config=CONFIG, layers=(layer,))
 
 
-def place(tmp_path: Path, level: RuntimeLevel = RuntimeLevel.FULL) -> ContainerPlace:
-    return ContainerPlace(level, "/logs/pod", tmp_path / "sandbox", "web", [Path("/state")], HIDES)
+def place(tmp_path: Path, level: str = FULL) -> ContainerPlace:
+    files = tmp_path / "sandbox"
+    return ContainerPlace(of_level(level), "/logs/pod", files, "web", [Path("/state")], HIDES)
 
 
 HIDES = HostImage(hidden=(HiddenPath("/home", "homes"),), shown=("/home/a",))
@@ -152,11 +153,11 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
         resources=ContainerLimits(memory_limit=1, cpu_quota=50_000, hugepages={"2MB": -1}),
         security=ContainerSecurity(read_only_root=True),
     )
-    assert supervisor_spec.shortfalls(spec, RuntimeLevel.FULL, 0) == []
-    assert supervisor_spec.shortfalls(spec, RuntimeLevel.USERNS, 0) == [
+    assert supervisor_spec.shortfalls(spec, of_level(FULL), 0) == []
+    assert supervisor_spec.shortfalls(spec, of_level(USERNS), 0) == [
         "the cpu limit is not enforced: no control groups are available",
     ]
-    assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[1:] == [
+    assert supervisor_spec.shortfalls(spec, of_level(PLAIN), 0)[1:] == [
         "it shares processes, files and network with the machine: no namespaces",
         "its root file system is not read-only: this machine allows no mounts",
     ]

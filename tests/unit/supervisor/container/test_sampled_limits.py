@@ -17,8 +17,10 @@ from kedge.supervisor.container.sampled_limits import (
     resident,
 )
 from kedge.supervisor.loop import EventLoop, Timer
+from kedge.supervisor.machine_capabilities import KERNEL, USERNS, of_level
 
 MEBIBYTE = 1 << 20
+MACHINE = of_level(USERNS)
 
 
 class FakeLoop(EventLoop):
@@ -100,7 +102,7 @@ def test_a_process_that_has_ended_uses_no_memory() -> None:
 
 def test_a_container_above_its_memory_limit_ends_with_the_figures(child: int) -> None:
     loop, container = FakeLoop(), FakeContainer(child, memory_limit=20 * MEBIBYTE)
-    SampledLimits(loop).follow(container)
+    SampledLimits(loop, MACHINE).follow(container)
     loop.turn()
     [(reason, message)] = container.ended
     assert reason == "OOMKilled"
@@ -111,7 +113,7 @@ def test_a_container_above_its_memory_limit_ends_with_the_figures(child: int) ->
 def test_commands_in_a_container_count(child: int) -> None:
     loop, container = FakeLoop(), FakeContainer(os.getpid(), pids_limit=1)
     container.pid = child
-    SampledLimits(loop).follow(container)
+    SampledLimits(loop, MACHINE).follow(container)
     loop.turn()
     assert container.ended == []
     container.command_pids.add(child)
@@ -121,7 +123,7 @@ def test_commands_in_a_container_count(child: int) -> None:
 
 def test_an_idle_container_is_checked_each_second_and_no_more_after_its_end(child: int) -> None:
     loop, container = FakeLoop(), FakeContainer(child, memory_limit=60 * MEBIBYTE)
-    SampledLimits(loop).follow(container)
+    SampledLimits(loop, MACHINE).follow(container)
     pauses = [loop.turn() for _ in range(5)]
     assert pauses[-1] == 1.0
     assert pauses == sorted(pauses)
@@ -130,9 +132,18 @@ def test_an_idle_container_is_checked_each_second_and_no_more_after_its_end(chil
     assert loop.due == []
 
 
+def test_limits_that_the_kernel_enforces_are_not_checked(child: int) -> None:
+    loop, container = FakeLoop(), FakeContainer(child, memory_limit=1, pids_limit=0)
+    SampledLimits(loop, MACHINE._replace(memory=KERNEL)).follow(container)
+    loop.turn()
+    assert container.ended == [("Error", "it had 1 processes; its limit is 0")]
+    SampledLimits(loop, MACHINE._replace(memory=KERNEL, pids=KERNEL)).follow(container)
+    assert loop.due == []
+
+
 def test_a_limit_that_is_set_later_counts(child: int) -> None:
     loop, container = FakeLoop(), FakeContainer(child, memory_limit=-1, pids_limit=None)
-    SampledLimits(loop).follow(container)
+    SampledLimits(loop, MACHINE).follow(container)
     assert loop.turn() == 1.0
     container.resources = {"memory_limit": MEBIBYTE}
     loop.turn()

@@ -1,6 +1,8 @@
 """`kedge up`: its flags, its configuration and its messages."""
 
 import gc
+import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -159,9 +161,20 @@ def run(flags: Namespace) -> int:
 
     config = up_config(Settings(flags))
     begin = foreground if flags.foreground else background
-    if done := begin(config, lambda text: print(text, flush=True)):
-        print(report(config, done))
+    if done := begin(config, _say):
+        _say(report(config, done))
     return 0
+
+
+def _say(text: str) -> None:
+    """Print a message. The cluster is started also if the reader is gone: `kedge up | head -1`."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Later messages, and the interpreter at its end, write to the same descriptor.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def context(name: str) -> str:

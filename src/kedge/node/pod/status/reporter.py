@@ -15,7 +15,7 @@ from kedge.node.pod.status.writer import StatusWriter
 from kedge.node.pod.termination_message import termination_message
 from kedge.node.pod.worker_state import ApiObjectState, WorkerState
 from kedge.node.probes.prober import Prober
-from kedge.node.runtime.runtime import RunState, RuntimeLevel
+from kedge.node.runtime.runtime import RunState
 
 
 class StatusReporter:
@@ -110,8 +110,8 @@ class StatusReporter:
     def shared_ips(self, pod: Pod) -> list[str]:
         """Return the machine's addresses for a pod on its network; none for a pod with a network
         of its own, even if that has only a loopback interface."""
-        level = self._dependencies.runtime.level
-        shares = pod.spec.hostNetwork or level is RuntimeLevel.PLAIN
+        machine = self._dependencies.runtime.capabilities
+        shares = pod.spec.hostNetwork or not machine.namespaces
         return self._dependencies.host_ips() if shares else []
 
     # Termination messages.

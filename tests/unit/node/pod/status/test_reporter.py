@@ -16,7 +16,8 @@ from kedge.node.pod.status.reporter import StatusReporter
 from kedge.node.pod.status.writer import StatusWriter
 from kedge.node.pod.worker_state import ApiObjectState, WorkerState
 from kedge.node.probes.prober import Prober
-from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer, RuntimeLevel
+from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
+from kedge.supervisor.machine_capabilities import PLAIN, of_level
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import HOST_IP, LocalNode
 from kedge.testing.pods import new_pod
@@ -115,5 +116,5 @@ async def test_a_pod_on_the_network_of_the_machine_has_its_addresses(
     shared = replace(POD, spec=replace(POD.spec, hostNetwork=True))
     assert bench.reporter.shared_ips(POD) == []
     assert bench.reporter.shared_ips(shared) == [HOST_IP]
-    monkeypatch.setattr(bench.node.runtime, "level", RuntimeLevel.PLAIN)
+    monkeypatch.setattr(bench.node.runtime, "capabilities", of_level(PLAIN))
     assert bench.reporter.shared_ips(POD) == [HOST_IP]
