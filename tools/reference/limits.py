@@ -49,6 +49,7 @@ LIMITS: Final = {
             "kedge.machinery.yaml_text:MAX_NODES",
             "",
         ),
+        ("owners of an object", "kedge.api.metadata:MOST_OWNERS", ""),
         ("pipelined requests", f"{WEB}.pipelined", ""),
         (
             "permissions of a role that its author must hold",
