@@ -30,13 +30,8 @@ PATIENCE_SECONDS: Final = 30.0
 not put it off forever."""
 
 
-def search_rarely() -> None:
-    """Let the interpreter search young objects in small portions, and old ones rarely."""
-    gc.set_threshold(YOUNG, MIDDLE, OLD)
-
-
 def search_young_only() -> None:
-    """The same, but leave old objects to `keep_searching`."""
+    """Let the interpreter search young objects in small portions; `keep_searching` searches all."""
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
 
 

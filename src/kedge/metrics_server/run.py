@@ -1,6 +1,7 @@
 """The metrics server: the metrics API by itself, in front of a cluster that is not kedge's."""
 
 import asyncio
+import gc
 import logging
 import signal
 import ssl
@@ -18,7 +19,6 @@ from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
 from kedge.client.transport import Call, Reply, Stream, Transport
 from kedge.machinery.clock import Clock, SystemClock
-from kedge.machinery.garbage import search_rarely
 from kedge.machinery.open_files import raise_limit
 from kedge.metrics_server.config import MetricsServerConfig
 from kedge.metrics_server.server import MetricsServerAddress, serve
@@ -39,7 +39,7 @@ def run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) -> None
     """Run until SIGTERM or SIGINT; `read` returns address and credentials of the cluster."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    search_rarely()
+    gc.set_threshold(20_000, 20, 50)
     raise_limit()
     uvloop.run(_run(config, read, on_ready))
 

@@ -16,7 +16,6 @@ from kedge import KUBERNETES
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
-from kedge.machinery.garbage import search_rarely
 from kedge.machinery.open_files import raise_limit
 from kedge.node import components, foundation
 from kedge.node.components import NodeComponents
@@ -58,7 +57,7 @@ def run(
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         handlers=[BoundedLogHandler("node.log")],
     )
-    search_rarely()
+    gc.set_threshold(20_000, 20, 50)
     raise_limit()
     uvloop.run(_run(config, begun, find, ready))
 

@@ -356,7 +356,7 @@ _READ: Final = frozenset(
         *("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     )
 )
-"""What validates a value without parts."""
+"""The rules for values without parts."""
 _TOLD: Final = frozenset(("description", "title", "default", "example", "externalDocs"))
 _LONGEST_SHARED: Final = 64
 
