@@ -27,7 +27,6 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 IN_CONTAINER := tests/e2e/pods/test_in_container.py
 PLAIN_TESTS := $(patsubst %,tests/e2e/pods/test_%.py,downward_api volumes) $(addprefix tests/e2e/pods/test_, \
 	deployment.py::test_a_deployment_comes_up_and_is_shown \
-	device_plugins.py::test_a_container_gets_what_its_plugin_answered \
 	life_cycle.py::test_a_pod_runs_and_its_status_is_whole \
 	life_cycle.py::test_an_http_probe_reads_the_status \
 	metrics_api.py::test_kubectl_gets_and_explains_metrics)
@@ -76,7 +75,7 @@ ordinary: .venv/.dev ## run the core of the end-to-end tests as an ordinary user
 	$(ORDINARY) -n 4 $(BY_FILE) --most-skipped=10 $(ORDINARY_PODS)
 
 plain: .venv/.dev ## run a part of the end-to-end tests in a container without privileges; takes root
-	$(PLAIN) -n 3 --dist loadfile --most-skipped=8 $(IN_CONTAINER) $(PLAIN_TESTS)
+	$(PLAIN) -n 3 --dist loadfile --most-skipped=6 $(IN_CONTAINER) $(PLAIN_TESTS)
 
 soak: .venv/.dev ## kill processes at random for five minutes, and start a hundred pods ten times
 	@tools/setup kubectl

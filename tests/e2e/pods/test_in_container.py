@@ -140,12 +140,7 @@ def test_a_path_that_the_machine_has_is_refused_with_advice(
 
 
 def test_a_container_of_an_image_has_its_volumes_and_names(
-    api: Any,
-    namespace: str,
-    cluster: Any,
-    pods: Any,
-    tmp_path: Path,
-    eventually: Callable[..., Any],
+    api: Any, namespace: str, cluster: Any, pods: Any, services: str, tmp_path: Path
 ) -> None:
     programs = ("/bin/sh", "/bin/sleep")
     shell = [*programs, *(each for program in programs for each in _libraries(program))]
