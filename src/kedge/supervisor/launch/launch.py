@@ -95,6 +95,7 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
     """Become a process without namespaces, in a chroot if the supervisor is root."""
     # Before the chroot, in which there are no modules.
     from kedge.supervisor.plain import links, prepared_root, volumes
+    from kedge.supervisor.plain.grants import advice
 
     def hold_volumes() -> None:
         """Open the volumes; the links of the container lead to their descriptors."""
@@ -110,7 +111,11 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
     def chroot() -> None:
         if spec["lowers"] and os.geteuid() == 0:
             prepared_root.make(spec, f"{home}/{volumes.ROOT}", note)
-            os.chroot(f"{home}/{volumes.ROOT}")
+            try:
+                os.chroot(f"{home}/{volumes.ROOT}")
+            except PermissionError as error:
+                why = f"the root cannot be changed to the image; {advice('CAP_SYS_CHROOT')}"
+                raise LaunchError(why) from error
             os.chdir("/")
             # With this capability a process can leave a chroot: it changes its root to a
             # subdirectory and goes up.
@@ -127,7 +132,11 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
         privileges.raise_file_limit()
         hold_volumes()
         program.change_directory(spec["directory"])
-        privileges.drop_without_namespaces(spec, note)
+        try:
+            privileges.drop_without_namespaces(spec, note)
+        except PermissionError as error:
+            why = f"cannot become user {spec['user']}; {advice('CAP_SETUID', 'CAP_SETGID')}"
+            raise LaunchError(why) from error
         _run(spec, options, True, program.candidates(spec))
     except BaseException as error:
         _give_up(options, error)
