@@ -75,8 +75,8 @@ class KeyServices:
         return len(self._ciphers)
 
     async def failure(self, number: int) -> str:
-        """Return why a service is not well; empty if it is. It is asked if nobody has for a
-        while."""
+        """Return why a service is not well; empty if it is. The service is asked if the last look
+        was too long ago."""
         cipher = self._ciphers[number]
         async with self._looking:
             state = self._states.get(cipher)
