@@ -9,7 +9,7 @@ from typing import Any
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
-from kedge.machinery.turns import TurnShare
+from kedge.machinery.turns import Turns, TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionLimits, ConnectionSlots, affordable
 from kedge.web.connection_owner import Handler, Refused, Screen
@@ -34,6 +34,8 @@ _TURN_VISITS = 32
 _FIRST_SECONDS = 0.02
 """How long single requests are answered in one turn, as they are read. After a pause, hundreds of
 peers may have sent one each; those beyond this time are answered like pipelined ones."""
+_PIECES_SECONDS = 0.02
+"""How long pieces of large answers are made and written in one turn, over all connections."""
 
 
 class HttpServer:
@@ -76,6 +78,8 @@ class HttpServer:
         self._is_turn_arranged = False
         self.share = TurnShare(clock.monotonic, _FIRST_SECONDS)
         """The time for requests that are answered as they are read."""
+        self.pieces = Turns(clock.monotonic, share_seconds=_PIECES_SECONDS)
+        """The time for pieces of large answers, over all connections."""
         self._handshakes = HandshakeTurns(clock)
         self.turns: TenantTurns[ServerConnection] = TenantTurns(clock.monotonic, _work_on)
         self._listeners: list[Listener] = []
