@@ -31,10 +31,10 @@ _CLOSE_CHECK_SECONDS = 0.02
 _TURN_SECONDS = 0.01
 _TURN_VISITS = 32
 """How long, and for how many requests, pipelined requests are answered in one turn of the loop."""
-_FIRST_SECONDS = 0.02
+_FIRST_SECONDS = 0.01
 """How long single requests are answered in one turn, as they are read. After a pause, hundreds of
 peers may have sent one each; those beyond this time are answered like pipelined ones."""
-_PIECES_SECONDS = 0.02
+_PIECES_SECONDS = 0.01
 """How long pieces of large answers are made and written in one turn, over all connections."""
 
 
