@@ -64,9 +64,9 @@ class TcpConnections:
         return True
 
     def _rivals(self, source: str) -> "list[DnsConnection]":
-        """Return the connections of which one has to make room: those of the client itself if it
-        has its share, else those of the clients that have most. So a few clients together cannot
-        keep others out."""
+        """Return the candidates if a connection has to make room: those of the client itself if
+        it has its share, else those of the clients that have most. So a few clients together
+        cannot keep others out."""
         own, most = self._counts[source], max(self._counts.values(), default=0)
         is_full = len(self._open) >= MOST_CONNECTIONS
         if own >= MOST_PER_SOURCE or (is_full and own >= most):
