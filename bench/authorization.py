@@ -11,7 +11,7 @@ from kedge.apiserver.authorization import defaults
 from kedge.apiserver.authorization.attributes import of_path, of_resource
 from kedge.apiserver.authorization.rbac import EVERYWHERE, Policy, RoleName
 from kedge.apiserver.request import ANONYMOUS, User
-from kedge.apiserver.route import Target, parse
+from kedge.apiserver.route import ResourcePath, parse
 from kedge.web.message import HttpRequest
 
 ROUNDS = 1_000
@@ -68,7 +68,7 @@ def questions(made: Policy) -> Iterator[tuple[str, Callable[[], object]]]:
 
         def ask() -> object:
             target = parse(path)
-            if isinstance(target, Target):
+            if isinstance(target, ResourcePath):
                 return made.decide(of_resource(user, verb, target, http))
             return made.decide(of_path(user, verb, path))
 

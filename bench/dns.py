@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 
 import uvloop
 
+from kedge.api.discovery_v1.endpoint_slice import EndpointSlice
 from kedge.dns.answer_cache import AnswerCache
 from kedge.dns.cluster_index import ClusterIndex
 from kedge.dns.message import build_response, parse_query
@@ -53,7 +54,7 @@ def filled(services: int) -> ClusterIndex:
     return index
 
 
-def slice_of(name: str, place: str) -> object:
+def slice_of(name: str, place: str) -> EndpointSlice:
     return new_slice(name, *(f"10.{100 + each}.{place}" for each in range(ENDPOINTS)))
 
 

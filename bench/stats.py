@@ -58,6 +58,9 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         self.seconds += seconds
 
+    async def give_way(self) -> None:
+        pass
+
 
 class Pods:
     """Pods of one container each."""

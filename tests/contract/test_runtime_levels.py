@@ -51,14 +51,16 @@ async def main():
         await runtime.start_container(container)
         await (await runtime._connected()).ask("wait", container=container)
         return container
-    volume = ContainerMount(host_path=str(home / "volume"), container_path="/volume")
+    # Without mounts there is a link on the machine, where other tests must not find it.
+    place = f"{home}.mounted" if jailed else "/volume"
+    volume = ContainerMount(host_path=str(home / "volume"), container_path=place)
     limits = ContainerLimits(memory_limit=1 << 30, cpu_quota=100_000)
     seen = await run("seen", sys.argv[4], resources=limits, mounts=[volume])
     user = await run("user", "id -u; id -g", security=ContainerSecurity(user=1234, group=5678))
     try:
         there = {"host_path": str(home / "volume"), "part": "link"}
-        mount = ContainerMount(container_path="/tmp/out", **there)
-        await run("escape", "ls /tmp/out", mounts=[mount])
+        mount = ContainerMount(container_path=f"{home}.out", **there)
+        await run("escape", f"ls {home}.out", mounts=[mount])
         escaped = "started"
     except RuntimeFailure as error:
         escaped = str(error).rpartition(": ")[2]
@@ -99,7 +101,10 @@ async def attack(runtime):
     spec = ContainerConfig(
         name="attacked", image="host", command=["sleep", "1000"],
         working_dir="/volume/work" if runtime.level != "plain" else str(home / "volume" / "work"),
-        mounts=[ContainerMount(host_path=str(home / "volume"), container_path="/volume")],
+        mounts=[ContainerMount(
+            host_path=str(home / "volume"),
+            container_path=f"{home}.mounted" if jailed else "/volume",
+        )],
         security=ContainerSecurity(user=1234, group=5678, pid=PidMode.POD),
     )
     container = await runtime.create_container(sandbox.id, spec)
@@ -240,10 +245,15 @@ def test_the_contract_of_all_runtimes_holds_for_an_ordinary_user(home: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_without_namespaces_there_are_still_users_logs_and_commands(home: Path) -> None:
-    seen = run(home, [], "jailed", "id -u; grep Seccomp: /proc/self/status; echo err >&2; exit 4")
+    (home / "volume" / "key").write_text("value\n")
+    script = f"id -u; grep Seccomp: /proc/self/status; cat {home}.mounted/key; echo err >&2; exit 4"
+    seen = run(home, [], "jailed", script)
     assert seen["level"] == "plain"
     assert seen["exit"] == 4
-    assert sorted(seen["logs"]["seen"]) == ["0", "Seccomp:\t2", "err"]
+    assert sorted(seen["logs"]["seen"]) == ["0", "Seccomp:\t2", "err", "value"]
+    assert seen["escaped"] == "invalid cross-device link"
+    assert sorted(os.listdir(home / "volume")) == ["key", "link"]
+    assert not Path(f"{home}.mounted").is_symlink()
     assert seen["logs"]["user"] == ["1234", "5678"]
     shared = "it shares processes, files and network with the machine: no namespaces"
     assert shared in seen["shortfalls"]

@@ -37,6 +37,25 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 """The schema at which each rule stands."""
 
+SUBJECT: Final[dict[str, Any]] = {
+    **SCHEMA,
+    "properties": {
+        **SCHEMA["properties"],
+        "ml": {
+            "type": "array",
+            "maxItems": 5,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["k"],
+            "items": {
+                "type": "object",
+                "required": ["k"],
+                "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
+            },
+        },
+    },
+}
+"""The schema of the objects that policies are about."""
+
 VALUES: Final[dict[str, list[Any]]] = {
     "i": [-7, 0, 1, 5, 9223372036854775807, -9223372036854775808],
     "j": [0, 2, 10],
@@ -58,7 +77,7 @@ VALUES: Final[dict[str, list[Any]]] = {
     ],
     "q": ["1", "500m", "1Gi", "x", "-3k", "10.0.0.0/8", "10.0.0.1/8", "1e3", "0.1", "5E", "100u"],
     "b": [True, False],
-    "d": [0.0, 1.5, -2.25, 3, 1e20, 1e-7, 123456789.125],
+    "d": [0, 1.5, -2.25, 3, 1e20, 1e-7, 123456789.125],
     "l": [[], [1], [3, 1, 2], [2, 2, 5]],
     "ls": [[], ["a"], ["b", "a"], ["a", "b", "c"]],
     "st": [["a"], ["b", "a"], ["a", "b"]],

@@ -4,7 +4,7 @@ This table is the only place that names them. A test walks all fields of all bui
 read by code, is for programs outside of kedge, or is listed here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 MOST_WARNINGS: Final = 20
@@ -65,8 +65,28 @@ _SINGLE: Final[Mapping[str, Mapping[str, str]]] = {
             "pods are scheduled whether a node has the driver or not"
         ),
     },
-    "PersistentVolume": {f"spec.{name}": why for name, why in _VOLUMES.items()},
+    "PersistentVolume": {
+        **{f"spec.{name}": why for name, why in _VOLUMES.items()},
+        "spec.local.fsType": (
+            "a local volume is a directory or a raw device: nodes mount no file system for it"
+        ),
+    },
+    "IngressClass": {"spec.parameters": "the gateway has no parameters"},
 }
+
+_GATEWAY: Final = "kedge.dev/gateway"
+
+
+def _is_of_gateway(document: Mapping[str, Any]) -> bool:
+    spec = document.get("spec")
+    return isinstance(spec, dict) and spec.get("controller") == _GATEWAY
+
+
+_ONLY_IF: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "IngressClass": _is_of_gateway,
+}
+"""Which objects of a kind the fields have no effect in; in others, programs outside of kedge read
+them."""
 
 
 def ineffective_fields(kind: str) -> dict[str, str]:
@@ -99,7 +119,7 @@ _TREES: Final = {kind: _steps(kind) for kind in {*_POD_SPECS, *_SINGLE}}
 def warnings_of(kind: str, document: Mapping[str, Any]) -> Sequence[str]:
     """Return the warnings about fields without effect that a document sets."""
     tree = _TREES.get(kind)
-    if tree is None:
+    if tree is None or (kind in _ONLY_IF and not _ONLY_IF[kind](document)):
         return ()
     return [text for _, text in zip(range(MOST_WARNINGS), _found(tree, document, ""), strict=False)]
 

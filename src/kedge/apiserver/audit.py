@@ -24,6 +24,7 @@ from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
 
+ID_HEADER: Final = "audit-id"
 USER_AGENT_LENGTH: Final = 1024
 WAITING: Final = 20_000
 """Events that may wait for the disk; further ones are counted and dropped."""
@@ -54,6 +55,7 @@ class AuditEvent(msgspec.Struct, frozen=True):
     message: str = ""
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
+    """The ID that the client gave, else a random one."""
 
 
 def event_of(context: RequestContext, clock: Clock) -> AuditEvent:
@@ -78,7 +80,14 @@ def event_of(context: RequestContext, clock: Clock) -> AuditEvent:
         reason=context.reason,
         message="" if _is_secret(context.request) else context.message,
         annotations=_annotations(context),
+        id=_given_id(http.headers) or str(uuid.uuid4()),
     )
+
+
+def _given_id(headers: Mapping[str, str]) -> str:
+    """Return the ID by which the client wants to find its request, if it is plain text."""
+    given = headers.get(ID_HEADER, "")
+    return _shortened(given) if given.isascii() and given.isprintable() else ""
 
 
 def _object_ref(context: RequestContext) -> Mapping[str, str] | None:

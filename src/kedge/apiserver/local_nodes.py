@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kedge.api.builtin.service_networks import POD_NETWORK, is_allocatable
+from kedge.api.builtin.service_networks import LOOPBACK_PODS, POD_NETWORK, is_allocatable
 from kedge.api.core_v1 import node
 from kedge.apiserver import bootstrap
 from kedge.apiserver.api import Api
@@ -155,6 +155,8 @@ def address_of(document: Mapping[str, Any]) -> str:
     """
     for each in (document.get("status") or {}).get("addresses") or ():
         address = each.get("address", "")
-        if each.get("type") == "InternalIP" and is_allocatable(POD_NETWORK, address):
+        if each.get("type") == "InternalIP" and any(
+            is_allocatable(network, address) for network in (POD_NETWORK, LOOPBACK_PODS)
+        ):
             return str(address)
     return ""

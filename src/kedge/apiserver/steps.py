@@ -339,10 +339,13 @@ def _estimate(request: Request, cache: WatchCache, most: int) -> WorkEstimate:
 
 
 def audit(log: AuditLog, clock: Clock) -> Step:
-    """Write the request and its outcome to the audit log."""
+    """Write the request and its outcome to the audit log, and name its event in the response."""
 
     def step(context: RequestContext) -> None:
-        log.add(event_of(context, clock))
+        event = event_of(context, clock)
+        if context.response is not None:
+            context.response.headers.append(("Audit-Id", event.id))
+        log.add(event)
 
     return step
 

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kedge.machinery import fields
 from kedge.machinery.patch import printed
@@ -19,9 +19,10 @@ def merge(schema: Schema, live: dict[str, Any], config: dict[str, Any]) -> dict[
     return result
 
 
-def faults(schema: Schema, config: Any) -> list[str]:
+def faults(schema: Schema, config: Any, *, allow_duplicates: bool = False) -> list[str]:
     """Why a document cannot be applied: undeclared fields, wrong types, items without a key."""
-    return [fault.removeprefix(": ") for fault in _faults(schema, config)]
+    found = [fault.removeprefix(": ") for fault in _faults(schema, config)]
+    return [each for each in found if _DUPLICATE not in each] if allow_duplicates else found
 
 
 def _merged(schema: Schema, live: Any, config: Any) -> Any:
@@ -108,12 +109,13 @@ def _faults_of_items(schema: Schema, config: list[Any]) -> list[str]:
             except ValueError as e:
                 return [*found, f": element {index}: {e}"]
         if element in seen:
-            found.append(f": duplicate entries for key {fields.shown(element)}")
+            found.append(f": {_DUPLICATE} {fields.shown(element)}")
         seen.add(element)
         found += [fields.shown(element) + fault for fault in _faults(child, item)]
     return found
 
 
+_DUPLICATE: Final = "duplicate entries for key"
 _FITTING: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "bytes": (str,),

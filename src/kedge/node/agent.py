@@ -154,7 +154,7 @@ class Agent:
 
     async def _internal_address(self, server: NodeServer, port: int, access: ApiAccess) -> str:
         """Return the address of the node, after listening there too."""
-        config, bridge = self._config, self._base.network.bridge
+        config, bridge = self._config, self._base.network.of_pods
         address = internal_address(config.address, str(bridge.gateway) if bridge else "")
         if address != config.address:
             try:
@@ -173,9 +173,10 @@ class Agent:
         if reason := self._config.restart_reason:
             message = f"The node agent {reason}; it was restarted, and containers kept running"
             recorder.record(this.node, WARNING, "AgentRestarted", message)
-        bridge, refusal = self._base.network
+        bridge, refusal, loopback = self._base.network
         if refusal:
-            message = f"Pods have no addresses of their own: {refusal}"
+            lack = "share the machine's network" if loopback else "have no addresses of their own"
+            message = f"Pods {lack}: {refusal}"
             recorder.record(this.node, WARNING, "NoPodNetwork", message)
         while True:
             message = await self._base.runtime.restarted()

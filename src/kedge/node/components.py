@@ -69,7 +69,8 @@ def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> Nod
         may_mount=base.may_mount,
     )
     volumes = pod_volumes(base, recorder, sources, following, storage, this)
-    environment = EnvironmentVariables(sources, this, volumes.place)
+    address = base.network.service_address
+    environment = EnvironmentVariables(sources, this, volumes.place, address)
     claims = NodeClaims(
         config.state / "devices",
         client,
@@ -171,8 +172,8 @@ def pod_dependencies(
 async def _dns_address(base: NodeFoundation, sources: ReferencedObjects) -> str | None:
     """Return the address of the cluster's DNS server; None if pods have no network of their own
     to reach it."""
-    if base.network.bridge is None:
+    if base.network.of_pods is None:
         return None
     from kedge.node.network.cluster_dns import service_address
 
-    return await service_address(sources.services)
+    return base.network.service_address(await service_address(sources.services))

@@ -90,7 +90,7 @@ async def create(
     runtime = await EmbeddedRuntime.open(
         config.runtime,
         images,
-        network=network.bridge,
+        network=network.of_pods,
         # A pod that can connect to these sockets could allocate devices of other pods.
         hidden=(*config.hidden, *devices.places),
         host_image=shown,
@@ -98,6 +98,8 @@ async def create(
         begun=begun,
     )
     stack.push_async_callback(runtime.close)
+    if network.loopback is not None:
+        stack.callback(network.loopback.close)
     bridge, machines = network.bridge, None
     if bridge is not None:
         stack.callback(bridge.close)

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Sequence
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kedge.api.builtin.service_networks import LOOPBACK_PODS
 from kedge.api.core_v1.node_types import Node
 from kedge.client.client import Client
 from kedge.client.events import WARNING
@@ -15,6 +17,7 @@ from kedge.node.host.pod_network import PodNetworkClaim
 from kedge.node.host.resolver_files import machine_dns
 from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
+from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.node_network import NodeNetwork
 from kedge.node.network.peers import NODE_NETWORK, NodeSite
 from kedge.node.network.way_out import WayOut
@@ -26,7 +29,14 @@ from kedge.node.services.health_checks import ServiceHealthChecks
 from kedge.node.services.service_ports import NodePlace
 from kedge.node.services.service_proxy import ServiceProxy
 from kedge.node.services.service_watch import ServiceWatch
-from kedge.node.services.userspace_proxy import UserspaceProxy, loopback_addresses
+from kedge.node.services.userspace_proxy import (
+    UserspaceProxy,
+    loopback_addresses,
+    shared_network_addresses,
+)
+
+if TYPE_CHECKING:
+    from kedge.node.network.loopback import LoopbackNetwork
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +56,13 @@ async def open_network(base: NodeFoundation, client: Client) -> OpenedNetwork:
     """Claim the pod network and create the bridge. A namespace without a link to the machine's
     network gets a way out in user space."""
     bridge, way_out = base.network.bridge, None
-    if bridge is None:
+    reserved = base.network.of_pods
+    if reserved is None:
         return OpenedNetwork(None, None)
-    claim = PodNetworkClaim(client, base.clock, bridge)
+    claim = PodNetworkClaim(client, base.clock, reserved)
     claimed = await claim.claim(lambda: NodeDescription(base).node_object("", 0))
+    if bridge is None:
+        return OpenedNetwork(claimed, None)
     bridge.add_bridge()
     if not bridge.namespace.is_machine:
         way_out = await WayOut.open(bridge.namespace, bridge.gateway, base.runtime)
@@ -88,6 +101,8 @@ class NodeTraffic:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(policies.run())
             tasks.create_task(self._enforcement(policies, reached))
+            if self._base.network.loopback is not None:
+                tasks.create_task(self._carry_on_loopback(self._base.network.loopback))
             if bridge is None:
                 return
             tasks.create_task(bridge.run())
@@ -99,7 +114,11 @@ class NodeTraffic:
             services = ServiceWatch(self._client, self._base.clock)
             tasks.create_task(self._health_checks(bridge, services).run())
             tasks.create_task(self._carry_services(bridge, reached, services, others))
-            tasks.create_task(self._serve_names(bridge))
+            # Packet rules lead from the Service's address to the gateway's.
+            names = [(bridge.gateway, "")]
+            if bridge.refusal:
+                names.append((DNS_SERVICE, bridge.link))
+            tasks.create_task(self._serve_names(names, bridge.namespace))
 
     def _enforcement(
         self, watch: PolicyWatch, server: tuple[str, int]
@@ -150,7 +169,9 @@ class NodeTraffic:
             warn=warn,
         )
 
-    def _health_checks(self, bridge: Bridge, services: ServiceWatch) -> ServiceHealthChecks:
+    def _health_checks(
+        self, bridge: "Bridge | LoopbackNetwork", services: ServiceWatch
+    ) -> ServiceHealthChecks:
         return ServiceHealthChecks(
             services,
             self._address,
@@ -192,26 +213,38 @@ class NodeTraffic:
                 here = (str(bridge.gateway), DNS_PORT)
                 proxy.pin(str(DNS_SERVICE), protocol, DNS_PORT, here)
 
-    async def _serve_names(self, bridge: Bridge) -> None:
-        """Answer the DNS queries of pods, if the cluster has no other DNS server. The import runs
-        while the node waits for the API server."""
+    async def _carry_on_loopback(self, network: "LoopbackNetwork") -> None:
+        """Carry Services, and answer DNS queries, for pods that share the machine's network."""
+        clock = self._base.clock
+        services = ServiceWatch(self._client, clock)
+        place = self._place()._replace(pods=LOOPBACK_PODS)
+        proxy = UserspaceProxy(services, network, place, clock, shared_network_addresses)
+        await network.open_server(self._server)
+        async with asyncio.TaskGroup() as tasks:
+            for work in (network, services, proxy, self._health_checks(network, services)):
+                tasks.create_task(work.run())
+            tasks.create_task(self._serve_names([(network.dns, "")], network.namespace))
+
+    async def _serve_names(
+        self, addresses: Sequence[tuple[IPv4Address, str]], namespace: NetworkPlace
+    ) -> None:
+        """Answer the DNS queries of pods at addresses, each with the link by which they arrive if
+        the machine does not have the address, if the cluster has no other DNS server. The import
+        runs while the node waits for the API server."""
         from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, release_sockets
 
         if self._base.config.dns == "none":
             await release_sockets(self._base.runtime)
             return
-        # Packet rules lead from the Service's address to the gateway's.
-        addresses = [DnsAddress(bridge.gateway)]
-        if bridge.refusal:
-            addresses.append(DnsAddress(DNS_SERVICE, bridge.link))
         await ClusterDns(
             self._client,
             self._parts.sources.services,
             self._base.clock,
-            addresses,
+            [DnsAddress(*each) for each in addresses],
             lambda: machine_dns().servers,
             self._base.runtime,
-            bridge.namespace,
+            namespace,
+            self._base.network.service_address,
         ).run()
 
     def _place(self) -> NodePlace:

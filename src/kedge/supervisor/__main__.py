@@ -48,6 +48,14 @@ def main(directory: str) -> None:
     _supervise(directory, listening)
 
 
+def _without_namespaces() -> dict[str, EntryPoint]:
+    """Return the entry points with those that only such a machine needs, imported once for all
+    children."""
+    from kedge.supervisor.plain import prepared_root
+
+    return {**ENTRY_POINTS, "refresh": prepared_root.refresh}
+
+
 def _detach(directory: str) -> None:
     """Detach from the session, the files and the limits of the starting process."""
     os.setsid()
@@ -72,7 +80,7 @@ def _supervise(directory: str, listening: int) -> NoReturn:
     with network.exclusive(directory) if rootless else contextlib.nullcontext():
         outer = level.enter(network.shared_namespaces(directory)) if rootless else -1
         ignore_signals()
-        launcher = start_launcher(ENTRY_POINTS)
+        launcher = start_launcher(ENTRY_POINTS if found.namespaces else _without_namespaces())
         loop = EventLoop()
         supervisor = Supervisor(directory, loop, launcher, found, groups, outer)
     loop.signal(signal.SIGTERM, lambda: supervisor.end_everything(loop.stop))

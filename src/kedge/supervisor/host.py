@@ -1,6 +1,7 @@
 """The machine as all sandboxes and containers of one supervisor use it."""
 
 import os
+from typing import TYPE_CHECKING
 
 from kedge.supervisor.container.sampled_limits import SampledLimits
 from kedge.supervisor.kernel import processes
@@ -8,6 +9,9 @@ from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.machine_capabilities import MachineCapabilities
+
+if TYPE_CHECKING:
+    from kedge.supervisor.plain.plain_volumes import PlainVolumes
 
 
 class RuntimeHost:
@@ -29,6 +33,8 @@ class RuntimeHost:
         self.capabilities = capabilities
         self.isolated = capabilities.namespaces
         """Whether containers have namespaces."""
+        self.plain = None if self.isolated else _plain_volumes(loop, launcher)
+        """Replaces mounts where the kernel allows none."""
         self.root = root
         """The directory at which roots are mounted."""
         os.makedirs(root, 0o700, exist_ok=True)
@@ -56,3 +62,10 @@ class RuntimeHost:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._outer)
         with open(descriptor) as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
+
+
+def _plain_volumes(loop: EventLoop, launcher: Launcher) -> "PlainVolumes":
+    """Return the means without mounts. Few machines need the import."""
+    from kedge.supervisor.plain.plain_volumes import PlainVolumes
+
+    return PlainVolumes(loop, launcher)

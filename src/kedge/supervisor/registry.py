@@ -22,6 +22,7 @@ class Registry:
 
     def __init__(self, directory: str, host: RuntimeHost, feed: EventFeed) -> None:
         self.host = host
+        self._directory = directory
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, ContainerProcess] = {}
         self._feed = feed
@@ -39,6 +40,8 @@ class Registry:
             self._end_lost(self._hold_container(record, None))
         for sandbox in self.sandboxes.values():
             sandbox.close(do_nothing)
+        if self.host.plain is not None:
+            self.host.plain.release_below(self._directory)
 
     def _end_lost(self, container: ContainerProcess) -> None:
         """End the processes of a container of an earlier supervisor, and record its end."""

@@ -14,6 +14,7 @@ from kedge.api.builtin.resources import RESOURCES
 from kedge.api.catalog import HAND_WRITTEN
 from kedge.api.ineffective_fields import MOST_WARNINGS, ineffective_fields, warnings_of
 from kedge.api.resource import Resource
+from kedge.gateway.ingress_routes import CONTROLLER
 from kedge.machinery.schema import Schema
 from kedge.testing.local_server import LocalServer
 
@@ -82,7 +83,15 @@ def test_no_field_is_silently_without_effect() -> None:
 
 def test_the_table_names_existing_fields() -> None:
     kinds = {each.kind: each for each in STORED}
-    for kind in ("CSIDriver", "DeviceClass", "PersistentVolume", "Pod", "CronJob", "PodTemplate"):
+    for kind in (
+        "CSIDriver",
+        "DeviceClass",
+        "IngressClass",
+        "PersistentVolume",
+        "Pod",
+        "CronJob",
+        "PodTemplate",
+    ):
         known = {path for path, _, _ in fields(kinds[kind].schema)}
         assert set(ineffective_fields(kind)) <= known
 
@@ -104,6 +113,21 @@ def test_a_field_draws_one_warning_and_an_empty_one_none() -> None:
     many = {"spec": {"volumes": [{"iscsi": {"lun": 1}}] * 1000}}
     assert len(warnings_of("Pod", many)) == MOST_WARNINGS
     assert warnings_of("Pod", {"spec": {"volumes": "none"}}) == []
+
+
+def test_a_local_volume_warns_of_a_file_system_type() -> None:
+    (told,) = warnings_of("PersistentVolume", {"spec": {"local": {"path": "/a", "fsType": "xfs"}}})
+    assert told.startswith("spec.local.fsType: has no effect in kedge: a local volume is")
+
+
+def test_parameters_are_ineffective_in_the_classes_of_the_gateway_only() -> None:
+    spec = {"controller": CONTROLLER, "parameters": {"kind": "A", "name": "a"}}
+    assert warnings_of("IngressClass", {"spec": spec}) == [
+        "spec.parameters: has no effect in kedge: the gateway has no parameters"
+    ]
+    other = {**spec, "controller": "example.com/other"}
+    assert warnings_of("IngressClass", {"spec": other}) == ()
+    assert warnings_of("IngressClass", {"spec": "none"}) == ()
 
 
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"

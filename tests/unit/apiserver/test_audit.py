@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kedge.api.catalog import Catalog
-from kedge.apiserver import audit
+from kedge.apiserver import audit, steps
 from kedge.apiserver.audit import AuditEvent, AuditLog, Rotation
 from kedge.apiserver.authorization.attributes import Decision
 from kedge.apiserver.context import RequestContext
@@ -94,6 +94,24 @@ async def test_event_has_the_shape_that_kubernetes_tools_read() -> None:
             "authorization.k8s.io/reason": 'RBAC: allowed by RoleBinding "x"',
         },
     }
+
+
+def test_a_client_may_give_the_id() -> None:
+    assert event_for(request(**{"audit-id": "mine-1"})).id == "mine-1"
+    long = event_for(request(**{"audit-id": "x" * 5000})).id
+    assert len(long) < 1100
+    strange = event_for(request(**{"audit-id": "a\x01b"})).id
+    assert strange not in ("", "a\x01b")
+
+
+def test_the_response_names_the_event(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "log")
+    context = context_for(request(**{"audit-id": "mine-2"}))
+    steps.audit(log, FakeClock(THEN))(context)
+    log.close()
+    assert context.response is not None
+    assert ("Audit-Id", "mine-2") in context.response.headers
+    assert [event["auditID"] for event in written(tmp_path / "log")] == ["mine-2"]
 
 
 def test_refusal_has_its_reason_and_message() -> None:

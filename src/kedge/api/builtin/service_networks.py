@@ -10,6 +10,8 @@ SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
 """The network of cluster IPs that every cluster has."""
 POD_NETWORK: Final = ipaddress.IPv4Network("10.244.0.0/16")
 """The network that the pod networks of nodes are part of."""
+LOOPBACK_PODS: Final = ipaddress.IPv4Network("127.244.0.0/16")
+"""The same for nodes whose pods share the network of their machine."""
 NODE_PREFIX: Final = 24
 """The length of the prefix of each node's pod network."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
@@ -41,6 +43,21 @@ class ServiceName(NamedTuple):
 
     namespace: str
     name: str
+
+
+def on_loopback(address: str) -> str:
+    """Return the address at which pods that share the network of their machine find a cluster IP:
+    that of the loopback network with the same last bytes. Empty if there is none."""
+    first, _, rest = address.partition(".")
+    return f"127.{rest}" if first == "10" else ""
+
+
+def is_loopback_pod(address: str) -> bool:
+    """Return whether a pod that shares the network of its machine can have this address."""
+    try:
+        return ipaddress.IPv4Address(address) in LOOPBACK_PODS
+    except ValueError:
+        return False
 
 
 def family_of(address: str) -> str:

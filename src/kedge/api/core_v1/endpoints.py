@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kedge.api import rules
+from kedge.api.builtin.service_networks import is_loopback_pod
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, Model, Object
 from kedge.api.presentation import Column, Presentation, age_column, name_column
@@ -116,7 +117,7 @@ def unreachable(ip: str) -> list[str]:
     problems = []
     if address.is_unspecified:
         problems.append(f"may not be unspecified ({ip})")
-    if address.is_loopback:
+    if address.is_loopback and not is_loopback_pod(ip):
         problems.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
     if address.is_link_local:
         problems.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from kedge.api.builtin.service_networks import NODE_PREFIX, POD_NETWORK
+from kedge.api.builtin.service_networks import LOOPBACK_PODS, NODE_PREFIX, POD_NETWORK
 from kedge.api.core_v1.node_types import Node
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
@@ -51,7 +51,8 @@ class PodNetworks:
             [network] = map(IPv4Network, claimed)
         except ValueError:
             raise _refusal(name, claimed, _SHAPE) from None
-        if network.prefixlen != NODE_PREFIX or not network.subnet_of(POD_NETWORK):
+        within = any(network.subnet_of(each) for each in (POD_NETWORK, LOOPBACK_PODS))
+        if network.prefixlen != NODE_PREFIX or not within:
             raise _refusal(name, claimed, _SHAPE)
         for holder, other in self._others(name):
             if network.overlaps(other):

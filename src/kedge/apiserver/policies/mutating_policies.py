@@ -72,6 +72,9 @@ class _PolicyRun:
         """Reinvoked policies that have run since the latest change."""
         self._outdated: set[str] = set()
         """Reinvoked policies that have run before it."""
+        self._unpruned: tuple[str, dict[str, Any]] | None = None
+        """The custom object after the latest mutation with the fields that its schema does not
+        declare, and its version. Upstream drops them only after the last mutation."""
         self.has_changed = False
         """Whether a mutation was made, even one without an effect, or changed the object."""
 
@@ -112,6 +115,7 @@ class _PolicyRun:
             self._attempt = replace(self._attempt, object=changed)
         if self._attempt.object != known:
             self._outdated |= self._before
+            self._unpruned = None
         again = tuple(policy for policy in policies if policy.name in self._outdated)
         await self.round(again)
 
@@ -151,7 +155,10 @@ class _PolicyRun:
         self, about: review.ReviewSubject, invocation: Invocation[MutatingParts]
     ) -> dict[str, Any]:
         # Made anew each time: a mutation may have changed the object.
-        return await RequestValues(self._attempt, about, self._around).of(invocation)
+        values = await RequestValues(self._attempt, about, self._around).of(invocation)
+        if self._unpruned is not None and self._unpruned[0] == invocation.view.version:
+            values["object"] = self._unpruned[1]
+        return values
 
     async def _mutate(
         self,
@@ -167,11 +174,12 @@ class _PolicyRun:
         was = values["object"]
         try:
             with on_event_loop():
-                document = patched(mutation, values, view.schema)
+                document = patched(mutation, values, view)
         except PatienceError:
             values = await self._values(about, invocation)
-            document = await asyncio.to_thread(patched, mutation, values, view.schema)
+            document = await asyncio.to_thread(patched, mutation, values, view)
         shaped = _shaped(view, document)
+        self._unpruned = (view.version, document) if view.custom else None
         self.has_changed = True
         if shaped == was:
             return

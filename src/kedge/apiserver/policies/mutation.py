@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kedge.api.builtin.policy_programs import PATCH_FIELDS, PATCH_TYPES, PolicyCompiler
+from kedge.api.resource import Resource
 from kedge.apiserver.policies.validation import Budget
 from kedge.machinery.cel import CelError, CelProgram
 from kedge.machinery.cel.compiler import ObjectValue
@@ -14,6 +15,7 @@ from kedge.machinery.cel.values import (
     Timestamp,
     check_extent,
 )
+from kedge.machinery.durations import format_duration
 from kedge.machinery.errors import internal
 from kedge.machinery.merge import faults, merge
 from kedge.machinery.patch import PatchError, PatchTestFailed, apply_json
@@ -54,7 +56,9 @@ def _mutation(written: Mapping[str, Any], compiler: PolicyCompiler) -> PolicyMut
     return PolicyMutation(kind, expression, program)
 
 
-def patched(mutation: PolicyMutation, values: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+def patched(
+    mutation: PolicyMutation, values: Mapping[str, Any], resource: Resource[Any]
+) -> dict[str, Any]:
     """Return the object of `values` with the mutation; MutationError if it cannot be made."""
     try:
         result = Budget(values).evaluate(mutation.program, mutation.expression)
@@ -63,27 +67,50 @@ def patched(mutation: PolicyMutation, values: Mapping[str, Any], schema: Schema)
         raise MutationError(str(error)) from None
     document: dict[str, Any] = values["object"]
     if mutation.patch_type == "ApplyConfiguration":
-        return _applied(schema, document, result)
+        return _applied(resource, document, result)
     return _json_patched(document, result)
 
 
 # ApplyConfiguration.
 
 
-def _applied(schema: Schema, document: dict[str, Any], result: Any) -> dict[str, Any]:
+def _applied(resource: Resource[Any], document: dict[str, Any], result: Any) -> dict[str, Any]:
+    schema = resource.schema
     if not isinstance(result, ObjectValue):
         raise MutationError("unsupported return type from ApplyConfiguration expression")
     _check_type_names(result)
     head = {name: document[name] for name in _TYPE_AND_VERSION if name in document}
     config = _plain(result) | head
-    if wrong := faults(schema, config):
-        told = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {x}" for x in wrong)
-        why = "failed to convert patch object to typed object"
-        raise MutationError(f"error applying patch: {why}: {told}")
+    _check_fit("patch", [*_times(result, ""), *faults(schema, config)])
     if atomics := ", ".join(_atomics(schema, config, "")):
         why = "may not mutate atomic arrays, maps or structs"
         raise MutationError(f"error applying patch: invalid ApplyConfiguration: {why}: {atomics}")
+    if resource.custom:  # objects of other kinds have the types of their fields
+        _check_fit("original", faults(schema, document, allow_duplicates=True))
     return merge(schema, document, config)
+
+
+def _check_fit(which: str, wrong: list[str]) -> None:
+    """MutationError if an object does not have the types of its schema."""
+    if wrong:
+        told = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {x}" for x in wrong)
+        why = f"failed to convert {which} object to typed object"
+        raise MutationError(f"error applying patch: {why}: {told}")
+
+
+def _times(value: Any, path: str) -> Iterator[str]:
+    """Yield the faults of timestamps and durations, which upstream does not turn into texts."""
+    if isinstance(value, Timestamp):
+        told = str(value).replace("T", " ").replace("Z", " +0000 UTC")
+        yield f"{path}: expected any scalar, got &{{{told}}}"
+    elif isinstance(value, CelDuration):
+        yield f"{path}: expected any scalar, got &{{{format_duration(value.nanos)}}}"
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _times(inner, f"{path}.{name}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _times(inner, f"{path}[{i}]")
 
 
 def _atomics(schema: Schema, value: Any, path: str) -> Iterator[str]:

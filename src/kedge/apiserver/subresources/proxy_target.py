@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from kedge.api.builtin.service_networks import is_loopback_pod
 from kedge.api.core_v1.endpoints import EndpointAddress, EndpointSubset
 from kedge.api.core_v1.service_types import ServicePort
 from kedge.machinery.errors import StatusError, bad_request
@@ -54,6 +55,8 @@ def check_address(text: str) -> str:
         address = ipaddress.ip_address(text)
     except ValueError:
         raise bad_request("address not allowed") from None
+    if is_loopback_pod(text):
+        return text
     if address.is_loopback or address.is_unspecified or address.is_multicast:
         raise bad_request("address not allowed")
     if address.is_link_local or text == "255.255.255.255":

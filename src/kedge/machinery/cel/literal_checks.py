@@ -1,6 +1,7 @@
 """Checks of literals: durations, times, patterns, format clauses, and lists of mixed types."""
 
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from kedge.machinery import patterns
 from kedge.machinery.cel.errors import CelError, CelIssues
@@ -86,7 +87,7 @@ def _pattern(text: str) -> None:
 
 _CHECKED: Final = {"duration": _duration, "timestamp": _timestamp, "matches": _pattern}
 
-_SAMPLES: Final = {
+_SAMPLES: Final[dict[str, Any]] = {
     "bool": True,
     "int": 1,
     "uint": Uint(1),
@@ -100,6 +101,17 @@ _SAMPLES: Final = {
     "duration": CelDuration(0),
     "type": TypeValue("int"),
 }
+
+
+_UNPRINTED: Final = ("object", "opaque", "optional")
+"""Kinds of types that no clause prints."""
+
+
+class _Unprinted:
+    """A value of a type that no clause prints."""
+
+    def __init__(self, cel_type: str) -> None:
+        self.cel_type = cel_type
 
 
 def _format(node: CallNode, target: Constant, issues: CelIssues) -> None:
@@ -117,11 +129,35 @@ def _format(node: CallNode, target: Constant, issues: CelIssues) -> None:
             clause, at = parse_clause(template, mark + 1)
             if used >= len(listed.elements):
                 raise CelError(f"index {used} out of range")
-            sample = _SAMPLES.get(listed.elements[used].type.kind)
-            if sample is not None:
-                clause(sample)
         except CelError as error:
             given = listed.elements[used].at if used < len(listed.elements) else node.at
             issues.add(given, str(error))
             return
+        for part in _printed_parts(listed.elements[used], is_text=template[at - 1] == "s"):
+            if (why := _refusal(clause, part.type)) is not None:
+                issues.add(part.at, f"error during formatting: {why}")
+                return
         used += 1
+
+
+def _printed_parts(node: Node, *, is_text: bool) -> Iterator[Node]:
+    """Yield the argument of a clause, and the members of a literal list or map that `%s` prints."""
+    yield node
+    if is_text and isinstance(node, ListNode | MapNode):
+        for inner in children(node):
+            yield from _printed_parts(inner, is_text=True)
+
+
+def _refusal(clause: Callable[[Any], str], given: CelType) -> str | None:
+    """Return why a clause does not print values of a type."""
+    if given.kind in _SAMPLES:
+        sample = _SAMPLES[given.kind]
+    elif given.kind in _UNPRINTED:
+        sample = _Unprinted(given.name)
+    else:
+        return None
+    try:
+        clause(sample)
+    except CelError as error:
+        return str(error)
+    return None

@@ -29,6 +29,8 @@ class NodeDescription(NamedTuple):
     def network_policy(self) -> str:
         """How this node enforces NetworkPolicies."""
         bridge = self.base.network.bridge
+        if self.base.network.loopback is not None:
+            return "none: pods share the machine's network"
         if bridge is None:
             return "none: pods have no addresses of their own"
         return f"none: {bridge.refusal}" if bridge.refusal else ENFORCED
@@ -36,7 +38,9 @@ class NodeDescription(NamedTuple):
     @property
     def service_proxy(self) -> str:
         """How this node carries Services."""
-        bridge, refusal = self.base.network
+        bridge, refusal, loopback = self.base.network
+        if loopback is not None:
+            return f"loopback: pods share the machine's network: {refusal}"
         if bridge is None:
             return f"none: pods have no addresses of their own: {refusal}"
         return f"userspace: {bridge.refusal}" if bridge.refusal else "nftables"
@@ -44,8 +48,8 @@ class NodeDescription(NamedTuple):
     @property
     def pod_cidr(self) -> str:
         """The network of the node's pods; empty if they have none."""
-        bridge = self.base.network.bridge
-        return str(bridge.network) if bridge is not None else ""
+        network = self.base.network.of_pods
+        return str(network.network) if network is not None else ""
 
     def node_object(self, address: str, port: int) -> Node:
         """Return the Node to register, with an agent that listens at this address."""

@@ -328,6 +328,14 @@ class Bridge:
             if holder not in sandboxes:
                 await self.detach(holder)
 
+    def address_of(self, sandbox: str) -> str:
+        """Return the address of a pod; empty if it has none."""
+        return str(self._addresses.of(sandbox) or "")
+
+    def collisions(self, sandbox: str) -> list[str]:
+        """Return nothing: each pod has all ports of its own address."""
+        return []
+
     async def adopt(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
         """Take over a pod after a restart of the agent, and open its host ports again. A port that
         is in use is opened as soon as it is free."""

@@ -71,7 +71,9 @@ class ClusterDns:
         machine_servers: Callable[[], Sequence[str]],
         keeper: SocketKeeper,
         network: NetworkPlace = MACHINE,
+        service_address: Callable[[str], str] = str,
     ) -> None:
+        """`service_address` returns the address at which pods find a cluster IP."""
         self.serving: Final = asyncio.Event()
         """Set once queries are answered at all addresses."""
         self._clock = clock
@@ -79,11 +81,11 @@ class ClusterDns:
         self._keeper = keeper
         self._network = network
         self._bound: list[DnsSockets] = []
-        self._objects = ZoneFollower(client, services, clock)
+        self._objects = ZoneFollower(client, services, clock, service_address)
         self._zone = ClusterZone(
             self._objects.index,
             DOMAIN,
-            DNS_SERVICE.packed,
+            IPv4Address(service_address(str(DNS_SERVICE))).packed,
             int(clock.now().timestamp()),
             synced=False,
         )

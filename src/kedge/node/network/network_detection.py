@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 from ipaddress import IPv4Network
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kedge.api.builtin.service_networks import on_loopback
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import NodeConfig
 from kedge.node.network.bridge import Bridge
@@ -15,8 +16,12 @@ from kedge.node.network.node_network import Underlay, effective_setting, lack_of
 from kedge.node.network.peers import ROUTES
 from kedge.node.runtime import channel
 from kedge.node.runtime.spawn import SupervisorStart
+from kedge.supervisor import machine_capabilities
 from kedge.supervisor.network import OWN
 from kedge.supervisor.sockets import sockets_of
+
+if TYPE_CHECKING:
+    from kedge.node.network.loopback import LoopbackNetwork
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +31,17 @@ class PodNetworkState(NamedTuple):
 
     bridge: Bridge | None
     refusal: str = ""
+    loopback: "LoopbackNetwork | None" = None
+    """The network of pods that share the machine's."""
+
+    @property
+    def of_pods(self) -> "Bridge | LoopbackNetwork | None":
+        """The network that gives pods their addresses."""
+        return self.bridge or self.loopback
+
+    def service_address(self, cluster_ip: str) -> str:
+        """Return the address at which pods of this node find a cluster IP."""
+        return (on_loopback(cluster_ip) if self.loopback is not None else "") or cluster_ip
 
 
 class OtherMachines(NamedTuple):
@@ -55,8 +71,13 @@ async def find_bridge(
     an ordinary user. `mtu` is the largest packet of pods."""
     network: NetworkPlace = MACHINE
     refusal = links_refusal(network)
-    if refusal and (own := await _supervisor_network(config, begun)):
-        network, refusal = own, await asyncio.to_thread(links_refusal, own)
+    if refusal:
+        hello = await _supervisor(config, begun)
+        if hello.get("network") == OWN:
+            network = UserNetwork(sockets_of(str(config.runtime)))
+            refusal = await asyncio.to_thread(links_refusal, network)
+        if refusal and not machine_capabilities.read(hello).namespaces:
+            return _shared_network(config, refusal)
     if refusal:
         return PodNetworkState(None, refusal)
     balancers = IPv4Network(config.load_balancer_network)
@@ -65,17 +86,22 @@ async def find_bridge(
     return PodNetworkState(found)
 
 
-async def _supervisor_network(
-    config: NodeConfig, begun: SupervisorStart | None
-) -> UserNetwork | None:
-    """Return the supervisor's network namespace; None if it is the machine's."""
+def _shared_network(config: NodeConfig, refusal: str) -> PodNetworkState:
+    """Return the network of pods that share the machine's. The import is for few machines."""
+    from kedge.node.network.loopback import LoopbackNetwork
+    from kedge.supervisor.plain.grants import advice
+
+    why = f"{refusal}; {advice('CAP_SYS_ADMIN', 'CAP_NET_ADMIN')}"
+    return PodNetworkState(None, why, LoopbackNetwork(config.state / "loopback"))
+
+
+async def _supervisor(config: NodeConfig, begun: SupervisorStart | None) -> dict[str, Any]:
+    """Return what the supervisor says about itself."""
     connected = await channel.connect(config.runtime, SystemClock(), begun)
     try:
-        hello = await connected.ask("hello")
+        return await connected.ask("hello")
     finally:
         connected.close()
-    is_own = hello.get("network") == OWN
-    return UserNetwork(sockets_of(str(config.runtime))) if is_own else None
 
 
 def links_refusal(network: NetworkPlace) -> str:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from kedge.api.core_v1 import namespace
 from kedge.api.core_v1.service_types import Service
 from kedge.api.discovery_v1 import endpoint_slice
@@ -22,11 +24,19 @@ Update = Callable[[Key], None]
 class ZoneFollower:
     """Keeps an index up to date. The owner must `run` it."""
 
-    def __init__(self, client: Client, services: Services, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        services: Services,
+        clock: Clock,
+        service_address: Callable[[str], str] = str,
+    ) -> None:
+        """`service_address` returns the address at which pods find a cluster IP."""
         self.index: Final = ClusterIndex()
         self.synced: Final = asyncio.Event()
         """Set once the index holds every object."""
         self._services = services
+        self._service_address = service_address
         self._clock = clock
         self._slices: Cache[EndpointSlice] = Cache()
         self._namespaces: Cache[Outline] = Cache()
@@ -58,13 +68,26 @@ class ZoneFollower:
         def update(key: Key) -> None:
             found = services.get(key.name, key.namespace)
             if found is not None:
-                self.index.put_service(found)
+                self.index.put_service(self._as_seen(found))
             else:
                 self.index.remove_service(key.namespace, key.name)
 
         services.listen(lambda key: self._note(update, key))
         for service in services:
             self._note(update, Key(service.metadata.namespace, service.metadata.name))
+
+    def _as_seen(self, service: Service) -> Service:
+        """Return a Service with the addresses at which pods find it."""
+        spec = service.spec
+        address = self._service_address(spec.clusterIP)
+        if address == spec.clusterIP:
+            return service
+        seen = replace(
+            spec,
+            clusterIP=address,
+            clusterIPs=[self._service_address(each) for each in spec.clusterIPs],
+        )
+        return replace(service, spec=seen)
 
     def _note(self, update: Update, key: Key) -> None:
         self._changes[update, key] = None

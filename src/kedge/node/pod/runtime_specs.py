@@ -59,13 +59,12 @@ def sysctl_name(name: str) -> str:
 def _ports(pod: Pod) -> Iterator[PortMapping]:
     for container in (*pod.spec.initContainers, *pod.spec.containers):
         for port in container.ports:
-            if port.hostPort:
-                yield PortMapping(
-                    container_port=port.containerPort,
-                    host_port=port.hostPort,
-                    protocol=port.protocol or "TCP",
-                    host_ip=port.hostIP,
-                )
+            yield PortMapping(
+                container_port=port.containerPort,
+                host_port=port.hostPort,
+                protocol=port.protocol or "TCP",
+                host_ip=port.hostIP,
+            )
 
 
 def container_spec(

@@ -79,6 +79,14 @@ class PodNetwork(Protocol):
         """Detach all pods but these."""
         ...
 
+    def address_of(self, sandbox: str) -> str:
+        """Return the address of a pod; empty if it has none."""
+        ...
+
+    def collisions(self, sandbox: str) -> list[str]:
+        """Return, in words, the ports of a pod that another program may have."""
+        ...
+
 
 class EmbeddedRuntime:
     """Runs containers with a supervisor. Fulfils kedge.node.runtime.runtime.Runtime. A dead
@@ -269,7 +277,10 @@ class EmbeddedRuntime:
         self, made: Document, spec: SandboxConfig, descriptors: list[int]
     ) -> list[str]:
         if not descriptors:
-            return []
+            # The pod shares the machine's network: because it wants to, or because it must.
+            if self._network is None or spec.host_network or self.capabilities.namespaces:
+                return []
+            return await self._network.attach(made["id"], spec, "", -1)
         if self._network is None or self._is_network_lost:
             os.close(descriptors[0])
             if self._is_network_lost:
@@ -310,6 +321,8 @@ class EmbeddedRuntime:
         for mount in spec.mounts:
             supervisor_spec.make_source(mount)
         plan = supervisor_spec.plan(spec, image, place)
+        if self._network is not None:
+            plan["shortfalls"] += self._network.collisions(sandbox)
         about = {
             **supervisor_spec.about_container(spec),
             "user": plan["user"],
@@ -372,7 +385,7 @@ class EmbeddedRuntime:
 
     async def dial(self, sandbox: str, port: int) -> int:
         failure: OSError | None = None
-        for family, address in _LOOPBACK.items():
+        for family, address in self._dialed(sandbox).items():
             _, descriptors = await (await self._connected()).call(
                 "dial", sandbox=sandbox, family=int(family)
             )
@@ -386,6 +399,14 @@ class EmbeddedRuntime:
             connecting.close()
         reason = os.strerror(failure.errno or 0) if failure else ""
         raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
+
+    def _dialed(self, sandbox: str) -> dict[socket.AddressFamily, str]:
+        """Return the addresses at which the ports of a pod are tried. One that shares the machine's
+        network has an address of its own."""
+        if self._network is None or self.capabilities.namespaces:
+            return _LOOPBACK
+        own = self._network.address_of(sandbox)
+        return {socket.AF_INET: own} if own else _LOOPBACK
 
     def watch(self) -> AsyncIterator[ContainerEvent]:
         queue: asyncio.Queue[Document | None] = asyncio.Queue()

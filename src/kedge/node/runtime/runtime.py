@@ -67,10 +67,11 @@ class ContainerLimits(RuntimeMessage):
 
 
 class PortMapping(RuntimeMessage):
-    """A port of the machine that is forwarded to a pod."""
+    """A port that a pod declares, and the port of the machine that is forwarded to it."""
 
     container_port: int
-    host_port: int
+    host_port: int = 0
+    """0 for none."""
     protocol: str = "TCP"
     host_ip: str = ""
 
@@ -137,6 +138,8 @@ class ContainerMount(RuntimeMessage):
     recursive_read_only: bool = False
     propagation: str = "None"
     """None, HostToContainer or Bidirectional."""
+    is_scratch: bool = False
+    """Whether no other container of the pod mounts it, and nothing is kept when the pod ends."""
     makes_directory: bool = False
     """Whether a source that does not exist becomes a directory. CRI runtimes do this with every
     mount; it matters for those of device plugins, which may name paths of their own containers."""

@@ -16,6 +16,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple, Protocol
 
+from kedge.api.builtin.service_networks import on_loopback
 from kedge.client.informer import Key
 from kedge.machinery.clock import Clock
 from kedge.node.network import forward
@@ -119,6 +120,24 @@ def loopback_addresses(
             if number:
                 here = ServiceAddress(str(_LOOPBACK), port.protocol, number)
                 yield here, ListenedService(external, bool(port.affinity_seconds))
+
+
+def shared_network_addresses(
+    ports: Sequence[CarriedPort],
+) -> Iterator[tuple[ServiceAddress, ListenedService]]:
+    """Yield the addresses of a Service at which to listen for pods that share the machine's
+    network: loopback addresses for cluster IPs, and those for programs of the machine."""
+    for port in ports:
+        everywhere, local = port.choice
+        internal = local if port.is_internal_local else everywhere
+        if port.protocol not in ("TCP", "UDP"):
+            continue
+        for address in port.cluster_addresses:
+            # Without endpoints there is no listener, and the kernel refuses connections.
+            if internal and (here := on_loopback(str(address))):
+                place = ServiceAddress(here, port.protocol, port.port)
+                yield place, ListenedService(internal, bool(port.affinity_seconds))
+    yield from loopback_addresses(ports)
 
 
 def _balancer_port(port: CarriedPort) -> int:
@@ -228,7 +247,7 @@ def choose_target(service: ListenedService, client: str) -> EndpointTarget:
 async def _listen(link: NodeLink, address: ServiceAddress, targets: AddressTargets) -> PortListener:
     find, is_current = targets
     here = (address.address, address.port)
-    is_of_machine = address.address in (_EVERYWHERE, str(_LOOPBACK))
+    is_of_machine = address.address == _EVERYWHERE or IPv4Address(address.address).is_loopback
     match is_of_machine, address.protocol:
         case True, "TCP":
             return await forward.listen_tcp_for(*here, find, link.network)

@@ -84,6 +84,8 @@ class ContainerProcess:
         self._oom: tuple[int, int] | None = None
         self._oom_seen = 0
         self._any_device = not host.rootless
+        self.links: dict[str, int] = {}
+        """Without mounts: the numbers of descriptors of its volumes, by mount path."""
         self._excess: tuple[str, str] | None = None
         """Reason and message, if it was killed for exceeding a limit."""
 
@@ -127,6 +129,8 @@ class ContainerProcess:
     def start(self, pod: PodNamespaces, pids: PidNamespace, done: Callback) -> None:
         """Fork its process; `done` is called when the program runs or has failed to start."""
         self.pod = pod
+        if self._host.plain is not None:
+            self.links = self._host.plain.link(self)
         self._arrange_group()
         self.streams = Streams(self._host.loop, self.spec["log"])
         stdio = self._pipes()
@@ -137,6 +141,7 @@ class ContainerProcess:
         options.new_namespaces = libc.NEW_CGROUP
         options.userns, options.first_id = pod.userns, pod.first_id
         options.target_pidns = pids.shared
+        options.links = self.links
         if group := self.group:
             options.cgroup_files = group.procs_files()
         # If the supervisor is killed before the program runs, the next one must not take this
@@ -268,6 +273,8 @@ class ContainerProcess:
         self._records.note(self.record)
         self._publish(self.record, "started")
         self._host.sampled_limits.follow(self)
+        if self._host.plain is not None:
+            self._host.plain.follow(self)
         self._call(self._started)
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
@@ -348,6 +355,8 @@ class ContainerProcess:
                 group.kill()
         elif not self._host.isolated:
             processes.kill(processes.session(self.pid))
+        if self._host.plain is not None:
+            self._host.plain.release(self.directory)
         if self.streams is not None:
             self.streams.finish()
             self.streams = None

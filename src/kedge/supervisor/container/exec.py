@@ -111,6 +111,7 @@ class ExecProcess:
     def _fork(self, spec: ContainerSpec, options: LaunchOptions) -> int:
         launcher, target = self._host.launcher, self._container.pid
         if not self._host.isolated:
+            options.links = self._container.links
             arguments = (spec, vars(options), self._container.directory)
             return launcher.fork("plain", arguments, options.descriptors())
         rootless = self._host.rootless

@@ -36,7 +36,10 @@ def tree(pid: int, most: int = sys.maxsize) -> list[int]:
 
 
 def session(leader: int) -> list[int]:
-    """Return the processes of a session."""
+    """Return the processes of a session; none without a leader. Session 0 is that of kernel threads
+    and of processes whose session began outside of the pid namespace."""
+    if leader <= 0:
+        return []
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -38,7 +38,7 @@ from kedge.supervisor.kernel import descriptors, libc
 from kedge.supervisor.launch import privileges, program
 from kedge.supervisor.launch.options import LaunchOptions
 from kedge.supervisor.launch.program import LaunchError
-from kedge.supervisor.rootfs import dev, layer_copy, rootfs
+from kedge.supervisor.rootfs import rootfs
 from kedge.supervisor.rootfs.options import Note, RootfsOptions
 from kedge.supervisor.sandbox import user_namespace
 from kedge.supervisor.spec import ContainerSpec
@@ -93,15 +93,15 @@ def command(spec: ContainerSpec, launch_fields: dict[str, Any], rootless: bool) 
 
 def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoReturn:
     """Become a process without namespaces, in a chroot if the supervisor is root."""
+    from kedge.supervisor.plain import prepared_root, volumes
+
     options = LaunchOptions.of(launch_fields)
     note = _noting(options)
 
     def chroot() -> None:
         if spec["lowers"] and os.geteuid() == 0:
-            if not os.path.isdir(f"{home}/copy"):
-                layer_copy.merge(spec["lowers"], f"{home}/copy")
-                dev.make_standard_nodes(f"{home}/copy/dev")
-            os.chroot(f"{home}/copy")
+            prepared_root.make(spec, f"{home}/{volumes.ROOT}", note)
+            os.chroot(f"{home}/{volumes.ROOT}")
             os.chdir("/")
             # With this capability a process can leave a chroot: it changes its root to a
             # subdirectory and goes up.
@@ -110,18 +110,29 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
             raise LaunchError(
                 "images other than host need root or namespaces, and there is neither"
             )
-        for bind in spec["binds"]:
-            note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
 
     try:
         _prepare(spec, options)
         chroot()
         _connect(options, spec)
+        privileges.raise_file_limit()
+        _hold_volumes(spec, options)
         program.change_directory(spec["directory"])
         privileges.drop_without_namespaces(spec, note)
         _run(spec, options, True, program.candidates(spec))
     except BaseException as error:
         _give_up(options, error)
+
+
+def _hold_volumes(spec: ContainerSpec, options: LaunchOptions) -> None:
+    """Open the volumes of a container without mounts; its links lead to their descriptors."""
+    from kedge.supervisor.plain import links, volumes
+
+    if options.links and options.status >= links.FIRST:
+        moved = fcntl.fcntl(options.status, fcntl.F_DUPFD_CLOEXEC, links.LAST + 1)
+        os.close(options.status)
+        options.status = moved
+    volumes.hold(spec["binds"], options.links)
 
 
 def _become(

@@ -31,6 +31,8 @@ class LaunchOptions:
         own."""
         self.first_id = 0
         """The machine's id of that namespace's id 0."""
+        self.links: dict[str, int] = {}
+        """Without mounts: the numbers of descriptors of volumes, by mount path."""
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:

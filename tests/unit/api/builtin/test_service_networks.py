@@ -8,8 +8,10 @@ import pytest
 from kedge.api.builtin.service_networks import (
     ServiceName,
     is_allocatable,
+    is_loopback_pod,
     is_ready,
     labels,
+    on_loopback,
     parent_reference,
     parent_service,
 )
@@ -55,3 +57,15 @@ def test_the_parent_of_an_address() -> None:
 
 def test_labels_name_the_family() -> None:
     assert labels("fd00::1")["ipaddress.kubernetes.io/ip-family"] == "IPv6"
+
+
+def test_cluster_ips_have_a_place_on_loopback() -> None:
+    assert on_loopback("10.96.0.10") == "127.96.0.10"
+    for other in ("", "None", "192.168.0.1", "fd00::1"):
+        assert on_loopback(other) == ""
+
+
+def test_only_one_network_of_loopback_has_pods() -> None:
+    assert is_loopback_pod("127.244.1.2")
+    for other in ("127.0.0.1", "127.96.0.1", "10.244.1.2", "::1", ""):
+        assert not is_loopback_pod(other)

@@ -38,6 +38,10 @@ def test_nobody_can_be_sent_to_special_addresses(ip: str, why: str) -> None:
     assert errors(of(ip)) == [f'subsets[0].addresses[0].ip: Invalid value: "{ip}": {why}']
 
 
+def test_pods_that_share_the_network_of_their_machine_are_endpoints() -> None:
+    assert errors(of("127.244.0.5")) == []
+
+
 def test_a_subset_has_addresses_and_a_protocol_for_each_port() -> None:
     assert errors(of("10.0.0.1")) == []
     assert errors(of()) == [

@@ -221,3 +221,58 @@ async def test_the_schema_of_another_version_is_made_in_a_thread(
     assert answer.document["metadata"]["labels"] == {"seen": "x"}
     assert len(threads) >= 2  # of both versions
     assert threading.get_ident() not in threads
+
+
+CUSTOM = yaml.safe_load(Path(__file__).with_name("custom_mutations.yaml").read_text())
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/x.example.com/v1/namespaces/default/things"
+FIELDS = {
+    "i": {"type": "integer"},
+    "s": {"type": "string"},
+    "t": {"type": "string", "format": "date-time"},
+    "u": {"type": "string", "format": "duration"},
+}
+
+
+def thing_definition() -> dict[str, Any]:
+    spec = {"type": "object", "properties": FIELDS}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    return {
+        "metadata": {"name": "things.x.example.com"},
+        "spec": {
+            "group": "x.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+@pytest.mark.parametrize("case", CUSTOM, ids=lambda case: case["case"])
+async def test_mutations_of_custom_objects(case: dict[str, Any], server: LocalServer) -> None:
+    await server.post(CRDS, thing_definition())
+    rule = RULES["resourceRules"][0] | {"apiGroups": ["x.example.com"], "resources": ["things"]}
+    mutations: list[dict[str, Any]] = [
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": each}}
+        for each in case.get("patch", ())
+    ]
+    mutations += [
+        {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": each}}
+        for each in case.get("apply", ())
+    ]
+    constraints = {"resourceRules": [rule]}
+    await bind(server, "m1", {"mutations": mutations, "matchConstraints": constraints})
+    thing = {
+        "apiVersion": "x.example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "c"},
+        "spec": {"i": 5, "s": "a"},
+    }
+    answer = await server.call("POST", THINGS, thing)
+    if "refused" in case:
+        assert answer.status == 403
+        (cause,) = answer.document["details"]["causes"]
+        assert cause["message"].endswith(f"denied request: error applying patch: {case['refused']}")
+    else:
+        assert answer.status == 201
+        assert answer.document["spec"] == case["gives"]

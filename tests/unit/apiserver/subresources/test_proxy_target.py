@@ -69,7 +69,7 @@ def test_addresses_of_the_servers_own_machine_and_link_are_refused(address: str)
         check_address(address)
 
 
-@pytest.mark.parametrize("address", ["10.244.0.5", "192.168.1.1", "fd00::1"])
+@pytest.mark.parametrize("address", ["10.244.0.5", "192.168.1.1", "fd00::1", "127.244.0.5"])
 def test_other_addresses_are_allowed(address: str) -> None:
     assert check_address(address) == address
 

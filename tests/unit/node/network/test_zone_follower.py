@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kedge.api.builtin.service_networks import on_loopback
 from kedge.dns.cluster_index import ServiceEntry
 from kedge.node.network.zone_follower import ZoneFollower
 from kedge.node.pod.referenced_objects import ReferencedObjects
@@ -72,3 +73,17 @@ async def test_namespaces_are_followed(follower: tuple[LocalServer, ZoneFollower
     await server.post("/api/v1/namespaces", {"metadata": {"name": "new"}})
     await server.settle()
     assert made.index.has_namespace(b"new")
+
+
+async def test_cluster_ips_are_published_as_pods_find_them() -> None:
+    async with LocalServer.running() as server, asyncio.TaskGroup() as tasks:
+        sources = ReferencedObjects(server.client, server.clock)
+        made = ZoneFollower(server.client, sources.services, server.clock, on_loopback)
+        running = [tasks.create_task(each.run()) for each in (sources, made)]
+        await made.synced.wait()
+        entry = made.index.service((b"kubernetes", b"default"))
+        assert isinstance(entry, ServiceEntry)
+        assert entry.spec is not None
+        assert entry.spec.addresses == (bytes((127, 96, 0, 1)),)
+        for each in running:
+            each.cancel()

@@ -17,7 +17,10 @@ def test_a_sandbox_is_what_the_pod_shares() -> None:
     spec = sandbox_spec(pod, 2, logs=Path("/logs"), cgroup="/cg", dns=DnsConfig(), first_id=65536)
     assert spec.first_id == 65536
     assert (spec.attempt, spec.hostname, spec.cgroup_parent) == (2, "pod", "/cg")
-    assert spec.ports == [PortMapping(container_port=80, host_port=8080)]
+    assert spec.ports == [
+        PortMapping(container_port=80, host_port=8080),
+        PortMapping(container_port=81),
+    ]
     assert spec.labels["a"] == "b"
     assert spec.labels[labels.POD_UID] == "u"
 

@@ -30,6 +30,7 @@ from kedge.node.services.userspace_proxy import (
     choose_target,
     loopback_addresses,
     service_addresses,
+    shared_network_addresses,
 )
 from kedge.testing.local_server import LocalServer
 from kedge.testing.network import NetworkNamespace
@@ -115,6 +116,15 @@ def test_programs_of_the_machine_reach_an_ordinary_users_services_at_loopback(
     found = dict(loopback_addresses([carried]))
     assert [each.port for each in found] == ports
     assert {each.address for each in found} <= {"127.0.0.1"}
+
+
+def test_pods_that_share_the_machines_network_reach_cluster_ips_at_loopback() -> None:
+    carried = port(node_port=30080, is_internal_local=True)
+    assert dict(shared_network_addresses([carried])) == {
+        ServiceAddress("127.96.0.5", "TCP", 80): ListenedService((TWO,), False),
+        ServiceAddress("127.0.0.1", "TCP", 30080): ListenedService((ONE, TWO), False),
+    }
+    assert dict(shared_network_addresses([port(()), port(protocol="SCTP")])) == {}
 
 
 def test_affinity_keeps_a_client_with_one_endpoint() -> None:

@@ -13,6 +13,10 @@ def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
     assert processes.began(1 << 30) == 0
 
 
+def test_nobody_belongs_to_a_session_without_a_leader() -> None:
+    assert processes.session(0) == []
+
+
 def test_a_tree_ends_as_a_whole() -> None:
     script = "sleep 1000 & setsid sleep 1001 & echo ready; wait"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as shell:

@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +21,15 @@ def messages(status: socket.socket) -> list[dict[str, Any]]:
     return found
 
 
-def run_plain(spec: dict[str, Any]) -> tuple[int, list[dict[str, Any]], bytes]:
+def run_plain(
+    spec: dict[str, Any], links: dict[str, int] | None = None
+) -> tuple[int, list[dict[str, Any]], bytes]:
     """Run a program without namespaces: exit status, messages and output."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     read, write = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     options = LaunchOptions(theirs.fileno(), (null, write, write))
+    options.links = links or {}
     whole: Any = {
         "lowers": [],
         "binds": [],
@@ -65,10 +69,12 @@ def test_a_program_that_does_not_exist_is_reported() -> None:
     assert said[-1] == {"error": 'exec: "no-such-program": executable file not found in $PATH'}
 
 
-def test_volumes_that_cannot_be_mounted_are_noted() -> None:
-    code, said, _ = run_plain({"argv": ["true"], "binds": [{"target": "/data"}]})
-    assert code == 0
-    assert {"note": '"/data" is not mounted: this machine allows no mounts'} in said
+def test_volumes_are_open_under_the_numbers_of_their_links(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("value")
+    bind = {"source": str(tmp_path), "part": "", "target": "/data"}
+    spec = {"argv": ["cat", "/proc/self/fd/610/key"], "binds": [bind]}
+    code, _, output = run_plain(spec, links={"/data": 610})
+    assert (code, output) == (0, b"value")
 
 
 def test_privileges_are_dropped_before_the_process_is_visible(

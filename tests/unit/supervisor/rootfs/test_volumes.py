@@ -19,6 +19,7 @@ def bind(
         read_only=read_only,
         recursive=False,
         propagation="None",
+        scratch=False,
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kedge.api.core_v1.pod.container import Container, EnvFromSource, EnvVar, EnvVarSource
@@ -25,7 +25,15 @@ class EnvironmentVariables:
     """Resolves the environment variables of containers. Fulfils
     dependencies.EnvironmentResolver."""
 
-    def __init__(self, sources: ReferencedObjects, this: ThisNode, files: env_files.Find) -> None:
+    def __init__(
+        self,
+        sources: ReferencedObjects,
+        this: ThisNode,
+        files: env_files.Find,
+        service_address: Callable[[str], str] = str,
+    ) -> None:
+        """`service_address` returns the address at which pods find a cluster IP."""
+        self._service_address = service_address
         self._sources = sources
         self._this = this
         self._files = files
@@ -37,7 +45,7 @@ class EnvironmentVariables:
             self._sources, pod, container, self._context(pod_ips), self._files
         )
         try:
-            services = service_variables(pod, await self._sources.services())
+            services = service_variables(pod, await self._sources.services(), self._service_address)
             for source in container.envFrom:
                 await found.add_all(source)
             for variable in container.env:
@@ -187,7 +195,9 @@ def decoded(secret: Secret) -> dict[str, str]:
     }
 
 
-def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
+def service_variables(
+    pod: Pod, services: Iterable[Service], address: Callable[[str], str] = str
+) -> dict[str, str]:
     """Return the variables with the addresses of services; that of the API server is always
     included."""
     links = pod.spec.enableServiceLinks is not False
@@ -198,13 +208,15 @@ def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
         near = links and service.metadata.namespace == pod.metadata.namespace
         if (near or place == API_SERVER) and service.spec.clusterIP not in ("", "None"):
             # A service of the pod's own namespace overrides the API server's of the same name.
-            (elsewhere if place == API_SERVER else found).update(_variables_of(service))
+            (elsewhere if place == API_SERVER else found).update(
+                _variables_of(service, address(service.spec.clusterIP))
+            )
     return dict(sorted((elsewhere | found).items()))
 
 
-def _variables_of(service: Service) -> dict[str, str]:
+def _variables_of(service: Service, host: str) -> dict[str, str]:
     name = _variable_name(service.metadata.name)
-    host, ports = service.spec.clusterIP, service.spec.ports
+    ports = service.spec.ports
     shown = f"[{host}]" if ":" in host else host
     found = {f"{name}_SERVICE_HOST": host}
     for i, port in enumerate(ports):

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from kedge.api.builtin.service_networks import on_loopback
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
 from kedge.api.core_v1.pod.pod import RESOURCE
+from kedge.api.core_v1.service_types import Service, ServicePort, ServiceSpec
+from kedge.api.model import ObjectMeta
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import ConfigFailure
-from kedge.node.pod.environment.environment import EnvironmentVariables
+from kedge.node.pod.environment.environment import EnvironmentVariables, service_variables
 from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.testing.local_server import LocalServer
+from kedge.testing.pods import new_pod
 
 
 class Box:
@@ -187,3 +191,13 @@ async def test_services_are_told_the_old_way_and_beaten_by_own_variables(
     assert found["MY_WEB_PORT_80_UDP"] == "udp://10.96.7.7:80"
     assert found["MY_WEB_PORT_80_UDP_PROTO"] == "udp"
     assert found["KUBERNETES_SERVICE_HOST"] == "10.96.0.1"
+
+
+def test_services_are_told_at_the_addresses_where_pods_find_them() -> None:
+    service = Service(
+        metadata=ObjectMeta(name="web", namespace="default"),
+        spec=ServiceSpec(clusterIP="10.96.7.7", ports=[ServicePort(port=80)]),
+    )
+    found = service_variables(new_pod(), [service], on_loopback)
+    assert found["WEB_SERVICE_HOST"] == "127.96.7.7"
+    assert found["WEB_PORT"] == "tcp://127.96.7.7:80"

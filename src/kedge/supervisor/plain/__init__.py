@@ -1,0 +1,1 @@
+"""Containers without namespaces and mounts: the level plain."""
