@@ -5,7 +5,12 @@ from typing import Final
 from markdown import Page, code, summary, table
 
 from kedge.apiserver.admission import plugins
-from kedge.apiserver.config import ADMISSION_PLUGINS, SERVER_ADMISSION, UPSTREAM_ADMISSION
+from kedge.apiserver.config import (
+    ADMISSION_PLUGINS,
+    INACTIVE_ADMISSION,
+    SERVER_ADMISSION,
+    UPSTREAM_ADMISSION,
+)
 
 INTRODUCTION: Final = """\
 Every write passes them in this order: first each plugin may change the object, then each may
@@ -24,6 +29,8 @@ def page() -> Page:
 
 def description(name: str) -> str:
     """Return the first sentence of the docstring of the plugin's class."""
+    if name in INACTIVE_ADMISSION:
+        return "Has no effect: its feature is off by default in Kubernetes, and kedge lacks it."
     classes = (each for each in vars(plugins).values() if isinstance(each, type))
     return summary(next(each for each in classes if getattr(each, "name", "") == name))
 

@@ -77,6 +77,10 @@ class VersionConversion(Protocol):
         """Return an object that is not stored in another version."""
         ...
 
+    async def unpruned(self, value: bytes, api_version: str) -> dict[str, Any]:
+        """Return an encoded object in another version, as the webhook answers."""
+        ...
+
     async def items(self, items: Sequence[Any], api_version: str) -> list[Any]:
         """Return cached items in a version."""
         ...
@@ -109,6 +113,8 @@ class Resource(
     """For a kind whose versions a webhook converts. Reads then wait for it."""
     schema_source: Callable[[], Schema] | None = None
     """Returns the schema of a Document; a Struct is its own schema."""
+    version_schemas: Mapping[str, Callable[[], Schema]] = msgspec.field(default_factory=dict)
+    """Return the schema of each version of a custom kind, by apiVersion, served or not."""
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Converts a stored document whose kind has changed since it was written."""
 

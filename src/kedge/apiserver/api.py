@@ -18,6 +18,7 @@ from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.agents import AgentLocator
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.body import whole_numbers
 from kedge.apiserver.long_work import LongWork
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
@@ -182,12 +183,19 @@ def new_stored_bytes(
     """Return a new object as the store keeps it, with these managedFields; without them if the
     object would be too large."""
     meta = replace(obj.metadata, managedFields=[_ordered(owner) for owner in owners] or ())
-    value = encoded_document(resource, replace(obj, metadata=meta))
+    value = _with_integers(resource, encoded_document(resource, replace(obj, metadata=meta)))
     if resource.relabelling is not None:
         return to_stored_bytes(resource, msgspec.json.decode(value))
     if len(value) > LARGEST_OBJECT and owners:
         return new_stored_bytes(resource, obj, ())
     return value
+
+
+def _with_integers(resource: Resource[Any], value: bytes) -> bytes:
+    """Return an encoded custom object with 1 in place of 1.0, as Go writes the number."""
+    if not resource.custom or b".0" not in value:
+        return value
+    return msgspec.json.encode(whole_numbers(value, msgspec.json.decode(value)))
 
 
 def _ordered(owner: ManagedFieldsEntry) -> ManagedFieldsEntry:
@@ -212,7 +220,7 @@ def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
         metadata["managedFields"] = [_in_order(entry) for entry in metadata["managedFields"]]
     rest = {k: v for k, v in document.items() if k not in ("kind", "apiVersion", "metadata")}
     head = {"kind": home.kind, "apiVersion": home.api_version, "metadata": metadata}
-    value = msgspec.json.encode(head | rest)
+    value = _with_integers(resource, msgspec.json.encode(head | rest))
     if len(value) > LARGEST_OBJECT and metadata.pop("managedFields", None):
         value = msgspec.json.encode(head | rest)
     return value

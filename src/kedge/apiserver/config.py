@@ -25,14 +25,19 @@ ADMISSION_PLUGINS: Final = (
     "DefaultTolerationSeconds",
     "DefaultStorageClass",
     "StorageObjectInUseProtection",
+    "PodGroupProtection",
     "PersistentVolumeClaimResize",
     "RuntimeClass",
     "CertificateApproval",
     "CertificateSigning",
+    "ClusterTrustBundleAttest",
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "DenyServiceExternalIPs",
     "PodTopologyLabels",
+    "PodGroupWorkloadExists",
+    "NodeDeclaredFeatureValidator",
+    "JobValidation",
     "PodResizeValidator",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
@@ -41,6 +46,15 @@ ADMISSION_PLUGINS: Final = (
     "ResourceQuota",
 )
 """The admission plugins that can be asked for."""
+
+INACTIVE_ADMISSION: Final = (
+    "PodGroupProtection",
+    "ClusterTrustBundleAttest",
+    "PodGroupWorkloadExists",
+    "JobValidation",
+)
+"""Plugins without an effect: Kubernetes has them on and their features off by default, and kedge
+does not have these features."""
 
 POLICY_STATUS: Final = "validatingadmissionpolicy-status-controller"
 """The only controller that is a part of the server: it needs the compiler of expressions."""

@@ -15,10 +15,12 @@ different rules:
 
 The owner of an update includes the apiVersion, that of an apply does not (`FieldOwner`). An applier
 may move its configuration to another version and must find its own earlier entry then; otherwise
-the fields that it dropped would stay for ever. Upstream (structured-merge-diff) converts every set
-to the version of the request. kedge does not convert sets: versions of a custom resource differ in
-nothing but the apiVersion. Events and HorizontalPodAutoscalers have fields with different names in
-their two versions; an applier that changes the version there leaves its old fields behind.
+the fields that it dropped would stay for ever.
+
+Sets of fields cannot be converted to another version, objects can. So the objects before and
+after a write of a custom resource are compared in the version of each entry (`ObjectVersions`).
+Events and HorizontalPodAutoscalers have fields with different names in their two versions and are
+not converted; an applier that changes the version there leaves its old fields behind.
 
 An apply must not conflict with values that no client wrote. Therefore a create is tracked before
 admission, so that fields from plugins have no owner, and an apply tracks its configuration and not
@@ -32,6 +34,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kedge.apiserver.dropped_fields import Removal, union_of_all
+from kedge.apiserver.object_versions import ObjectVersions, UnconvertibleObject
 from kedge.machinery import fields
 from kedge.machinery.errors import StatusCause, StatusError, bad_request
 from kedge.machinery.fields import Fields
@@ -109,10 +113,12 @@ def after_update(
     now: str,
     subresource: str = "",
     ignore: Fields | None = None,
+    versions: ObjectVersions | None = None,
 ) -> list[Entry]:
     """Return the managedFields of an object after a create, update or patch made it `new`.
 
-    `ignore` holds the fields that this endpoint never changes, such as the status.
+    `ignore` holds the fields that this endpoint never changes, such as the status. Without
+    `versions` all entries are taken for those of `api_version`.
     """
     owners = _owners_before(live, new, subresource)
     if not owners and live is not None:
@@ -121,10 +127,12 @@ def after_update(
         return []
     owner = FieldOwner(manager or "unknown", "Update", api_version, subresource)
     try:
-        owners = _updated(schema, live or {}, new, owners, owner, now, ignore or {})
+        change = WriteChange(schema, live or {}, new, ignore or {}, owner, versions)
+        owners = _updated(change, owners, owner, now)
     except ValueError:
-        # A list of maps whose items lack their keys has no paths. Tracking must not fail the
-        # request here: validation names the missing keys, with a better message.
+        # A list of maps whose items lack their keys has no paths, and an object may not fit into
+        # the version of an entry. Tracking must not fail the request here: validation names the
+        # missing keys, with a better message.
         return []
     return _listed(_capped(owners))
 
@@ -185,6 +193,7 @@ def apply(
     settle: Callable[[Document], Document],
     subresource: str = "",
     ignore: Fields | None = None,
+    versions: ObjectVersions | None = None,
 ) -> Document:
     """Return the object after server-side apply, with managedFields; `live` if nothing changes.
 
@@ -205,20 +214,26 @@ def apply(
         # An object from before tracking, or with tracking switched off. Without an owner its fields
         # could be overwritten without a conflict; so they get a collective one, as upstream does.
         before = FieldOwner("before-first-apply", "Update", api_version, subresource)
-        owners = _updated(schema, {}, base, {}, before, now, ignore)
+        owners = _updated(WriteChange(schema, {}, base, ignore, before), {}, before, now)
     owner = FieldOwner(manager or "unknown", "Apply", "", subresource)
+    if versions is not None:
+        for entry in owners.values():
+            _in_words("", versions.converted, base, entry["apiVersion"])
     # The applier's own entry is set aside: nothing that it owned can conflict with itself, and a
     # new entry replaces the old one as a whole.
     last = owners.pop(owner, None)
     applied = fields.without(fields.of(schema, config), ignore)
     result = merge(schema, base, config)
     if last is not None:
-        result = _dropped(schema, result, last["fieldsV1"], applied, owners)
+        removal = Removal(schema, api_version, applied, last, list(owners.values()), versions)
+        result = _in_words("failed to prune fields: ", removal.of, result)
     if owners:
-        taken, removed = _change(schema, base, result, ignore)
+        new_owner = owner._replace(api_version=api_version)
+        change = WriteChange(schema, base, result, ignore, new_owner, versions)
+        _in_words("failed to convert new object: ", change.prepare, owners)
         if not force:
-            _refuse_conflicts(schema, base, owners, taken, manager, api_version)
-        owners = _relieved(owners, fields.union(taken, removed))
+            _refuse_conflicts(schema, base, owners, change, manager, api_version)
+        owners = _relieved(owners, change)
     merged, result = result, settle(result)
     if applied := fields.difference(applied, UNOWNED):
         # An apply that changes nothing must not change the time of the entry, or every run of a
@@ -236,26 +251,54 @@ def apply(
     return _with_entries(result, entries)
 
 
-def _updated(
-    schema: Schema,
-    live: Document,
-    new: Document,
-    owners: Owners,
-    owner: FieldOwner,
-    now: str,
-    ignore: Fields,
-) -> Owners:
+class WriteChange:
+    """The fields that a write sets and removes, in the version of each entry of managedFields."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        live: Document,
+        new: Document,
+        ignore: Fields,
+        owner: FieldOwner,
+        versions: ObjectVersions | None = None,
+    ) -> None:
+        self.taken, self.removed = _change(schema, live, new, ignore)
+        self._objects = _bare(live), _bare(new)
+        # Upstream ignores the status of a main resource in the version of the request only.
+        self._ignore_elsewhere = ignore if owner.subresource == "status" else {}
+        self._versions = versions if live else None
+        self._by_version = {owner.api_version: (self.taken, self.removed)}
+
+    def prepare(self, owners: Owners) -> None:
+        """Compare the objects in the versions of all entries; raises UnconvertibleObject."""
+        for entry in owners.values():
+            self.of(entry)
+
+    def of(self, entry: Entry) -> tuple[Fields, Fields]:
+        """Return the fields that the write sets or changes, and those that it removes."""
+        if self._versions is None:
+            return self.taken, self.removed
+        version = entry["apiVersion"]
+        found = self._by_version.get(version)
+        if found is None:
+            old, new = (self._versions.converted(each, version) for each in self._objects)
+            schema = self._versions.schema(version)
+            found = self._by_version[version] = _change(schema, old, new, self._ignore_elsewhere)
+        return found
+
+
+def _updated(change: WriteChange, owners: Owners, owner: FieldOwner, now: str) -> Owners:
     """Return the owners after one of them changed the object by other means than apply.
 
     `owned` is read before the others lose fields: the writer keeps what it owned, even if it wrote
     those very fields again now, and loses only what it removed from the object.
     """
-    taken, removed = _change(schema, live, new, ignore)
     owned = owners.get(owner)
-    owners = _relieved(owners, fields.union(taken, removed))
-    taken = fields.difference(taken, UNOWNED)
+    owners = _relieved(owners, change)
+    taken = fields.difference(change.taken, UNOWNED)
     if taken:
-        rest = fields.difference(owned["fieldsV1"], removed) if owned else {}
+        rest = fields.difference(owned["fieldsV1"], change.removed) if owned else {}
         owners[owner] = _entry(owner, fields.union(rest, taken), owner.api_version, now)
     return owners
 
@@ -269,12 +312,13 @@ def _change(schema: Schema, live: Document, new: Document, ignore: Fields) -> tu
     return fields.without(taken, ignore), fields.without(found.removed, ignore)
 
 
-def _relieved(owners: Owners, gone: Fields) -> Owners:
-    """Return the owners without these fields. An owner that loses some of its fields keeps its
-    time, because it has not written; one that loses all of them is left out."""
+def _relieved(owners: Owners, change: WriteChange) -> Owners:
+    """Return the owners without the changed fields. An owner that loses some of its fields keeps
+    its time, because it has not written; one that loses all of them is left out."""
     result = {}
     for owner, entry in owners.items():
         owned = entry["fieldsV1"]
+        gone = fields.union(*change.of(entry))
         if gone and fields.intersection(owned, gone):
             owned = fields.difference(owned, gone)
             entry = {**entry, "fieldsV1": owned}
@@ -283,46 +327,26 @@ def _relieved(owners: Owners, gone: Fields) -> Owners:
     return result
 
 
-def _dropped(
-    schema: Schema, merged: Document, last: Fields, applied: Fields, others: Owners
-) -> Document:
-    """Return the document without fields that only the last configuration of the applier named.
-
-    Two things make this more than a difference of sets. First, removing an item of a list removes
-    what is below it. Paths are therefore completed with their parents (`fields.named`), and items
-    below which any manager owns a field are kept. Second, `unowned` may hold fields that no manager
-    ever owned, such as defaults inside of a dropped item. They may go with the item, but a default
-    elsewhere must stay; so the final removal is limited to the intersection with what the applier
-    itself had (`last`).
-    """
-    if not fields.difference(last, applied):
-        return merged
-    owned = _union_of_all([applied, *(entry["fieldsV1"] for entry in others.values())])
-
-    def named(document: Document) -> Fields:
-        return fields.named(schema, fields.of(schema, document))
-
-    last = fields.named(schema, last)
-    whole = named(merged)
-    remains = named(fields.remove(schema, merged, last))
-    kept = fields.union(remains, fields.named(schema, owned))
-    unowned = fields.difference(whole, kept)
-    lost = fields.difference(whole, named(fields.remove(schema, merged, unowned)))
-    return _document(fields.remove(schema, merged, fields.intersection(lost, last)))
+def _in_words(prefix: str, convert: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a step of an apply; 500 if an object does not fit into a version."""
+    try:
+        return convert(*args)
+    except UnconvertibleObject as error:
+        raise StatusError(500, "", f"{prefix}{error}") from None
 
 
 def _refuse_conflicts(
     schema: Schema,
     live: Document,
     owners: Owners,
-    taken: Fields,
+    change: WriteChange,
     manager: str,
     api_version: str,
 ) -> None:
     touched = {
         owner: common
         for owner, entry in owners.items()
-        if (common := fields.intersection(entry["fieldsV1"], taken))
+        if (common := fields.intersection(entry["fieldsV1"], change.of(entry)[0]))
     }
     if touched and manager == "kubectl":
         # Client-side apply wrote as the updater "kubectl-client-side-apply". Its fields may pass
@@ -474,19 +498,8 @@ def _capped(owners: Owners) -> Owners:
         result[bucket] = _entry(bucket, {}, owner.api_version, newest)
         excess -= 1
     for bucket, parts in merged.items():
-        result[bucket] = {**result[bucket], "fieldsV1": _union_of_all(parts)}
+        result[bucket] = {**result[bucket], "fieldsV1": union_of_all(parts)}
     return result
-
-
-def _union_of_all(sets: list[Fields]) -> Fields:
-    """Return the union of the sets, merged in pairs: merging one after the other would copy the
-    result each time."""
-    while len(sets) > 1:
-        sets = [
-            fields.union(sets[i], sets[i + 1]) if i + 1 < len(sets) else sets[i]
-            for i in range(0, len(sets), 2)
-        ]
-    return sets[0]
 
 
 def _listed(owners: Owners) -> list[Entry]:
@@ -512,10 +525,6 @@ def _with_entries(document: Document, entries: list[Entry]) -> Document:
     if entries:
         meta["managedFields"] = entries
     return {**document, "metadata": meta}
-
-
-def _document(value: Any) -> Document:
-    return value if isinstance(value, dict) else {}
 
 
 # kubectl's annotation of client-side apply.

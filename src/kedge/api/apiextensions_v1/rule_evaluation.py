@@ -7,6 +7,7 @@ from kedge.api.apiextensions_v1.correlation import Correlation, MapListItems
 from kedge.api.apiextensions_v1.rule_tree import CompiledRule, RuleNode
 from kedge.machinery import patience
 from kedge.machinery.cel import PER_CALL_LIMIT, CelBudgetError, CelError, CelPatienceError
+from kedge.machinery.cel.misfits import Misfit, guarded, has_fraction
 from kedge.machinery.cel.program import CelProgram
 from kedge.machinery.cel.values import NOTHING, Maybe
 from kedge.machinery.errors import ErrorScope, FieldError, quoted, shown
@@ -50,7 +51,7 @@ def rule_errors(
     tree: RuleNode, value: Any, old: Any, path: str = "", ratchet: Ratchet | None = None
 ) -> list[FieldError]:
     """Return the errors of all rules; those of unchanged values have the scope RATCHETED."""
-    evaluation = _Evaluation()
+    evaluation = _Evaluation(is_guarded=has_fraction(value) or has_fraction(old))
     with suppress(_RulesStopped):
         evaluation.visit(tree, value, old, path, ratchet or Ratchet())
     return evaluation.errors
@@ -59,9 +60,11 @@ def rule_errors(
 class _Evaluation:
     """The rules of one object: their errors, and the cost that is left."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_guarded: bool) -> None:
         self.errors: list[FieldError] = []
         self._budget = OBJECT_LIMIT
+        self._is_guarded = is_guarded
+        """Whether numbers may be of another type than the schema declares."""
 
     def visit(self, node: RuleNode, value: Any, old: Any, path: str, ratchet: Ratchet) -> None:
         if value is None:
@@ -107,7 +110,7 @@ class _Evaluation:
         if self._budget <= 0:
             why = f"validation failed due to {_OUT_OF_BUDGET}"
             self._stop(FieldError.invalid(at, node.type, why))
-        values = _Values(node, value, old)
+        values = (_GuardedValues if self._is_guarded else _Values)(node, value, old)
         for rule in node.rules:
             if rule.program is None:
                 why = f"rule compile error: {rule.error}"
@@ -204,6 +207,16 @@ class _Values:
             return convert(value)
         except (TypeError, ValueError, AttributeError, LookupError):
             raise CelError("no such overload") from None
+
+
+class _GuardedValues(_Values):
+    """The same for an object with fractions, which are no integers for rules."""
+
+    __slots__ = ()
+
+    def _convert(self, value: Any) -> Any:
+        made = guarded(self.node.schema, value)
+        return made.fail() if isinstance(made, Misfit) else made
 
 
 def _run(

@@ -1,7 +1,7 @@
 """The fields of a Node."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import field
 
@@ -14,6 +14,18 @@ from kedge.api.model import (
     keyed,
 )
 from kedge.machinery.quantity import Quantity
+
+POD_LEVEL_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"
+"""Resizes the resources of a pod as a whole."""
+INIT_CONTAINER_RESIZE: Final = "InPlacePodVerticalScalingInitContainers"
+"""Resizes init containers that are no sidecars."""
+DECLARED_FEATURES: Final = (
+    "ExtendWebSocketsToKubelet",
+    POD_LEVEL_RESIZE,
+    INIT_CONTAINER_RESIZE,
+    "RestartAllContainersOnContainerExits",
+)
+"""All features that kedge's nodes have, sorted as the status must have them."""
 
 
 class ConfigMapNodeConfigSource(Model):

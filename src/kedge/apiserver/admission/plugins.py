@@ -1,4 +1,4 @@
-"""The admission plugins there are, in the order in which they run."""
+"""The admission plugins that have an effect, in the order in which they run."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -27,6 +27,9 @@ from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_policy import MutatingAdmissionPolicy
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from kedge.apiserver.admission.node_declared_feature_validator import (
+    NodeDeclaredFeatureValidator,
+)
 from kedge.apiserver.admission.node_restriction import NodeRestriction
 from kedge.apiserver.admission.pod_resize_validator import PodResizeValidator
 from kedge.apiserver.admission.pod_security import PodSecurity
@@ -171,6 +174,10 @@ def _pod_resize_validator(given: Surroundings) -> AdmissionPlugin:
     return PodResizeValidator(given.cache.of(node.RESOURCE))
 
 
+def _node_declared_feature_validator(given: Surroundings) -> AdmissionPlugin:
+    return NodeDeclaredFeatureValidator(given.cache.of(node.RESOURCE))
+
+
 def _pod_topology_labels(given: Surroundings) -> AdmissionPlugin:
     return PodTopologyLabels(given.cache.of(node.RESOURCE))
 
@@ -234,6 +241,7 @@ PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {
     "DefaultIngressClass": _default_ingress_class,
     "DenyServiceExternalIPs": _deny_service_external_ips,
     "PodTopologyLabels": _pod_topology_labels,
+    "NodeDeclaredFeatureValidator": _node_declared_feature_validator,
     "PodResizeValidator": _pod_resize_validator,
     "MutatingAdmissionPolicy": _mutating_policy,
     "MutatingAdmissionWebhook": _mutating_webhook,

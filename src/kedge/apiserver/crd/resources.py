@@ -55,7 +55,7 @@ def resources_of(
     stored_name = storage_version(crd)
     stored = next(
         (
-            _resource(crd, v, contents[v.name], converter)
+            _resource(crd, v, contents, converter)
             for v in crd.spec.versions
             if v.name == stored_name
         ),
@@ -67,17 +67,23 @@ def resources_of(
             if version.served and stored is not None:
                 served.insert(0, stored)
         elif version.served:
-            served.append(_resource(crd, version, contents[version.name], converter, stored))
+            served.append(_resource(crd, version, contents, converter, stored))
     return served
 
 
 def _resource(
     crd: CustomResourceDefinition,
     version: CustomResourceDefinitionVersion,
-    contents: "_Contents",
+    by_version: Mapping[str, "_Contents"],
     converter: WebhookConverter | None,
     stored: Resource[Document] | None = None,
 ) -> Resource[Document]:
+    """Return the resource of a version; `stored` is that of the storage version, if another."""
+    group, contents = crd.spec.group, by_version[version.name]
+    view = None
+    if stored is not None:
+        own = f"{group}/{version.name}"
+        view = _view_of(stored, own, contents, by_version[stored.version])
     words = crd.status.acceptedNames if crd.status.acceptedNames.plural else crd.spec.names
     read = contents.read if converter is None else converter.read
     # Nothing here may hold the definition: it takes twenty times the memory of its JSON.
@@ -93,8 +99,9 @@ def _resource(
         namespaced=crd.spec.scope == "Namespaced",
         subresources=_subresources(version),
         scale=contents.scale,
-        store_as=_view_of(stored, f"{crd.spec.group}/{version.name}") if stored else None,
-        schema_source=lambda: contents.schema,
+        store_as=view,
+        schema_source=contents.made_schema,
+        version_schemas={f"{group}/{v}": each.made_schema for v, each in by_version.items()},
         custom=True,
         # Objects stored under the first definition are as it wants them.
         read=read if crd.metadata.generation > 1 else None,
@@ -143,6 +150,14 @@ class _Contents:
     @cached_property
     def schema(self) -> Schema:
         return msgspec.structs.replace(from_openapi(self._props), name=self._name)
+
+    def has_fields_of(self, other: "_Contents") -> bool:
+        """Whether another version has the same schema."""
+        return self._props == other._props
+
+    def made_schema(self) -> Schema:
+        """Return the schema; the first call makes it."""
+        return self.schema
 
     @cached_property
     def checker(self) -> Checker:
@@ -276,12 +291,21 @@ def _scale_paths(version: CustomResourceDefinitionVersion) -> ScalePaths | None:
     )
 
 
-def _view_of(stored: Resource[Document], api_version: str) -> StoredAs:
-    """Strategy None: objects of all versions are the same but for their apiVersion."""
+def _view_of(
+    stored: Resource[Document], api_version: str, own: _Contents, home: _Contents
+) -> StoredAs:
+    """Strategy None: objects of all versions are the same but for their apiVersion, and for fields
+    that the schema of one version lacks."""
+
+    def relabelled(document: dict[str, Any], version: str, contents: _Contents) -> dict[str, Any]:
+        document = document | {"apiVersion": version}
+        return document if is_same else contents.prune(document)
+
+    is_same = own.has_fields_of(home)
     return StoredAs(
         resource=stored,
-        to_stored=lambda document: document | {"apiVersion": stored.api_version},
-        from_stored=lambda document: document | {"apiVersion": api_version},
+        to_stored=lambda document: relabelled(document, stored.api_version, home),
+        from_stored=lambda document: relabelled(document, api_version, own),
     )
 
 

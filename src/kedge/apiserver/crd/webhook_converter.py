@@ -103,6 +103,12 @@ class WebhookConverter:
         shown: dict[str, Any] = msgspec.json.decode(answer)
         return shown
 
+    async def unpruned(self, value: bytes, api_version: str) -> dict[str, Any]:
+        """Return an encoded object in another version, as the webhook answers."""
+        answer = (await self._converted([value], api_version, _as_answered))[0]
+        shown: dict[str, Any] = msgspec.json.decode(answer)
+        return shown
+
     async def items(self, items: Sequence[Item], api_version: str) -> list[Item]:
         """Return stored objects in a version."""
         head, definition = self._heads[api_version], self._definition
@@ -167,7 +173,9 @@ class WebhookConverter:
             return (await self.items([item], api_version))[0]
         return future.result()
 
-    async def _converted(self, bodies: Sequence[bytes], api_version: str) -> list[bytes]:
+    async def _converted(
+        self, bodies: Sequence[bytes], api_version: str, prune: Reader | None = None
+    ) -> list[bytes]:
         """Return encoded objects in another version, by one call; raises 500."""
         size = sum(map(len, bodies))
         parts = await self._long_work.run(size, _originals, bodies)
@@ -181,8 +189,9 @@ class WebhookConverter:
                 self._calls,
                 self._caller.answered(self._endpoint, asked, SECONDS) as answer,
             ):
+                prune = prune or self._forms[api_version].prune
                 return await self._long_work.run(
-                    size + len(answer), self._accepted, parts, answer, uid, api_version
+                    size + len(answer), self._accepted, parts, answer, uid, api_version, prune
                 )
         except CallFailed as error:
             failure = "conversion_webhook_call_failure"
@@ -215,17 +224,21 @@ class WebhookConverter:
         answer: bytes,
         uid: str,
         api_version: str,
+        prune: Reader,
     ) -> list[bytes]:
         objects = conversion_review.read(answer, self._review, uid)
         if len(objects) != len(parts):
             raise RejectedConversion(f"returned {len(objects)} objects, expected {len(parts)}")
-        prune = self._forms[api_version].prune
         return [
             msgspec.json.encode(
                 _ordered(prune(conversion_review.converted(part, raw, api_version)))
             )
             for part, raw in zip(parts, objects, strict=True)
         ]
+
+
+def _as_answered(document: dict[str, Any]) -> dict[str, Any]:
+    return document
 
 
 def _ordered(document: dict[str, Any]) -> dict[str, Any]:

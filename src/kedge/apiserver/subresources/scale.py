@@ -12,7 +12,7 @@ from kedge.apiserver import prepare, render
 from kedge.apiserver.api import Api, gone, live_document
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
-from kedge.apiserver.verbs.patches import DesiredDocument, read_patch
+from kedge.apiserver.verbs.patches import DesiredDocument, PatchScope, read_patch
 from kedge.apiserver.verbs.write import ObjectPart
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import FieldError, invalid
@@ -50,7 +50,8 @@ async def patch(api: Api, request: Request) -> Response:
     change = await api.long_work.run(len(request.http.body), read_patch, _view(request))
 
     def patched(scale: dict[str, Any]) -> dict[str, Any]:
-        return change.produce(scale, "scale", write.MAIN.ignored, api.timestamp()).document
+        scope = PatchScope("scale", write.MAIN.ignored, api.timestamp())
+        return change.produce(scale, scope).document
 
     return await _answer(api, request, await _set(api, request, patched))
 

@@ -14,6 +14,7 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.apiserver import body, managed, prepare
 from kedge.apiserver.media import PATCHES, body_type
+from kedge.apiserver.object_versions import ObjectVersions
 from kedge.apiserver.request import Request, check_write_options
 from kedge.apiserver.verbs import decode, type_meta
 from kedge.apiserver.verbs.unreadable_document import UnreadableDocument
@@ -38,11 +39,20 @@ class DesiredDocument(msgspec.Struct, frozen=True):
     """Whether its managedFields are final, as after a server-side apply."""
 
 
+class PatchScope(msgspec.Struct, frozen=True):
+    """The endpoint and the time of a patch, which decide about the owners of fields."""
+
+    subresource: str
+    ignored: Ignored
+    now: str
+    versions: ObjectVersions | None = None
+
+
 class Patch(msgspec.Struct, frozen=True):
     """A parsed patch."""
 
-    produce: Callable[[dict[str, Any] | None, str, Ignored, str], DesiredDocument]
-    """(live, subresource, ignored fields, time): returns the desired document."""
+    produce: Callable[[dict[str, Any] | None, PatchScope], DesiredDocument]
+    """Returns the desired document, made from the live one."""
     may_create: bool = False
     """Whether the object may be missing."""
 
@@ -177,9 +187,7 @@ def _on_live(
     """Return a patch of the live object. An error about the changed one quotes it, or a strategic
     patch, whose result is restored from a document that is parsed already."""
 
-    def produce(
-        live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
-    ) -> DesiredDocument:
+    def produce(live: dict[str, Any] | None, scope: PatchScope) -> DesiredDocument:
         assert live is not None
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
@@ -252,9 +260,7 @@ def _apply(request: Request) -> Patch:
                 raise managed.unconvertible(document, error.restored) from None
             return settle(whole)
 
-    def produce(
-        live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
-    ) -> DesiredDocument:
+    def produce(live: dict[str, Any] | None, scope: PatchScope) -> DesiredDocument:
         merged = managed.apply(
             request.resource.schema,
             live,
@@ -262,10 +268,11 @@ def _apply(request: Request) -> Patch:
             manager=manager,
             force=request.query.flag("force"),
             api_version=request.resource.api_version,
-            subresource=subresource,
-            now=now,
-            ignore=ignored(request.resource),
+            subresource=scope.subresource,
+            now=scope.now,
+            ignore=scope.ignored(request.resource),
             settle=settle,
+            versions=scope.versions,
         )
         return DesiredDocument(merged, applied=True)
 

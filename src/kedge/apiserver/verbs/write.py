@@ -21,7 +21,7 @@ that touches the cache, locks or admission stays on the event loop.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import eq
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,9 +33,10 @@ from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
+from kedge.apiserver.object_versions import ConversionNeeded, ObjectVersions, versions_of
 from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
-from kedge.apiserver.verbs.patches import DesiredDocument, Patch, patch_sort, read_patch
+from kedge.apiserver.verbs.patches import DesiredDocument, Patch, PatchScope, patch_sort, read_patch
 from kedge.apiserver.verbs.read import shown_object
 from kedge.apiserver.watchcache import Item
 from kedge.machinery import extensions, names
@@ -59,6 +60,7 @@ NAME_TRIES = 8
 _ANY_VERSION = ("", "0")
 """The resourceVersions of an update that fits any version of the object."""
 
+Result = TypeVar("Result")
 Change = Callable[[dict[str, Any]], DesiredDocument]
 """Makes the desired document from the live one."""
 
@@ -134,6 +136,9 @@ def _rule(resource: Resource[Any]) -> names.Rule:
 
 def all_but_status(resource: Resource[Any]) -> dict[str, Any]:
     """Return the fields whose owners a write to the status does not change."""
+    if resource.custom:
+        # Other fields of the first level are not written either, but upstream tracks them.
+        return {"f:metadata": {}, "f:spec": {}}
     return {f"f:{name}": {} for name in resource.schema.fields if name not in _STATUS_WRITES}
 
 
@@ -408,7 +413,7 @@ async def modify(
             size, stored = len(request.http.body), len(item.body)
             live = await api.long_work.run(stored, live_document, request.resource, item)
             try:
-                wanted = await api.long_work.run(size and size + stored, change, live)
+                wanted = await _converting(api, size and size + stored, change, live)
                 new = await _changed(api, request, live, wanted, part, manager, stored)
                 same = is_current and await api.long_work.run(stored, eq, new, live)
                 if same and (dry or not await api.is_stale(item)):
@@ -420,6 +425,15 @@ async def modify(
                 await api.caught_up(race)
             finally:
                 api.admission.release(request)
+
+
+async def _converting(api: Api, weight: int, work: Callable[..., Result], *args: Any) -> Result:
+    """Return the result of work that may need objects in other versions."""
+    while True:
+        try:
+            return await api.long_work.run(weight, work, *args)
+        except ConversionNeeded as need:
+            await need.meet()
 
 
 def _is_current(resource: Resource[Any], item: Item) -> bool:
@@ -444,8 +458,9 @@ async def _changed(
     _check_version(request, wanted.document, live)
     _check_conditional(request, meta, live, part)
     weight = len(request.http.body) + size
-    old, new, document = await api.long_work.run(
-        weight, _updated, api, request, live, wanted, part, manager
+    versions = versions_of(resource)
+    old, new, document = await _converting(
+        api, weight, _updated, api, request, live, wanted, part, manager, versions
     )
     attempt = _attempt(request, part, new, old)
     admitted = new if attempt is None else await api.admission.mutate(attempt)
@@ -479,6 +494,7 @@ def _updated(
     wanted: DesiredDocument,
     part: ObjectPart,
     manager: str,
+    versions: ObjectVersions | None,
 ) -> tuple[Object, Object, dict[str, Any]]:
     """Return the object before and after the change, and the latter's document with managed
     fields."""
@@ -487,7 +503,9 @@ def _updated(
     sent = prepare.with_distinct_owners(request, decode.to_object(resource, wanted.document))
     new = prepare.updated(request, sent, old)
     new = part.take(resource, resource.strategy.default(new), old)
-    document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
+    if wanted.applied:
+        return old, new, _without_empty_owners(resource.to_document(new))
+    document = _owned_after(api, resource, new, live, part, manager, versions)
     return old, new, document
 
 
@@ -515,22 +533,27 @@ def _owned_after(
     new: Object,
     live: dict[str, Any],
     part: ObjectPart,
-    manager: str | None,
+    manager: str,
+    versions: ObjectVersions | None,
 ) -> dict[str, Any]:
-    """Return the changed object with managedFields, which are final without a manager."""
+    """Return the changed object with managedFields."""
     document = resource.to_document(new)
+    document["metadata"]["managedFields"] = managed.after_update(
+        resource.schema,
+        live,
+        document,
+        manager=manager,
+        api_version=resource.api_version,
+        subresource=part.subresource,
+        now=api.timestamp(),
+        ignore=part.ignored(resource),
+        versions=versions,
+    )
+    return _without_empty_owners(document)
+
+
+def _without_empty_owners(document: dict[str, Any]) -> dict[str, Any]:
     meta = document["metadata"]
-    if manager is not None:
-        meta["managedFields"] = managed.after_update(
-            resource.schema,
-            live,
-            document,
-            manager=manager,
-            api_version=resource.api_version,
-            subresource=part.subresource,
-            now=api.timestamp(),
-            ignore=part.ignored(resource),
-        )
     if not meta.get("managedFields"):
         meta.pop("managedFields", None)
     return document
@@ -590,6 +613,7 @@ async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item
     """Apply the patch in the body to the part of an object that an endpoint may change."""
     check_patchable(api, request)
     change = await api.long_work.run(len(request.http.body), read_patch, request)
+    versions = versions_of(request.resource)
     while True:
         if api.find(request) is None and change.may_create and part is MAIN:
             created = await _create_by_apply(api, request, change, part)
@@ -597,7 +621,8 @@ async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item
                 return created, True
 
         def produce(live: dict[str, Any]) -> DesiredDocument:
-            return change.produce(live, part.subresource, part.ignored, api.timestamp())
+            scope = PatchScope(part.subresource, part.ignored, api.timestamp(), versions)
+            return change.produce(live, scope)
 
         try:
             return await modify(api, request, produce, part, "PatchOptions"), False
@@ -622,9 +647,7 @@ async def _create_by_apply(
         len(request.http.body),
         change.produce,
         None,
-        part.subresource,
-        part.ignored,
-        api.timestamp(),
+        PatchScope(part.subresource, part.ignored, api.timestamp()),
     )
     uid = wanted.document["metadata"].get("uid")
     if uid:

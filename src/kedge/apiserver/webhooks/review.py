@@ -124,6 +124,9 @@ async def seen_as(
         return document
     if resource.conversion is not None:
         return await resource.conversion.document(document, view.api_version)
+    if resource.custom:
+        # Strategy None: fields that the other version lacks are shown too.
+        return document | {"apiVersion": view.api_version}
     if resource.store_as is not None:
         document = resource.store_as.to_stored(document)
     if view.store_as is not None:

@@ -14,6 +14,7 @@ from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.coordination_v1.lease import Lease, LeaseSpec
 from kedge.api.core_v1.node import RESOURCE
 from kedge.api.core_v1.node_types import (
+    DECLARED_FEATURES,
     ContainerImage,
     DaemonEndpoint,
     Node,
@@ -103,6 +104,7 @@ def node_object(
         daemonEndpoints=NodeDaemonEndpoints(kubeletEndpoint=DaemonEndpoint(Port=port)),
         nodeInfo=_info(machine),
         features=NodeFeatures(supplementalGroupsPolicy=True),
+        declaredFeatures=[*DECLARED_FEATURES],
         runtimeHandlers=[
             NodeRuntimeHandler(
                 features=NodeRuntimeHandlerFeatures(
