@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.apiserver.crd import resources
+from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.testing.local_server import LocalServer
 
@@ -208,13 +208,12 @@ async def test_the_schema_of_another_version_is_made_in_a_thread(
     rules = {"resourceRules": [rule | {"operations": ["CREATE"]}], "matchPolicy": "Equivalent"}
     await bind(server, "m1", {"matchConstraints": rules, **labelling("seen")})
     threads: list[int] = []
-    build = resources.from_openapi
 
     def noting(props: Any) -> Any:
         threads.append(threading.get_ident())
-        return build(props)
+        return from_openapi(props)
 
-    monkeypatch.setattr(resources, "from_openapi", noting)
+    monkeypatch.setattr("kedge.apiserver.crd.resources.from_openapi", noting)
     cats = "/apis/a.org/v2/namespaces/default/cats"
     cat = {"apiVersion": "a.org/v2", "kind": "Cat", "metadata": {"name": "c"}}
     answer = await server.call("POST", cats, cat)
