@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,15 +22,32 @@ from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.machinery.errors import StatusError
 from kedge.machinery.interfaces import is_reachable
+from kedge.storage.store import StoreError
 from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+KEEP_SECONDS: Final = 10.0
+"""How often the server looks for system objects that are missing."""
 PRIORITIES = {
     "system-cluster-critical": (2_000_000_000, "For what must run for the cluster to be usable."),
     "system-node-critical": (2_000_001_000, "For what must run for a node to be usable."),
 }
+
+
+async def keep(api: Api) -> None:
+    """Create deleted system namespaces and the API's Service again; for ever.
+
+    Without the namespace of leases, nodes could not report that they are ready.
+    """
+    while True:
+        await api.clock.sleep(KEEP_SECONDS)
+        try:
+            for document in _lasting_objects():
+                await unless_refused(ensure_object(api, document))
+        except (OSError, StoreError) as error:
+            log.error("system objects not written, retrying error=%s", error)
 
 
 async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
@@ -45,11 +62,15 @@ async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
 
 
 def _objects() -> Iterator[dict[str, Any]]:
-    for name in NAMESPACES:
-        yield _object("v1", "Namespace", name)
+    yield from _lasting_objects()
     for name, (value, description) in PRIORITIES.items():
         rest = {"value": value, "description": description}
         yield _object("scheduling.k8s.io/v1", "PriorityClass", name) | rest
+
+
+def _lasting_objects() -> Iterator[dict[str, Any]]:
+    for name in NAMESPACES:
+        yield _object("v1", "Namespace", name)
     yield _object("v1", "Service", "kubernetes", "default", _API_LABELS) | {
         "spec": {
             "type": "ClusterIP",

@@ -179,6 +179,7 @@ async def serve(
                 later = (
                     registrar.run(),
                     *policy_type_checks(parts.api, config),
+                    bootstrap.keep(parts.api),
                     keep_conditions(parts.api),
                     settle(parts.api, config, key, clock),
                     aggregate(parts.api, parts.aggregator, front_proxy(parts, identity)),

@@ -1,5 +1,8 @@
 """What every cluster has from its first moment."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from kedge.apiserver import bootstrap
@@ -33,6 +36,28 @@ async def test_what_is_there_already_is_left_as_it_is(server: LocalServer) -> No
     before = server.store.revision
     await bootstrap.ensure(server.app.api, "127.0.0.1", 6443)
     assert server.store.revision == before
+
+
+async def test_deleted_system_objects_come_back(server: LocalServer) -> None:
+    lost = "/api/v1/namespaces/kube-node-lease"
+    service = "/api/v1/namespaces/default/services/kubernetes"
+    # No controller finishes the deletion of a namespace here.
+    await server.delete(lost)
+    await server.call("PUT", f"{lost}/finalize", await without_finalizers(server, lost))
+    await server.delete(service)
+    assert (await server.call("GET", lost)).status == 404
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(bootstrap.keep(server.app.api))
+        await server.clock.advance(bootstrap.KEEP_SECONDS)
+        await server.settle()
+        assert (await server.get(lost))["metadata"]["name"] == "kube-node-lease"
+        assert (await server.get(service))["spec"]["clusterIP"] == "10.96.0.1"
+        keeping.cancel()
+
+
+async def without_finalizers(server: LocalServer, path: str) -> dict[str, Any]:
+    found = await server.get(path)
+    return {**found, "spec": {}}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0", "::", "localhost"])
