@@ -24,6 +24,7 @@ from kedge.controllers.names import SCHEDULER
 from kedge.machinery.allocator import return_free_memory
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.garbage import search_young_only
 from kedge.machinery.open_files import raise_limit
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.web.cluster_network import network_of
@@ -62,8 +63,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         handlers=[BoundedLogHandler("server.log")],
     )
-    # Few objects of a server form cycles, and looking for them costs more than it finds.
-    gc.set_threshold(20_000, 20, 50)
+    search_young_only()
     sys.setswitchinterval(SWITCH_SECONDS)
     raise_limit()
     return_free_memory()

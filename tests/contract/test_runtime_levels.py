@@ -205,8 +205,7 @@ def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> 
     assert plain == ["0", "mine", "3", "lo", "wrote", "refused"]
     assert not any("do not tell" in line for line in said)
     assert seen["logs"]["user"] == ["1234", "5678"]
-    limit = "the cpu limit is not enforced: no control groups are available"
-    assert limit in seen["shortfalls"]
+    assert not any("limit is not enforced" in each for each in seen["shortfalls"])
     assert seen["exec"] == [3, "out\n"]
     assert seen["attacked"] == ["1234", "pause"]
     assert seen["escapes"] == []

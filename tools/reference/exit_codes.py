@@ -10,8 +10,9 @@ from kedge.cli import failure, main
 INTRODUCTION: Final = """\
 All commands exit with these codes. `kedge server` and `kedge node` use 73, 75 and 78 for service
 managers: a systemd unit should have `RestartPreventExitStatus=78`. `kedge exec` exits with the
-code of the command that it ran, and `kedge status` with 1 if the cluster is not ready. [Exit
-codes of containers](../runtime.md#exit-codes-and-reasons) are others."""
+code of the command that it ran, and `kedge status` with 1 if the cluster is not ready.
+`kedge doctor` exits with 1 if no cluster can run, and with `--strict` with 2 if something lacks.
+[Exit codes of containers](../runtime.md#exit-codes-and-reasons) are others."""
 
 
 def page() -> Page:

@@ -43,11 +43,13 @@ LIMITS: Final = {
             "bytes",
         ),
         ("nesting of a body, in levels", "kedge.machinery.yaml_text:MAX_DEPTH", ""),
+        ("lists and objects in a body", "kedge.machinery.container_count:MOST", ""),
         (
             "values in a YAML body, with those of aliases and merges",
             "kedge.machinery.yaml_text:MAX_NODES",
             "",
         ),
+        ("owners of an object", "kedge.api.metadata:MOST_OWNERS", ""),
         ("pipelined requests", f"{WEB}.pipelined", ""),
         (
             "permissions of a role that its author must hold",

@@ -1,6 +1,7 @@
 """Validation of metadata, on create and on update."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from kedge.api import rules
 from kedge.api.model import ManagedFieldsEntry, ObjectMeta, OwnerReference
@@ -147,8 +148,16 @@ def _namespace(namespace: str, namespaced: bool) -> Iterator[FieldError]:
         yield from rules.problems("metadata.namespace", namespace, found)
 
 
+MOST_OWNERS: Final = 1_000
+"""How many owners an object may have. The garbage collector looks at all of them whenever the
+object changes."""
+
+
 def _owners(owners: Sequence[OwnerReference]) -> Iterator[FieldError]:
     path = "metadata.ownerReferences"
+    if len(owners) > MOST_OWNERS:
+        yield FieldError.too_many(path, len(owners), MOST_OWNERS)
+        return
     for owner in owners:
         yield from _owner(owner, path)
     if len(owners) == 1:

@@ -18,8 +18,11 @@ class ModelMeta(msgspec.StructMeta):
     """Tells type checkers once that every Model is frozen and takes keywords only."""
 
 
-class Model(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all API types. Immutable: change one with `msgspec.structs.replace`.
+class Model(
+    msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True, gc=False
+):
+    """Base of all API types. Immutable: change one with `msgspec.structs.replace`. No cycle can go
+    through one, so searches for garbage leave them out.
 
     Fields keep their wire names and have zero defaults, which stay off the wire; where zero means
     something the type is `int | None`. A class may set `__required__` (fields that OpenAPI calls

@@ -9,6 +9,7 @@ import msgspec
 
 from kedge.api.protobuf import decoder
 from kedge.apiserver.media import ACCEPTED, body_type
+from kedge.machinery import container_count
 from kedge.machinery.errors import (
     StatusError,
     bad_request,
@@ -73,7 +74,9 @@ def read_json(data: bytes) -> Body:
 
 
 def decode_json(data: bytes) -> Any:
-    """Return any JSON value; raises 400."""
+    """Return any JSON value; raises 400 or 413."""
+    if container_count.has_too_many(data):
+        raise too_many_containers()
     try:
         if _LARGE_INTEGER.search(data):
             value = json.loads(
@@ -207,6 +210,12 @@ def check_depth(value: Any, left: int = MAX_DEPTH, room: int = MAX_PATH) -> None
         for inner in value:
             if type(inner) is dict or type(inner) is list:
                 check_depth(inner, left - 1, room)
+
+
+def too_many_containers() -> StatusError:
+    most = container_count.MOST
+    why = f"Request entity too large: the body contains more than {most} lists and objects"
+    return StatusError(413, "RequestEntityTooLarge", why)
 
 
 def _too_deep() -> StatusError:

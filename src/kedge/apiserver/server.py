@@ -42,11 +42,13 @@ from kedge.apiserver.flow_control import (
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
+from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.garbage import keep_searching
 from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
 from kedge.storage.compaction import keep_history
@@ -128,6 +130,7 @@ class ServerParts(NamedTuple):
             api.allocator.run(),
             self.listener.sweep(),
             keep_trimmed(clock),
+            keep_searching(clock, lambda: self.listener.bodies.under_way() < LONG),
             api.metrics.run(),
             self.app.flows.run(),
             keep_history(api.store, clock),

@@ -93,21 +93,19 @@ _labels = msgspec.json.Decoder(_Labelled)
 _metadata = msgspec.json.Decoder(_Metadata)
 
 
-class Item:
-    """One state of one object: the bytes that clients get, and what was once derived from them."""
+class Item(msgspec.Struct, eq=False, gc=False):
+    """One state of one object: the bytes that clients get, and what was once derived from them.
+    Part of no cycle, and there are as many as objects: searches for garbage leave it out."""
 
-    __slots__ = ("_fields", "_labels", "body", "key", "protobuf", "revision", "row")
-
-    def __init__(self, key: str, revision: int, body: bytes) -> None:
-        self.key = key
-        self.revision = revision
-        self.body = body
-        self.row: object = None
-        """A cached value of the table renderer."""
-        self.protobuf: bytes | None = None
-        """The object as protobuf, if a client has asked for it."""
-        self._labels: Mapping[str, str] | None = None
-        self._fields: Mapping[str, str] | None = None
+    key: str
+    revision: int
+    body: bytes
+    row: Any = None
+    """A cached value of the table renderer."""
+    protobuf: bytes | None = None
+    """The object as protobuf, if a client has asked for it."""
+    _labels: Mapping[str, str] | None = None
+    _fields: Mapping[str, str] | None = None
 
     def superseded(self) -> None:
         """Drop large derived values: there is a newer state, and only watches that are behind ask
@@ -152,18 +150,18 @@ class Item:
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-class Change:
+class Change(msgspec.Struct, eq=False, gc=False):
     """One event of the log. A deletion's item is the last state under the deletion's revision."""
 
-    __slots__ = ("_line", "item", "previous", "size", "type")
+    type: ChangeType
+    item: Item
+    previous: Item | None
+    _line: bytes | None = None
 
-    def __init__(self, type_: ChangeType, item: Item, previous: Item | None) -> None:
-        self.type = type_
-        self.item = item
-        self.previous = previous
-        self.size = 2 * len(item.body) + CHANGE_BYTES
+    @property
+    def size(self) -> int:
         """Bytes that are kept for it: the object and the line that shows it."""
-        self._line: bytes | None = None
+        return 2 * len(self.item.body) + CHANGE_BYTES
 
     @property
     def revision(self) -> int:

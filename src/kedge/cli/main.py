@@ -47,6 +47,7 @@ COMMANDS: Final = (
     CliCommand("down", "cluster.down", "Stop a cluster and remove it from the kubeconfig"),
     CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
     CliCommand("list", "cluster.list", "List the clusters on this machine"),
+    CliCommand("doctor", "doctor.command", "Show what this machine lacks, and how to mend it"),
     CliCommand("get", "objects.get.command", "Show objects of the cluster"),
     CliCommand("describe", "objects.describe.command", "Describe objects of the cluster in detail"),
     CliCommand("create", "objects.create", "Create objects from files"),

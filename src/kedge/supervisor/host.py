@@ -3,6 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
+from kedge.supervisor.container.cpu_throttle import CpuThrottle
 from kedge.supervisor.container.sampled_limits import SampledLimits
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups
@@ -43,7 +44,8 @@ class RuntimeHost:
         self._outer = outer
         self.cgroups = groups if capabilities.has_cgroups else None
         self.sampled_limits = SampledLimits(loop, capabilities)
-        """Enforces the limits that no control group does."""
+        """Enforces the limits of memory and processes that no control group does."""
+        self.cpu_throttle = CpuThrottle(loop, capabilities)
         self.boot = processes.boot()
         self.created_cgroups: set[str] = set()
         """Cgroups above those of containers that this supervisor created, and removes when they

@@ -36,6 +36,7 @@ def probe() -> tuple[MachineCapabilities, Cgroups]:
         mapped_namespaces=mapped != _REFUSED,
         overlay=0 in (namespaces, mapped),
         controllers=groups.controllers(),
+        sees_children=os.path.exists("/proc/thread-self/children"),
     )
     return machine_capabilities.decide(tried), groups
 
@@ -64,6 +65,14 @@ def enter(shared: SharedNamespaces | None) -> int:
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     libc.mount("proc", "/proc", "proc")
     return outer
+
+
+def isolate_network(*, is_mapped: bool) -> None:
+    """Continue in a new network namespace, as root of a new user namespace if `is_mapped`."""
+    if is_mapped:
+        _map_root(libc.NEW_NET)
+    else:
+        libc.unshare(libc.NEW_NET)
 
 
 def raise_loopback() -> None:

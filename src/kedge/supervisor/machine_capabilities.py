@@ -20,8 +20,6 @@ ADVISORY: Final = "advisory"
 
 ALL_IDS: Final = "all"
 """Containers have any user and group."""
-ID_RANGE: Final = "range"
-"""Containers have the ids below 65,536, mapped to subordinate ids of the user."""
 ONE_ID: Final = "one"
 """A container has one user and one group, with the numbers that it asks for."""
 OWN_ID: Final = "own"
@@ -47,8 +45,8 @@ class MachineAttempts(NamedTuple):
     """Whether it may mount an overlay there."""
     controllers: frozenset[str] = frozenset()
     """The controllers in whose hierarchies it may make groups."""
-    has_id_range: bool = False
-    """Whether the user has subordinate ids, and programs that map them."""
+    sees_children: bool = True
+    """Whether /proc names the children of a process, by which those of a container are found."""
 
 
 class MachineCapabilities(NamedTuple):
@@ -63,7 +61,7 @@ class MachineCapabilities(NamedTuple):
     overlay: bool
     """Whether container roots are overlays; else they are copies."""
     ids: str
-    """The users and groups of containers: all, range, one or own."""
+    """The users and groups of containers: all, one or own."""
     devices: str
     """How the devices of containers are limited: confined, bound or unconfined."""
     controllers: tuple[str, ...]
@@ -97,6 +95,7 @@ def decide(tried: MachineAttempts) -> MachineCapabilities:
     user_namespace = not (tried.is_root and tried.namespaces) and tried.mapped_namespaces
     namespaces = user_namespace or (tried.is_root and tried.namespaces)
     controllers = tried.controllers
+    otherwise = SAMPLED if tried.sees_children else ADVISORY
     return MachineCapabilities(
         is_root=tried.is_root and tried.namespaces,
         namespaces=namespaces,
@@ -105,9 +104,9 @@ def decide(tried: MachineAttempts) -> MachineCapabilities:
         ids=_ids(tried, user_namespace=user_namespace),
         devices=_devices(tried, namespaces=namespaces),
         controllers=tuple(sorted(controllers)),
-        memory=KERNEL if "memory" in controllers else SAMPLED,
-        cpu=KERNEL if "cpu" in controllers else ADVISORY,
-        pids=KERNEL if "pids" in controllers else SAMPLED,
+        memory=KERNEL if "memory" in controllers else otherwise,
+        cpu=KERNEL if "cpu" in controllers else otherwise,
+        pids=KERNEL if "pids" in controllers else otherwise,
         # The kernel has no such limit that every file system supports; the kubelet samples too.
         ephemeral_storage=SAMPLED,
     )
@@ -115,7 +114,7 @@ def decide(tried: MachineAttempts) -> MachineCapabilities:
 
 def _ids(tried: MachineAttempts, *, user_namespace: bool) -> str:
     if user_namespace:
-        return ID_RANGE if tried.has_id_range else ONE_ID
+        return ONE_ID
     return ALL_IDS if tried.is_root else OWN_ID
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.machinery.turns import TurnShare
+from kedge.machinery.turns import Turns, TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionSlots
 from kedge.web.limits import ServerLimits
@@ -41,6 +41,7 @@ class ConnectionOwner(WriteQueue, Protocol):
     connections: "set[ServerConnection]"
     date: str
     share: TurnShare
+    pieces: Turns
     turns: "TenantTurns[ServerConnection]"
 
     def work_soon(self, connection: "ServerConnection") -> None: ...

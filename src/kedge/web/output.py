@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Protocol
 
-from kedge.machinery.turns import next_turn
+from kedge.machinery.turns import Turns, next_turn
 
 _MAX_UNWRITTEN = 64 << 10
 """Bytes of responses that are written at once, so that a peer that does not read is noticed."""
@@ -115,8 +115,10 @@ class Chunks:
             self._output.send(b"0\r\n\r\n")
 
 
-async def write_pieces(chunks: Chunks, pieces: Iterable[bytes], *, gzip: bool) -> None:
-    """Write a body as fast as the peer reads it."""
+async def write_pieces(
+    chunks: Chunks, pieces: Iterable[bytes], turns: Turns, *, gzip: bool
+) -> None:
+    """Write a body as fast as the peer reads it; all bodies share `turns`."""
     packer = zlib.compressobj(1, wbits=31) if gzip else None
     loop = asyncio.get_running_loop()
     for piece in pieces:
@@ -126,6 +128,7 @@ async def write_pieces(chunks: Chunks, pieces: Iterable[bytes], *, gzip: bool) -
         await chunks.drain()
         # Pieces are made when they are sent, with a turn of the event loop between two.
         await next_turn()
+        await turns.give_way()
     if packer:
         chunks.write(packer.flush())
     chunks.end()

@@ -9,7 +9,7 @@ from typing import Any
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
-from kedge.machinery.turns import StepTurns, TurnShare
+from kedge.machinery.turns import StepTurns, Turns, TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionLimits, ConnectionSlots, affordable
 from kedge.web.connection_owner import Handler, Refused, Screen
@@ -36,6 +36,8 @@ peers may have sent one each; those beyond this time are answered like pipelined
 _HANDSHAKE_SECONDS = 0.01
 """How long handshakes are continued in one turn. One step takes up to a millisecond, and hundreds
 of peers may send at once."""
+_PIECES_SECONDS = 0.02
+"""How long pieces of large answers are made and written in one turn, over all connections."""
 
 
 class HttpServer:
@@ -78,6 +80,8 @@ class HttpServer:
         self._is_turn_arranged = False
         self.share = TurnShare(clock.monotonic, _FIRST_SECONDS)
         """The time for requests that are answered as they are read."""
+        self.pieces = Turns(clock.monotonic, share_seconds=_PIECES_SECONDS)
+        """The time for pieces of large answers, over all connections."""
         self._handshakes = StepTurns(clock.monotonic, _HANDSHAKE_SECONDS)
         self.turns: TenantTurns[ServerConnection] = TenantTurns(clock.monotonic, _work_on)
         self._listeners: list[Listener] = []

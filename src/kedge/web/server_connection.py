@@ -386,7 +386,7 @@ class ServerConnection(asyncio.Protocol):
             response.headers.append(("Content-Encoding", "gzip"))
             response.headers.append(("Vary", "Accept-Encoding"))
         pieces = slices(first) if rest is None else rest
-        await write_pieces(self._begin_chunks(response), pieces, gzip=gzip)
+        await write_pieces(self._begin_chunks(response), pieces, self.server.pieces, gzip=gzip)
 
     def _begin_chunks(self, response: Response) -> Chunks:
         """Write the head of a response that is sent in pieces; returns its body."""

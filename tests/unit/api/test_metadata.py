@@ -85,6 +85,13 @@ def test_only_one_owner_may_be_the_controller() -> None:
     )
 
 
+def test_an_object_has_a_limited_number_of_owners() -> None:
+    owners = [replace(GOOD.ownerReferences[0], uid=str(i)) for i in range(1001)]
+    assert errors(replace(GOOD, ownerReferences=owners[:1000])) == []
+    (error,) = errors(replace(GOOD, ownerReferences=owners))
+    assert error == "metadata.ownerReferences: Too many: 1001: must have at most 1000 items"
+
+
 def test_an_owner_must_be_named_in_full_and_cannot_be_an_event() -> None:
     assert [e.split(":")[0] for e in errors(replace(GOOD, ownerReferences=[OwnerReference()]))] == [
         f"metadata.ownerReferences.{field}" for field in ("apiVersion", "kind", "name", "uid")

@@ -183,3 +183,14 @@ def test_an_unknown_type_is_415_and_names_those_that_are_known() -> None:
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
     assert "application/json" in caught.value.message
     assert body.read("application/json; charset=utf-8", b'{"a":1}').document == {"a": 1}
+
+
+def test_more_lists_than_are_decoded_at_once_are_refused() -> None:
+    with pytest.raises(StatusError, match="more than 300000 lists and objects") as refused:
+        body.read_json(b'{"data": [' + b"[]," * 300_000 + b"1]}")
+    assert refused.value.code == 413
+
+
+def test_brackets_in_a_string_are_no_lists() -> None:
+    text = "[" * 400_000
+    assert body.read_json(json.dumps({"data": text}).encode()).document == {"data": text}

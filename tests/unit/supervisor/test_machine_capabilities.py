@@ -8,7 +8,6 @@ from kedge.supervisor.machine_capabilities import (
     BOUND,
     CONFINED,
     FULL,
-    ID_RANGE,
     KERNEL,
     ONE_ID,
     OWN_ID,
@@ -54,9 +53,13 @@ def test_root_has_everything() -> None:
 def test_a_user_has_namespaces_and_sampled_limits() -> None:
     found = decide(USER)
     assert (found.level, found.ids, found.devices) == (USERNS, ONE_ID, BOUND)
-    assert (found.memory, found.cpu, found.pids) == (SAMPLED, ADVISORY, SAMPLED)
+    assert (found.memory, found.cpu, found.pids) == (SAMPLED, SAMPLED, SAMPLED)
     assert not found.has_cgroups
-    assert decide(USER._replace(has_id_range=True)).ids == ID_RANGE
+
+
+def test_limits_are_advisory_if_processes_cannot_be_found() -> None:
+    found = decide(USER._replace(sees_children=False, controllers=frozenset({"pids"})))
+    assert (found.memory, found.cpu, found.pids) == (ADVISORY, ADVISORY, KERNEL)
 
 
 def test_each_controller_counts_by_itself() -> None:
@@ -64,7 +67,7 @@ def test_each_controller_counts_by_itself() -> None:
     assert (found.level, found.memory, found.cpu, found.pids) == (
         USERNS,
         KERNEL,
-        ADVISORY,
+        SAMPLED,
         SAMPLED,
     )
     assert found.devices == BOUND

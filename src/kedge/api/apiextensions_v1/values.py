@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from kedge.api.apiextensions_v1 import formats
@@ -72,10 +73,11 @@ class Checker:
         self._most_chars, self._fewest_chars = props.get("maxLength"), props.get("minLength")
         self._pattern: str = props.get("pattern") or ""
         self._compiled = _compiled(self._pattern) if self._pattern else None
-        self._bounds = _Bounds(props, self._types)
+        self._bounds = _bounds(props, self._types)
         self._items = _checker(props.get("items"))
         self._most_items, self._fewest_items = props.get("maxItems"), props.get("minItems")
-        self._fields = {k: Checker(v) for k, v in (props.get("properties") or {}).items()}
+        properties = props.get("properties")
+        self._fields = {k: checker_of(v) for k, v in properties.items()} if properties else _NONE
         self._required: Sequence[str] = props.get("required") or ()
         rest = props.get("additionalProperties")
         self._closed = rest is False
@@ -346,12 +348,57 @@ def _compiled(pattern: str) -> Pattern | None:
         return None
 
 
+_NONE: Final[Mapping[str, Checker]] = {}
+_READ: Final = frozenset(
+    (
+        *("type", "format", "nullable", "pattern", "x-kubernetes-int-or-string"),
+        *("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"),
+        *("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    )
+)
+"""The rules for values without parts."""
+_TOLD: Final = frozenset(("description", "title", "default", "example", "externalDocs"))
+_LONGEST_SHARED: Final = 64
+
+
+def checker_of(props: Mapping[str, Any]) -> Checker:
+    """Return a Checker, the same one for equal simple schemas. A schema of a megabyte has tens of
+    thousands of fields, most of them strings: an own Checker for each is six objects, which every
+    search for garbage visits."""
+    simple: list[tuple[str, type, object]] = []
+    for name, value in props.items():
+        if name in _READ and (type(value) is not str or len(value) <= _LONGEST_SHARED):
+            simple.append((name, type(value), value))
+        elif name not in _TOLD:
+            return Checker(props)
+    return _shared_checker(tuple(simple))
+
+
+@lru_cache(1024)
+def _shared_checker(props: tuple[tuple[str, type, Any], ...]) -> Checker:
+    return Checker({name: value for name, _, value in props})
+
+
 def _checker(props: object) -> Checker | None:
-    return Checker(props) if isinstance(props, dict) else None
+    return checker_of(props) if isinstance(props, dict) else None
 
 
-def _checkers(many: Iterable[Mapping[str, Any]] | None) -> list[Checker]:
-    return [Checker(props) for props in many or ()]
+def _checkers(many: Iterable[Mapping[str, Any]] | None) -> Sequence[Checker]:
+    return [checker_of(props) for props in many] if many else ()
+
+
+_NUMBERS: Final = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def _bounds(props: Mapping[str, Any], types: tuple[str, ...]) -> _Bounds:
+    if any(name in props for name in _NUMBERS):
+        return _Bounds(props, types)
+    return _wide_bounds(str(props.get("format") or "")[:_LONGEST_SHARED], types)
+
+
+@lru_cache(64)
+def _wide_bounds(format_: str, types: tuple[str, ...]) -> _Bounds:
+    return _Bounds({"format": format_}, types)
 
 
 def _at_key(node: Correlation | None, name: str) -> Correlation | None:

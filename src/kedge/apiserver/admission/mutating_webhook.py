@@ -22,6 +22,7 @@ from kedge.apiserver.webhooks.dispatch import (
     Webhooks,
     failed,
 )
+from kedge.machinery.container_count import has_too_many
 from kedge.machinery.errors import StatusError, internal, timeout
 from kedge.machinery.patch import PatchError, apply_json
 
@@ -170,6 +171,8 @@ def _accepted(attempt: Attempt, document: dict[str, Any]) -> Object | None:
 def _operations(patch: bytes) -> list[Any]:
     if not patch:
         return []
+    if has_too_many(patch):
+        raise _undecodable("the patch contains too many lists and objects")
     try:
         operations = msgspec.json.decode(patch)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -7,6 +7,7 @@ import msgspec
 
 from kedge.api import metadata
 from kedge.apiserver import body
+from kedge.machinery.container_count import has_too_many
 from kedge.machinery.errors import FieldError, StatusError
 
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
@@ -96,6 +97,8 @@ def converted(before: OriginalObject, answer: msgspec.Raw, api_version: str) -> 
 
     A webhook may change labels and annotations only, as upstream has it.
     """
+    if has_too_many(bytes(answer)):
+        raise _invalid("the object contains too many lists and objects")
     try:
         document = msgspec.json.decode(answer)
         body.check_depth(document)

@@ -23,6 +23,7 @@ from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.crd.view_cache import ViewCache
 from kedge.apiserver.crd.webhook_converter import VersionForm, WebhookConverter
+from kedge.apiserver.pending_keys import PendingKeys
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.delete import delete_object
@@ -58,9 +59,8 @@ class Registrar:
         self._names: dict[str, tuple[int, CustomResourceDefinition]] = {}
         """Each definition without its versions, and the revision that it was read at. The names of
         a new definition are compared with all others, which may have a megabyte of schemas each."""
-        self._pending: dict[str, None] = {}
-        """Keys of definitions to look at, each once, the first first."""
-        self._woken = asyncio.Event()
+        self._pending = PendingKeys()
+        """Keys of definitions to look at."""
         self._delays: dict[str, float] = {}
         """By key: seconds until a definition that could not be settled is looked at again."""
         self._retrying: set[str] = set()
@@ -75,17 +75,13 @@ class Registrar:
             definition = await self._definition(item)
             if is_established(definition):
                 await self._serve(definition, len(item.body))
-            self._look_later(item.key)
+            self._pending.add(item.key)
 
     async def run(self) -> None:
         """Follow the definitions, for ever."""
         async with asyncio.TaskGroup() as retries:
             while True:
-                await self._woken.wait()
-                if not self._pending:
-                    self._woken.clear()
-                    continue
-                del self._pending[key := next(iter(self._pending))]
+                key = await self._pending.next()
                 try:
                     await self._look_at(key)
                 except Exception:
@@ -103,11 +99,7 @@ class Registrar:
         self._retrying.add(key)
         await self._api.clock.sleep(seconds)
         self._retrying.discard(key)
-        self._look_later(key)
-
-    def _look_later(self, key: str) -> None:
-        self._pending.setdefault(key)
-        self._woken.set()
+        self._pending.add(key)
 
     async def _look_at(self, key: str) -> None:
         item = self._cache.get(key)
@@ -118,11 +110,11 @@ class Registrar:
         self._withdraw(key.rpartition("/")[2])
         # The names that went with it may be what another definition waits for.
         for other in self._cache.values():
-            self._look_later(other.key)
+            self._pending.add(other.key)
 
     def _note(self, change: Change | None) -> None:
         if change is not None:
-            self._look_later(change.item.key)
+            self._pending.add(change.item.key)
 
     async def _definition(self, item: Item) -> CustomResourceDefinition:
         definition = await self._api.long_work.run(len(item.body), RESOURCE.decode, item.body)
@@ -263,7 +255,7 @@ class Registrar:
         def look(change: Change | None) -> None:
             if change is None or change.type != "MODIFIED":
                 cache.listeners.discard(look)
-                self._look_later(key)
+                self._pending.add(key)
 
         return look
 

@@ -1,7 +1,8 @@
 """A CRD's openAPIV3Schema -> Schema: what objects of a custom kind may hold."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
@@ -58,6 +59,26 @@ def _whole(schema: Schema) -> Schema:
 
 
 def _node(props: Mapping[str, Any]) -> Schema:
+    """Return the schema of a part, the same one for equal simple ones: most fields are strings."""
+    if all(_is_short(value) for value in props.values()):
+        return _shared_node(tuple((word, type(value), value) for word, value in props.items()))
+    return _own_node(props)
+
+
+def _is_short(value: object) -> bool:
+    return type(value) in _PLAIN or (type(value) is str and len(value) <= _LONGEST_SHARED)
+
+
+_PLAIN: Final = frozenset((int, float, bool))
+_LONGEST_SHARED: Final = 64
+
+
+@lru_cache(1024)
+def _shared_node(props: tuple[tuple[str, type, Any], ...]) -> Schema:
+    return _own_node({word: value for word, _, value in props})
+
+
+def _own_node(props: Mapping[str, Any]) -> Schema:
     schema = _typed(props)
     schema.description = props.get("description") or ""
     schema.format = props.get("format") or ""

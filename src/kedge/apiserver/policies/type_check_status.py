@@ -6,6 +6,7 @@ from typing import Any
 
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.pending_keys import PendingKeys
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import DesiredDocument
@@ -26,28 +27,19 @@ class PolicyTypeChecks:
         self._api = api
         self._resource = resource
         self._cache = api.cache.of(resource)
-        self._pending: dict[str, None] = {}
-        self._woken = asyncio.Event()
+        self._pending = PendingKeys()
         self._cache.listeners.add(self._note)
         for item in self._cache.values():
-            self._look_later(item.key)
+            self._pending.add(item.key)
 
     def _note(self, change: Change | None) -> None:
         if change is not None and change.type != "DELETED":
-            self._look_later(change.item.key)
-
-    def _look_later(self, key: str) -> None:
-        self._pending.setdefault(key)
-        self._woken.set()
+            self._pending.add(change.item.key)
 
     async def run(self) -> None:
         """Follow the policies, for ever."""
         while True:
-            await self._woken.wait()
-            if not self._pending:
-                self._woken.clear()
-                continue
-            del self._pending[key := next(iter(self._pending))]
+            key = await self._pending.next()
             try:
                 await self._check(key)
             except Exception:

@@ -106,7 +106,9 @@ class WritablePaths:
 
     def layers(self, container: str) -> list[Path]:
         """Return the writable layers of a container."""
-        return [self._runtime / "containers" / container / "upper"]
+        # Without root, the image `host` has one layer for each directory of the machine.
+        home = self._runtime / "containers" / container
+        return [home / name for name in ("upper", "parts", "shown")]
 
     def shared(self, uid: str, sandboxes: Iterable[str]) -> list[Path]:
         """Return the directories with the small files of a pod: hosts, termination logs,

@@ -299,9 +299,15 @@ def shortfalls(spec: ContainerConfig, machine: MachineCapabilities, uid: int) ->
 def _no_limits(asked: ContainerLimits, machine: MachineCapabilities) -> list[str]:
     """Return the limits that nothing enforces. A controller that exists and lacks a file is noted
     by the supervisor."""
-    limits = {}
-    if machine.cpu == ADVISORY:
-        limits["cpu limit"] = asked.cpu_quota
+    limits = {
+        f"{name} limit": value
+        for name, value, enforcement in (
+            ("cpu", asked.cpu_quota, machine.cpu),
+            ("memory", asked.memory_limit, machine.memory),
+            ("process", asked.pids_limit, machine.pids),
+        )
+        if enforcement == ADVISORY
+    }
     if not machine.has_cgroups:
         limits["limit on huge pages"] = max(asked.hugepages.values(), default=None)
     return [

@@ -273,6 +273,7 @@ class ContainerProcess:
         self._records.note(self.record)
         self._publish(self.record, "started")
         self._host.sampled_limits.follow(self)
+        self._host.cpu_throttle.follow(self)
         if self._host.plain is not None:
             self._host.plain.follow(self)
         self._call(self._started)

@@ -36,17 +36,17 @@ def conceal(
 
 def _conceal(lower: str, upper: str, parts: list[str], opaque: str) -> None:
     for depth in range(1, len(parts)):
-        _directory(f"{lower}/{'/'.join(parts[:depth])}", f"{upper}/{'/'.join(parts[:depth])}")
+        directory(f"{lower}/{'/'.join(parts[:depth])}", f"{upper}/{'/'.join(parts[:depth])}")
     source, target = f"{lower}/{'/'.join(parts)}", f"{upper}/{'/'.join(parts)}"
     if stat.S_ISDIR(os.lstat(source).st_mode):
-        _directory(source, target)
+        directory(source, target)
         os.setxattr(target, opaque, b"y")
     else:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         _dress(source, target)
 
 
-def _directory(source: str, target: str) -> None:
+def directory(source: str, target: str) -> None:
     """Make a directory with the attributes of the lower one, with which the overlay merges it."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(target)

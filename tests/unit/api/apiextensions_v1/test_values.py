@@ -31,3 +31,17 @@ json_values = st.recursive(
 @given(json_values)
 def test_no_rules_no_errors(value: object) -> None:
     assert Checker({}).errors(value) == []
+
+
+def test_equal_simple_fields_share_a_checker() -> None:
+    word, number = {"type": "string", "maxLength": 3}, {"type": "integer", "description": "many"}
+    checker = Checker({"properties": {"a": word, "b": {**word, "description": "b"}, "c": number}})
+    assert checker._fields["a"] is checker._fields["b"]
+    assert checker._fields["a"] is not checker._fields["c"]
+
+
+def test_simple_fields_of_different_rules_do_not() -> None:
+    rules = [{"type": "integer", "minimum": 1}, {"type": "integer", "minimum": 2}]
+    below = [[str(each) for each in validate({"properties": {"a": r}}, {"a": 1})] for r in rules]
+    assert below[0] == []
+    assert "should be greater than or equal to 2" in below[1][0]

@@ -9,9 +9,7 @@ def test_each_capability_is_shown() -> None:
         "kedge.dev/isolation": (
             "namespaces=yes, user-namespace=yes, overlay=yes, ids=one, devices=bound"
         ),
-        "kedge.dev/limits": (
-            "cpu=advisory, ephemeral-storage=sampled, memory=kernel, pids=sampled"
-        ),
+        "kedge.dev/limits": ("cpu=sampled, ephemeral-storage=sampled, memory=kernel, pids=sampled"),
     }
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from kedge.node.runtime.runtime import ContainerLimits
 from kedge.node.runtime.sampled_limits import sampling_notice
-from kedge.supervisor.machine_capabilities import FULL, KERNEL, PLAIN, USERNS, of_level
+from kedge.supervisor.machine_capabilities import ADVISORY, FULL, KERNEL, PLAIN, USERNS, of_level
 
 BOTH = ContainerLimits(memory_limit=1 << 20, pids_limit=5)
 
@@ -24,4 +24,14 @@ def test_a_limit_that_the_kernel_enforces_is_not_named() -> None:
 
 def test_there_is_no_notice_without_a_sampled_limit() -> None:
     assert sampling_notice(BOTH, of_level(FULL)) == ""
-    assert sampling_notice(ContainerLimits(cpu_quota=1000), of_level(USERNS)) == ""
+    assert sampling_notice(ContainerLimits(cpu_quota=-1), of_level(USERNS)) == ""
+    advisory = of_level(USERNS)._replace(cpu=ADVISORY, memory=ADVISORY, pids=ADVISORY)
+    assert sampling_notice(ContainerLimits(cpu_quota=1000, memory_limit=1), advisory) == ""
+
+
+def test_a_container_above_its_cpu_limit_is_stopped_not_killed() -> None:
+    limits = ContainerLimits(cpu_quota=1000)
+    assert sampling_notice(limits, of_level(USERNS)) == (
+        "no control groups are available: the container is stopped for fractions of a second while"
+        " it exceeds its cpu limit"
+    )

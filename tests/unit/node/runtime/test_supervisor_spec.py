@@ -17,7 +17,7 @@ from kedge.node.runtime.runtime import (
     SandboxConfig,
 )
 from kedge.node.runtime.supervisor_spec import ContainerPlace
-from kedge.supervisor.machine_capabilities import FULL, PLAIN, USERNS, of_level
+from kedge.supervisor.machine_capabilities import ADVISORY, FULL, PLAIN, USERNS, of_level
 from kedge.supervisor.spec import ContainerSpec
 
 CONFIG = ImageConfig(
@@ -154,10 +154,13 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
         security=ContainerSecurity(read_only_root=True),
     )
     assert supervisor_spec.shortfalls(spec, of_level(FULL), 0) == []
-    assert supervisor_spec.shortfalls(spec, of_level(USERNS), 0) == [
+    assert supervisor_spec.shortfalls(spec, of_level(USERNS), 0) == []
+    advisory = of_level(USERNS)._replace(cpu=ADVISORY, memory=ADVISORY, pids=ADVISORY)
+    assert supervisor_spec.shortfalls(spec, advisory, 0) == [
         "the cpu limit is not enforced: no control groups are available",
+        "the memory limit is not enforced: no control groups are available",
     ]
-    assert supervisor_spec.shortfalls(spec, of_level(PLAIN), 0)[1:] == [
+    assert supervisor_spec.shortfalls(spec, of_level(PLAIN), 0) == [
         "it shares processes, files and network with the machine: no namespaces",
         "its root file system is not read-only: this machine allows no mounts",
     ]

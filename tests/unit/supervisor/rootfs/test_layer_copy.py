@@ -1,5 +1,8 @@
+import fcntl
 import os
 from pathlib import Path
+
+import pytest
 
 from kedge.supervisor.files import removal
 from kedge.supervisor.rootfs import layer_copy
@@ -39,3 +42,21 @@ def test_layers_deeper_than_the_stack_are_copied(tmp_path: Path) -> None:
     assert (into / deep.relative_to(low) / "file").read_text() == "x"
     removal.remove(into)
     removal.remove(low)
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_blocks_are_shared_where_the_file_system_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    (tmp_path / "lower").mkdir()
+    (tmp_path / "lower" / "file").write_text("content")
+
+    def clone(copy: int, request: int, content: int) -> None:
+        assert request == layer_copy._FICLONE
+        if not shares:
+            raise OSError(95, "Operation not supported")
+        os.write(copy, os.read(content, 100).upper())
+
+    monkeypatch.setattr(fcntl, "ioctl", clone)
+    layer_copy.merge([str(tmp_path / "lower")], str(tmp_path / "copy"))
+    assert (tmp_path / "copy" / "file").read_text() == ("CONTENT" if shares else "content")

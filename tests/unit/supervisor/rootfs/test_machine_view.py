@@ -45,6 +45,59 @@ def test_concealed_directories_are_empty_but_for_what_is_shown(
     apart(test)
 
 
+def test_expected_directories_are_writable_for_a_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, upper = tmp_path / "source", tmp_path / "upper"
+    for name in ("source/local/lib", "source/other/deep", "upper"):
+        (tmp_path / name).mkdir(parents=True)
+    (source / "local" / "bin").symlink_to("lib")
+    (source / "local" / "lib").chmod(0o750)
+    (source / "local" / "file").touch()
+    elsewhere = tmp_path / "elsewhere"
+    expected = tuple(str(each)[1:] for each in (source / "local", elsewhere))
+    monkeypatch.setattr(machine_view, "_WRITABLE", expected)
+    machine_view._make_writable(str(source), str(upper))
+    made = sorted(str(each.relative_to(upper)) for each in upper.rglob("*"))
+    assert made == ["local", "local/lib"]
+    assert (upper / "local/lib").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_directory_that_cannot_be_overlaid_is_mounted_by_its_entries(
+    apart: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for name in ("source/inner", "source/secret", "target"):
+        (tmp_path / name).mkdir(parents=True)
+    (source / "inner" / "file").write_text("inner")
+    (source / "secret" / "key").touch()
+    (source / "file").write_text("file")
+    (source / "link").symlink_to("file")
+    mount = overlay.mount
+
+    def some(lowers: list[str], *rest: Any, **more: Any) -> None:
+        if lowers == [str(source)]:
+            raise OSError(22, "Invalid argument")
+        mount(lowers, *rest, **more)
+
+    monkeypatch.setattr(overlay, "mount", some)
+
+    def test() -> None:
+        mounts.mount_kernel_filesystem(os.open("/", os.O_PATH), str(target), "tmpfs", 0)
+        home, secret = str(tmp_path / "home"), str(source / "secret")
+        machine_view._mount_part(str(source), home, str(target), [secret], overlay.USER_XATTR, -1)
+        assert (target / "file").read_text() == (target / "link").read_text() == "file"
+        assert (target / "inner" / "file").read_text() == "inner"
+        assert list((target / "secret").iterdir()) == []
+        (target / "new").touch()
+        (target / "inner" / "new").touch()
+        assert not (source / "inner" / "new").exists()
+        with pytest.raises(OSError, match="Read-only"):
+            (target / "file").write_text("changed")
+
+    apart(test)
+
+
 def test_a_directory_that_cannot_be_overlaid_is_read_only(
     apart: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

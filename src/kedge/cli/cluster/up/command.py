@@ -1,6 +1,7 @@
 """`kedge up`: its flags, its configuration and its messages."""
 
 import gc
+import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
@@ -162,7 +163,7 @@ def run(flags: Namespace) -> int:
     config = up_config(Settings(flags))
     begin = foreground if flags.foreground else background
     if done := begin(config, _say):
-        _say(report(config, done))
+        _say(report(config, done) + ("" if done.was_running else _lacks(config)))
     return 0
 
 
@@ -175,6 +176,22 @@ def _say(text: str) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def _lacks(config: UpConfig) -> str:
+    """Return a note if the machine lacks something that matters for isolation or limits."""
+    levels = {_level(node.state) for node in config.nodes} - {"", "full"}
+    if not levels:
+        return ""
+    return f"\n\nThe level is {min(levels)}: 'kedge doctor' shows what this machine lacks."
+
+
+def _level(state: Path) -> str:
+    """Return the level of a node, out of its record; empty if it has none yet."""
+    try:
+        return str(json.loads((state / "node.json").read_bytes())["level"])
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def context(name: str) -> str:

@@ -1,0 +1,1 @@
+"""`kedge doctor`: what this machine offers and lacks."""

@@ -1,0 +1,74 @@
+"""`kedge doctor`: the capabilities of this machine, the cost of each lack, and its remedy."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import flags
+
+if TYPE_CHECKING:
+    from kedge.cli.doctor.findings import MachineFinding
+
+DESCRIPTION: Final = """\
+Show what this machine offers to clusters of this user: kernel, control groups, namespaces,
+overlays, users, packet rules, ports, kubectl, clock and disk. Each lack is shown with its cost and
+the command that mends it.
+The exit code is 0 if a cluster can run, 1 if it cannot, and with --strict 2 if something lacks."""
+EXAMPLES: Final = """\
+  kedge doctor
+  kedge doctor -o json
+
+  # Refuse a machine on which the kernel does not enforce all limits
+  kedge doctor --strict && kedge up"""
+
+FAILED: Final = 1
+LACKING: Final = 2
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 2 if anything lacks, even if clusters run"
+    )
+    flags.add_output(parser)
+
+
+def run(flags: Namespace) -> int:
+    from kedge.cli.config.settings import Settings
+    from kedge.cli.doctor.findings import diagnose
+    from kedge.cli.doctor.machine_facts import collect
+    from kedge.cli.output.printers import document
+
+    found = collect(Settings(flags).root())
+    findings = diagnose(found)
+    if flags.output:
+        print(document({"level": found.capabilities.level, "checks": findings}, flags.output))
+    else:
+        print(describe(found.capabilities.level, findings))
+    return exit_code(findings, strict=flags.strict)
+
+
+def exit_code(findings: "Sequence[MachineFinding]", *, strict: bool) -> int:
+    """Return the exit code of the command."""
+    found = {each.status for each in findings}
+    if "failed" in found:
+        return FAILED
+    return LACKING if strict and "lacks" in found else 0
+
+
+def describe(level: str, findings: "Sequence[MachineFinding]") -> str:
+    """Return the findings as text: a table, then the cost and the remedy of each lack."""
+    from kedge.cli.output.printers import table
+
+    rows = [(each.name, each.status, each.found) for each in findings]
+    parts = [table([("CHECK", "STATUS", "FOUND"), *rows])]
+    for each in findings:
+        if each.status != "ok":
+            mend = f"\n  mend:  {each.mend}" if each.mend else ""
+            parts.append(f"{each.name}: {each.found}\n  cost:  {each.cost}{mend}")
+    return "\n\n".join([*parts, _verdict(level, findings)])
+
+
+def _verdict(level: str, findings: "Sequence[MachineFinding]") -> str:
+    if any(each.status == "failed" for each in findings):
+        return "A cluster cannot run here."
+    return f'A cluster can run here, with the level "{level}".'

@@ -1,0 +1,55 @@
+"""Large answers are written in pieces, which share the turns of the event loop."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+from kedge.machinery.turns import Turns
+from kedge.testing.clock import BusyClock
+from kedge.web.output import Chunks, write_pieces
+
+
+class WrittenChunks(Chunks):
+    """A peer that reads at once."""
+
+    def __init__(self) -> None:
+        self.content: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.content.append(data)
+
+    async def drain(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+async def test_many_large_answers_leave_time_for_others_in_each_turn() -> None:
+    clock, made = BusyClock(), list[int]()
+    shared = Turns(clock.monotonic, share_seconds=0.02)
+
+    def pieces(number: int) -> Iterator[bytes]:
+        for _ in range(3):
+            clock.spend(0.005)
+            made.append(number)
+            yield b"x"
+
+    peers = [WrittenChunks() for _ in range(30)]
+    turns = list[int]()
+
+    def turn() -> None:
+        turns.append(len(made))
+        if len(made) < 90:
+            asyncio.get_running_loop().call_soon(turn)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, peer in enumerate(peers):
+            tasks.create_task(write_pieces(peer, pieces(number), shared, gzip=False))
+        turn()
+    assert [peer.content for peer in peers] == [[b"x"] * 3] * 30
+    # The first pieces are made as the requests are answered.
+    later = [after - before for before, after in itertools.pairwise(turns[1:])]
+    assert max(later) <= 5
+    last = {number: at for at, number in enumerate(made)}
+    assert min(last.values()) > 30, "no answer waits until another one is complete"
