@@ -36,8 +36,8 @@ class OutsideIdentities(msgspec.Struct):
     tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
     metrics: list[Callable[[Telemetry], None]] = []
     proxies: "HeaderProxies | None" = None
-    trusted_proxies: "TrustedProxies | None" = None
-    """The same proxies, as extension servers learn about them."""
+    trusted_proxies: "Callable[[], TrustedProxies] | None" = None
+    """Returns the same proxies, as extension servers learn about them."""
     closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
     """Called when the server ends."""
 
@@ -76,8 +76,10 @@ def _add_proxies(
 ) -> None:
     from kedge.apiserver import proxy_trust
 
-    proxies, others = proxy_trust.read(trust, identity, clock)
-    identities.proxies, identities.trusted_proxies = proxies, others
+    followed = proxy_trust.FollowedProxies(trust, identity, clock)
+    identities.proxies = followed.proxies
+    identities.trusted_proxies = lambda: followed.published
+    identities.tasks.append(followed.follow)
 
 
 def _add_token_webhook(
@@ -119,9 +121,9 @@ def follow_encryption(identities: OutsideIdentities, store: Store, config: Serve
 
     assert isinstance(store, ConfiguredStore)
     identities.tasks.append(store.keep_keys)
+    identities.metrics.append(store.add_metrics)
     if config.encryption_reload:
         identities.tasks.append(store.follow)
-        identities.metrics.append(store.log.add_metrics)
 
 
 def _add_issuers(

@@ -307,7 +307,9 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
     from kedge.apiserver.store_protection import ConfiguredStore
 
     try:
-        protected = ConfiguredStore(store, config.encryption_config, clock)
+        protected = ConfiguredStore(
+            store, config.encryption_config, clock, is_followed=config.encryption_reload
+        )
     except BaseException:
         await store.close()
         raise

@@ -35,7 +35,8 @@ _MOST_DEBT_SECONDS: Final = 10.0
 """The excess that is made up for: more is forgiven, or a container would stay slow for long."""
 _UNLIMITED_SECONDS: Final = 1.0
 """A resize may set a limit; it is looked for at this interval."""
-_MOST_PROCESSES: Final = 4096
+_MOST_THREADS: Final = 4096
+"""Threads of a container that one look visits, so that many of them do not stop the supervisor."""
 _PART: Final = 20
 """At most one part in so many of the supervisor's time is spent on one container."""
 _JIFFY: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -156,14 +157,16 @@ def cores(resources: dict[str, Any]) -> float | None:
 def everyone(container: LimitedContainer) -> Iterator[int]:
     """Yield the processes of a container, and of commands in it, parents before their children.
     Children are looked for after the caller has dealt with their parent."""
-    found = [container.pid, *container.command_pids]
-    for number, pid in enumerate(found):
-        if number >= _MOST_PROCESSES:
+    found, left = [container.pid, *container.command_pids], _MOST_THREADS
+    for pid in found:
+        if left <= 0:
             return
         yield pid
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+            threads = os.listdir(f"/proc/{pid}/task")[:left]
+            left -= len(threads)
+            for thread in threads:
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                     found += map(int, file.read().split())
 
 

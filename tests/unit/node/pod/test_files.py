@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kedge.node.pod.files import PodFiles
+from kedge.node.pod.files import PodFiles, WritablePaths
 from kedge.testing.pods import new_pod
 
 POD = new_pod(metadata={"uid": "u-1"})
@@ -32,3 +32,10 @@ def test_everything_of_a_pod_can_be_removed(tmp_path: Path) -> None:
     files.remove("u-1")
     files.remove("u-1")
     assert files.uids() == set()
+
+
+def test_all_writable_layers_of_a_container_count(tmp_path: Path) -> None:
+    files = WritablePaths(tmp_path / "pods", tmp_path / "runtime")
+    home = tmp_path / "runtime" / "containers" / "c"
+    # An ordinary user's image `host` has one for each directory of the machine, below `parts`.
+    assert files.layers("c") == [home / "upper", home / "parts", home / "shown"]

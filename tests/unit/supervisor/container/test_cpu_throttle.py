@@ -155,6 +155,13 @@ def test_a_process_that_was_stopped_before_stays_so(container: FakeContainer) ->
     assert state(child) == b"T"
 
 
+def test_many_threads_are_not_all_visited(
+    container: FakeContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_throttle, "_MOST_THREADS", 1)
+    assert [*everyone(container)] == [container.pid]
+
+
 def test_commands_in_a_container_count(container: FakeContainer) -> None:
     container.command_pids = [os.getpid()]
     assert os.getpid() in [*everyone(container)]
