@@ -269,6 +269,20 @@ for word in ("one", "two"):
         assert networked.kubectl(*words, "127.0.0.1", str(port)).returncode != 0
 
 
+def test_a_host_port_at_the_address_of_the_node_is_served_in_the_network(
+    networked: "User", eventually: Callable[..., Any]
+) -> None:
+    """The machine does not have that address."""
+    shell(networked)
+    address = networked.reads("get", "node", "node-1", "-o=jsonpath={.status.addresses[0].address}")
+    port = {"containerPort": 8000, "hostPort": 54323, "hostIP": address}
+    container = {"name": "p", "image": "host", "command": ["sh", "-c", WEB], "ports": [port]}
+    spec = json.dumps({"spec": {"containers": [container]}})
+    networked.reads("run", "ported", "--image=host", f"--overrides={spec}")
+    networked.reads("wait", "--for=condition=Ready", "pod/ported", "--timeout=60s")
+    eventually(lambda: ask(networked, f"http://{address}:54323") == "page")
+
+
 def test_one_pod_cannot_use_up_the_way_out(networked: "User") -> None:
     shell(networked)
     here = own_address()

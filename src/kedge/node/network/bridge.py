@@ -297,7 +297,7 @@ class Bridge:
                 self._guard.protect(self._host.index(cable), hardware, address)
                 _configure(inside, address, self.gateway)
                 opened = self._ports.setdefault(sandbox, [])
-                for port in _host_ports(spec):
+                for port in self._machine_ports(spec):
                     opened.append(await self._opened(port, str(address)))
                 await self._translate_host_ports(sandbox, spec, address)
             except TimeoutError as error:
@@ -341,10 +341,16 @@ class Bridge:
         is in use is opened as soon as it is free."""
         self.attached.adopt(IPv4Address(address), _attached(spec))
         opened = self._ports.setdefault(sandbox, [])
-        for port in _host_ports(spec):
+        for port in self._machine_ports(spec):
             what = f"pod {spec.namespace}/{spec.name} at port {port.host_port}"
             opened.append(await self.listener(what, partial(self._opened, port, address)))
         await self._translate_host_ports(sandbox, spec, IPv4Address(address))
+
+    def _machine_ports(self, spec: SandboxConfig) -> Iterator[PortMapping]:
+        """Yield the host ports to listen on. The address of the node is no address of the machine
+        if the network is a user's; the kernel alone serves ports there."""
+        own = "" if self.namespace.is_machine else str(self.gateway)
+        return (port for port in _host_ports(spec) if not own or port.host_ip != own)
 
     async def _translate_host_ports(
         self, sandbox: str, spec: SandboxConfig, address: IPv4Address
