@@ -23,12 +23,20 @@ ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,claims daemon_set deploym
 	proxy scheduling services stateful_set streams volumes)
 # The longest files first: tests/e2e/conftest.py.
 BY_FILE := --dist loadfile --no-loadscope-reorder
+# These tests run once more in a container as Docker makes it, where nodes have the level plain.
+IN_CONTAINER := tests/e2e/pods/test_in_container.py
+PLAIN_TESTS := $(patsubst %,tests/e2e/pods/test_%.py,downward_api volumes) $(addprefix tests/e2e/pods/test_, \
+	deployment.py::test_a_deployment_comes_up_and_is_shown \
+	life_cycle.py::test_a_pod_runs_and_its_status_is_whole \
+	life_cycle.py::test_an_http_probe_reads_the_status \
+	metrics_api.py::test_kubectl_gets_and_explains_metrics)
 KUBECTLS = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS"
 E2E = $(KUBECTLS) $(PATIENT)
 ORDINARY = $(KUBECTLS) tools/as_ordinary_user -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
+PLAIN = $(KUBECTLS) tools/in_plain_container -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
 
-.PHONY: help up down setup check test e2e ordinary soak fuzz coverage mutate bench docs lock audit clean
+.PHONY: help up down setup check test e2e ordinary plain soak fuzz coverage mutate bench docs lock audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -54,17 +62,20 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	$(PATIENT) -n 2 --dist loadfile tests/contract tests/differential
 	$(PATIENT) -n auto --dist loadfile tests/fuzz
 
-e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary`
+e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary` and `make plain`
 	@tools/setup kubectl
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
-	$(E2E) -n 4 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%)
+	$(E2E) -n 4 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER)
 	$(E2E) -n 2 --dist loadfile $(ALONE)
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory ordinary; fi
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory ordinary plain; fi
 
 ordinary: .venv/.dev ## run the core of the end-to-end tests as an ordinary user; root becomes nobody
 	$(ORDINARY) -n 3 $(BY_FILE) --most-skipped=3 $(ORDINARY_API) \
 		'tests/e2e/test_examples.py::test_transcript[examples/guestbook/README.md]'
 	$(ORDINARY) -n 4 $(BY_FILE) --most-skipped=10 $(ORDINARY_PODS)
+
+plain: .venv/.dev ## run a part of the end-to-end tests in a container without privileges; takes root
+	$(PLAIN) -n 3 --dist loadfile --most-skipped=6 $(IN_CONTAINER) $(PLAIN_TESTS)
 
 soak: .venv/.dev ## kill processes at random for five minutes, and start a hundred pods ten times
 	@tools/setup kubectl

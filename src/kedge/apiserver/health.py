@@ -139,6 +139,7 @@ def server_checks(
         HealthCheck("ping", _ping),
         HealthCheck("etcd", partial(_store_failure, store), NOT_LIVEZ),
         HealthCheck("etcd", partial(_store_defect, store), ("livez",)),
+        *(HealthCheck(name, failure, NOT_LIVEZ) for name, failure in _key_services(store).items()),
         HealthCheck("watch-cache", partial(_cache_failure, store, cache)),
         *(
             HealthCheck(f"poststarthook/{hook}", partial(lifecycle.hook_failure, hook), NOT_LIVEZ)
@@ -150,6 +151,12 @@ def server_checks(
         ),
         HealthCheck("shutdown", lifecycle.shutdown_failure, ("readyz",)),
     ]
+
+
+def _key_services(store: Store) -> Mapping[str, Callable[[], Coroutine[Any, Any, str]]]:
+    # Only a store that encrypts has them; the module behind it is seldom loaded.
+    checks = getattr(store, "health", None)
+    return {} if checks is None else checks()
 
 
 async def _ping() -> str:

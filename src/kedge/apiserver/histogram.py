@@ -19,6 +19,11 @@ class MetricHistogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
+    def weigh(self, value: float, weight: int) -> None:
+        """Count a value as often as its weight, such as the time for which it held."""
+        self._counts[bisect_left(self._bounds, value)] += weight
+        self._sum += value * weight
+
     @property
     def count(self) -> int:
         return sum(self._counts)

@@ -9,14 +9,15 @@ from urllib.parse import unquote
 
 import msgspec
 
+from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import (
     Authenticator,
     TokenAuthenticator,
     everybody,
 )
-from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.config import RequestHeaderTrust, ServerConfig
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.machinery.clock import Clock
 from kedge.storage.store import Store
 from kedge.web.request_reader import COMMA_HEADERS
@@ -35,8 +36,8 @@ class OutsideIdentities(msgspec.Struct):
     tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
     metrics: list[Callable[[Telemetry], None]] = []
     proxies: "HeaderProxies | None" = None
-    trusted_proxies: "TrustedProxies | None" = None
-    """The same proxies, as extension servers learn about them."""
+    trusted_proxies: "Callable[[], TrustedProxies] | None" = None
+    """Returns the same proxies, as extension servers learn about them."""
     closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
     """Called when the server ends."""
 
@@ -52,16 +53,18 @@ WEBHOOK_SECONDS: Final = 30.0
 """The time of a token webhook for one answer."""
 
 
-def configured(config: ServerConfig, clock: Clock, identity: "ServerIdentity") -> OutsideIdentities:
+def configured(
+    config: ServerConfig, clock: Clock, identity: "ServerIdentity", budget: AnswerBudget
+) -> OutsideIdentities:
     """Return the identities of the flags; ConfigurationFileError if a file is invalid. TLS then
-    accepts the certificates of proxies."""
+    accepts the certificates of proxies. `budget` is the memory for answers of other servers."""
     identities = OutsideIdentities()
     if config.request_headers != RequestHeaderTrust():
         _add_proxies(identities, config.request_headers, clock, identity)
     if config.authentication_config is not None:
-        _add_issuers(identities, config, clock)
+        _add_issuers(identities, config, clock, budget)
     if config.token_webhook is not None:
-        _add_token_webhook(identities, config, clock)
+        _add_token_webhook(identities, config, clock, budget)
     return identities
 
 
@@ -73,16 +76,20 @@ def _add_proxies(
 ) -> None:
     from kedge.apiserver import proxy_trust
 
-    proxies, others = proxy_trust.read(trust, identity, clock)
-    identities.proxies, identities.trusted_proxies = proxies, others
+    followed = proxy_trust.FollowedProxies(trust, identity, clock)
+    identities.proxies = followed.proxies
+    identities.trusted_proxies = lambda: followed.published
+    identities.tasks.append(followed.follow)
 
 
-def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
+def _add_token_webhook(
+    identities: OutsideIdentities, config: ServerConfig, clock: Clock, budget: AnswerBudget
+) -> None:
     from kedge.apiserver.authentication.token_webhook import TokenWebhook
     from kedge.apiserver.review_webhook import ReviewWebhook
 
     assert config.token_webhook is not None
-    webhook = ReviewWebhook(config.token_webhook, clock, WEBHOOK_SECONDS)
+    webhook = ReviewWebhook(config.token_webhook, clock, WEBHOOK_SECONDS, budget)
     identities.closing.append(webhook.close)
     identities.authenticators.append(
         TokenWebhook(webhook, config.token_webhook_version, config.token_webhook_ttl, clock)
@@ -90,7 +97,7 @@ def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, cloc
 
 
 def configure_authorizers(
-    authorizer: Authorizer, identities: OutsideIdentities, config: ServerConfig, clock: Clock
+    api: Api, identities: OutsideIdentities, config: ServerConfig, clock: Clock
 ) -> None:
     """Ask the authorizers of the flag, if it is given, and follow its file; ConfigurationFileError
     if the file is invalid."""
@@ -98,7 +105,9 @@ def configure_authorizers(
         return
     from kedge.apiserver.authorization.reload import ConfiguredAuthorizers
 
-    authorizers = ConfiguredAuthorizers(config.authorization_config, authorizer, clock)
+    authorizers = ConfiguredAuthorizers(
+        config.authorization_config, api.authorizer, clock, api.caller.budget
+    )
     identities.tasks.append(authorizers.run)
     identities.metrics.append(authorizers.log.add_metrics)
     identities.closing.append(authorizers.close)
@@ -112,16 +121,19 @@ def follow_encryption(identities: OutsideIdentities, store: Store, config: Serve
 
     assert isinstance(store, ConfiguredStore)
     identities.tasks.append(store.keep_keys)
+    identities.metrics.append(store.add_metrics)
     if config.encryption_reload:
         identities.tasks.append(store.follow)
-        identities.metrics.append(store.log.add_metrics)
 
 
-def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
+def _add_issuers(
+    identities: OutsideIdentities, config: ServerConfig, clock: Clock, budget: AnswerBudget
+) -> None:
+    from kedge.apiserver.authentication.openid_connect.issuers import https_fetch
     from kedge.apiserver.authentication.openid_connect.reload import ConfiguredIssuers
 
     assert config.authentication_config is not None
-    issuers = ConfiguredIssuers(config.authentication_config, clock)
+    issuers = ConfiguredIssuers(config.authentication_config, clock, https_fetch(budget))
     identities.authenticators.append(issuers)
     identities.tasks.append(issuers.run)
     access = issuers.anonymous

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, on_loopback
+from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, LOOPBACK_SERVICES, on_loopback
 from kedge.apiserver.aggregation.front_proxy import CLIENT_NAME
 from kedge.machinery import atomic
 from kedge.machinery.certificates import names_host, validity
@@ -34,7 +34,7 @@ OWN_HOSTS: Final = (
     "127.0.0.1",
     "::1",
     API_SERVICE_ADDRESS,
-    on_loopback(API_SERVICE_ADDRESS),
+    *(on_loopback(API_SERVICE_ADDRESS, network) for network in LOOPBACK_SERVICES),
     "localhost",
     "kubernetes",
     "kubernetes.default",

@@ -1,17 +1,23 @@
 """The authenticating proxies that flags configure: which certificates and headers are believed."""
 
+import logging
 import ssl
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from kedge.apiserver.aggregation.front_proxy import TrustedProxies
 from kedge.apiserver.authentication.certificates import ClientCertificates
 from kedge.apiserver.authentication.request_headers import HeaderProxies, RequestHeaders
 from kedge.apiserver.config import RequestHeaderTrust
 from kedge.apiserver.configuration_file import LARGEST_FILE, ConfigurationFileError
+from kedge.apiserver.followed_file import FollowedFile
 from kedge.apiserver.pki import ServerIdentity
 from kedge.machinery.certificates import blocks, fingerprint
 from kedge.machinery.clock import Clock
+
+log = logging.getLogger(__name__)
 
 _FLAG: Final = "--requestheader-client-ca-file"
 
@@ -35,6 +41,37 @@ def read(
         clock=clock,
     )
     return proxies, TrustedProxies(pem, trust.allowed_names, *names)
+
+
+class FollowedProxies:
+    """The proxies of the flags, whose authorities are read again when their file changes.
+
+    TLS goes on to accept certificates of an authority that was removed, because a context cannot
+    forget one. The headers of such a proxy are not believed, and it is no user either.
+    """
+
+    def __init__(self, trust: RequestHeaderTrust, identity: ServerIdentity, clock: Clock) -> None:
+        """Read the file; ConfigurationFileError if the flags cannot be used."""
+        self.proxies, self.published = read(trust, identity, clock)
+        assert trust.authority is not None
+        self._path = trust.authority
+        self._context = identity.context
+        self._file = FollowedFile(trust.authority, clock)
+
+    async def follow(self) -> None:
+        """Use the authorities of the file as it changes, until cancelled."""
+        await self._file.follow(self._replace)
+
+    async def _replace(self) -> bool:
+        try:
+            pem = _authorities(self._path, self._context)
+        except ConfigurationFileError as error:
+            log.error("authorities of proxies not reloaded error=%s", error)
+            return True
+        self.proxies.replace_authorities(fingerprints(pem))
+        self.published = replace(self.published, authorities=pem)
+        log.info("reloaded authorities of proxies")
+        return True
 
 
 def check(trust: RequestHeaderTrust) -> None:

@@ -1,9 +1,9 @@
 """From an EncryptionConfiguration to the protection of every key of the store."""
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Coroutine, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kedge.api.catalog import Catalog
 from kedge.apiserver import encryption_configuration
@@ -16,7 +16,9 @@ from kedge.apiserver.encryption_configuration import (
     split,
 )
 from kedge.apiserver.followed_file import FollowedFile
+from kedge.apiserver.kms.measured_plugin import kms_latency
 from kedge.apiserver.kms.services import START_SECONDS, KeyServices
+from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.clock import Clock
 from kedge.storage.encryption import (
     MOST_RETIRED,
@@ -75,12 +77,17 @@ def built_in_names() -> dict[str, Name]:
 class ConfiguredStore(EncryptedStore):
     """A store with the encryption that a file describes."""
 
-    def __init__(self, inner: Store, path: Path, clock: Clock) -> None:
-        """Read the file; ConfigurationFileError if it cannot be used."""
+    def __init__(
+        self, inner: Store, path: Path, clock: Clock, *, is_followed: bool = False
+    ) -> None:
+        """Read the file; ConfigurationFileError if it cannot be used. `is_followed` says whether
+        `follow` will be called."""
+        self._is_followed = is_followed
+        self._latency = kms_latency()
         self.log = ReloadLog("encryption", clock)
         self._clock = clock
         self._file = FollowedFile(path, clock)
-        self._services = KeyServices(clock)
+        self._services = KeyServices(clock, self._latency)
         self._former: list[KeyServices] = []
         """Services of files before, which the history may need."""
         file = encryption_configuration.read(path)
@@ -89,6 +96,24 @@ class ConfiguredStore(EncryptedStore):
     async def start(self) -> None:
         """Wait until key services can be used; KeyServiceError if one does not answer."""
         await self._services.start(START_SECONDS)
+
+    def health(self) -> dict[str, Callable[[], Coroutine[Any, Any, str]]]:
+        """Return the checks of key services by name: one for all if services come and go with the
+        file, as upstream has it."""
+        if self._is_followed:
+            return {"kms-providers": lambda: self._services.failures()}
+        names = {f"kms-provider-{i}": i for i in range(len(self._services))}
+        return {name: partial(self._services.failure, i) for name, i in names.items()}
+
+    def add_metrics(self, telemetry: Telemetry) -> None:
+        """Add the metrics of key services, and of reloads if the file is followed."""
+        telemetry.histogram(
+            "apiserver_envelope_encryption_kms_operations_latency_seconds",
+            "Calls of key management services, by seconds.",
+            self._latency.histograms,
+        )
+        if self._is_followed:
+            self.log.add_metrics(telemetry)
 
     async def keep_keys(self) -> None:
         """Look at key services again and again, until cancelled."""
@@ -106,7 +131,7 @@ class ConfiguredStore(EncryptedStore):
         await super().close()
 
     async def _replace(self) -> bool:
-        services = KeyServices(self._clock)
+        services = KeyServices(self._clock, self._latency)
         try:
             file = self._file.read(encryption_configuration.parse)
             protection = protect(file, built_in_names(), services)

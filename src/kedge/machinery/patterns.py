@@ -8,6 +8,8 @@ import time
 from itertools import islice
 from typing import Any, Final
 
+from kedge.machinery.patience import spend
+from kedge.machinery.pattern_weight import unicode_classes
 from kedge.machinery.short_cache import short_cache
 
 MAX_MEMORY: Final = 8 << 20
@@ -18,9 +20,14 @@ MAX_STEPS: Final = 1 << 30
 match takes at worst is the product of both, some 8 ns each. More than this is not tried."""
 _MEASURED: Final = 1 << 17
 """A match of fewer steps is over within a millisecond."""
-MAX_LENGTH: Final = 1 << 16
-"""Characters of one pattern."""
+MAX_LENGTH: Final = 1 << 13
+"""Characters of one pattern. The compiler's time grows with their square (`a?a?a?`), and no other
+thread runs meanwhile: 60 ms for as many."""
+MAX_UNICODE_CLASSES: Final = 256
+"""Classes of Unicode in one pattern, counted as often as they are repeated."""
 _REMEMBERED: Final = 256
+_COMPILED: Final = 100
+"""Patience of the event loop that the compilation of one pattern uses."""
 
 # RE2's error messages, and those of Go's regexp/syntax for the same errors.
 _GO_WORDS: Final = {
@@ -90,10 +97,13 @@ def compile_pattern(pattern: str) -> Pattern:
 @short_cache(_REMEMBERED, longest=MAX_LENGTH)
 def _compiled(pattern: str) -> Pattern | str:
     """Return the compiled expression, or its error, which may take as long to find."""
+    spend(_COMPILED)
     import re2  # a server gets ready sooner without what few kinds make it use
 
     if len(pattern) > MAX_LENGTH:
         return f"expression too large: {len(pattern)} characters"
+    if unicode_classes(pattern) > MAX_UNICODE_CLASSES:
+        return "expression too large"
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MAX_MEMORY

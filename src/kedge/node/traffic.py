@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -218,7 +219,8 @@ class NodeTraffic:
         clock = self._base.clock
         services = ServiceWatch(self._client, clock)
         place = self._place()._replace(pods=LOOPBACK_PODS)
-        proxy = UserspaceProxy(services, network, place, clock, shared_network_addresses)
+        find = partial(shared_network_addresses, network.service_address)
+        proxy = UserspaceProxy(services, network, place, clock, find)
         await network.open_server(self._server)
         async with asyncio.TaskGroup() as tasks:
             for work in (network, services, proxy, self._health_checks(network, services)):

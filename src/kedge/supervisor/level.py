@@ -119,7 +119,18 @@ def _mounts() -> int:
     tree = libc.open_tree("/dev", recursive=True)
     libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
     libc.mount("proc", "/proc", "proc")
-    return 0 if _mounts_overlays() else _NO_OVERLAY
+    has_overlays = _mounts_overlays()
+    _replace_root()
+    return 0 if has_overlays else _NO_OVERLAY
+
+
+def _replace_root() -> None:
+    """Replace the root by another. Docker's seccomp profile refuses that to a process that may
+    mount."""
+    place = "/dev"
+    libc.mount("tmpfs", place, "tmpfs")
+    os.chdir(place)
+    libc.pivot_root(".", ".")
 
 
 def _mounts_overlays() -> bool:

@@ -216,6 +216,13 @@ def full_level(node: Json) -> None:
         pytest.skip("control groups, several users and mounts take a node at the level full")
 
 
+@pytest.fixture
+def mounts(node: Json) -> None:
+    """For read-only volumes."""
+    if node["metadata"]["labels"].get("kedge.dev/level") == "plain":
+        pytest.skip("read-only volumes take mounts")
+
+
 class Groups:
     """The control groups of pods, of whichever version the machine has."""
 

@@ -364,6 +364,7 @@ def test_projected_volume_tells_the_same(pods: Pods) -> None:
     assert pods.says(document) == 'a="1"512134217728 440\n 400\n'
 
 
+@pytest.mark.usefixtures("mounts")
 def test_directory_is_laid_out_for_changes_all_at_once(pods: Pods) -> None:
     items = {"labels": field("metadata.labels"), "main/cpu": partial("resources.limits.cpu")}
     script = (

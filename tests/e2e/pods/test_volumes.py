@@ -169,6 +169,7 @@ def test_memory_is_limited_and_shared_by_containers(pods: Pods) -> None:
     assert int(said.splitlines()[-1]) <= 1024 * 1024
 
 
+@pytest.mark.usefixtures("mounts")
 def test_objects_are_shown_read_only(pods: Pods) -> None:
     pods.create("configmaps", "m", data={"a": "1"})
     said = pods.runs("touch /v0/new || echo no; rm /v0/a || echo no", config("m"))
@@ -237,6 +238,7 @@ def test_the_machines_files_are_checked(pods: Pods, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("mounts")
 def test_the_machines_files_are_shared_and_never_deleted(pods: Pods, tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "precious").write_text("gold")

@@ -1,5 +1,6 @@
 """The flags about authenticating proxies."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,8 +8,10 @@ import msgspec
 import pytest
 
 from kedge.apiserver import pki, proxy_trust
+from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.config import RequestHeaderTrust
 from kedge.apiserver.configuration_file import ConfigurationFileError
+from kedge.apiserver.followed_file import CHECK_SECONDS
 from kedge.apiserver.request import User
 from kedge.machinery.certificates import fingerprint
 from kedge.testing.clock import FakeClock
@@ -41,6 +44,41 @@ def test_a_proxy_of_the_authority_in_the_file_is_believed(tmp_path: Path) -> Non
     assert published.allowed_names == ("p",)
     assert fingerprint(published.authorities) == fingerprint(authority)
     assert len(identity.context.get_ca_certs()) == 2
+
+
+async def test_the_authorities_of_a_changed_file_count(tmp_path: Path) -> None:
+    identity, clock = pki.ensure(tmp_path / "pki", ()), FakeClock()
+    first = pki.ensure_front_proxy(tmp_path / "first", NOW)
+    second = pki.ensure_front_proxy(tmp_path / "second", NOW)
+    file = tmp_path / "proxies.pem"
+    file.write_bytes(first)
+    followed = proxy_trust.FollowedProxies(RequestHeaderTrust(authority=file), identity, clock)
+
+    def user(authority: bytes) -> User | None:
+        shown = {
+            "subject": ((("commonName", "p"),),),
+            "notAfter": "Jan  1 00:00:00 2040 GMT",
+            "authority": fingerprint(authority),
+        }
+        headers = {"x-remote-user": "ann"}
+        return followed.proxies.user(
+            HttpRequest("GET", "/", headers=headers, peer_certificate=shown)
+        )
+
+    assert user(first) == User("ann")
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(followed.follow())
+        await clock.advance(0)
+        file.write_bytes(second + b"\n")
+        await clock.advance(CHECK_SECONDS)
+        assert user(second) == User("ann")
+        assert followed.published.authorities.strip() == second.strip()
+        with pytest.raises(CredentialRefused):
+            user(first)
+        file.write_bytes(b"no certificate")
+        await clock.advance(CHECK_SECONDS)
+        assert user(second) == User("ann")
+        following.cancel()
 
 
 def test_flags_without_an_authority_are_refused(tmp_path: Path) -> None:

@@ -199,12 +199,13 @@ class _Values:
             values["oldSelf"] = wrapped if is_optional else old
         return values
 
-    def _convert(self, value: Any) -> Any:
+    def _made(self, value: Any) -> Any:
         convert = self.node.convert
-        if convert is None:
-            return value
+        return value if convert is None else convert(value)
+
+    def _convert(self, value: Any) -> Any:
         try:
-            return convert(value)
+            return self._made(value)
         except (TypeError, ValueError, AttributeError, LookupError):
             raise CelError("no such overload") from None
 
@@ -214,7 +215,7 @@ class _GuardedValues(_Values):
 
     __slots__ = ()
 
-    def _convert(self, value: Any) -> Any:
+    def _made(self, value: Any) -> Any:
         made = guarded(self.node.schema, value)
         return made.fail() if isinstance(made, Misfit) else made
 

@@ -12,6 +12,10 @@ POD_NETWORK: Final = ipaddress.IPv4Network("10.244.0.0/16")
 """The network that the pod networks of nodes are part of."""
 LOOPBACK_PODS: Final = ipaddress.IPv4Network("127.244.0.0/16")
 """The same for nodes whose pods share the network of their machine."""
+LOOPBACK_SERVICES: Final = tuple(
+    ipaddress.IPv4Network(f"127.{number}.0.0/16") for number in range(96, 112)
+)
+"""The networks in which such nodes show cluster IPs to their pods: one for each of a machine."""
 NODE_PREFIX: Final = 24
 """The length of the prefix of each node's pod network."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
@@ -45,11 +49,14 @@ class ServiceName(NamedTuple):
     name: str
 
 
-def on_loopback(address: str) -> str:
-    """Return the address at which pods that share the network of their machine find a cluster IP:
-    that of the loopback network with the same last bytes. Empty if there is none."""
-    first, _, rest = address.partition(".")
-    return f"127.{rest}" if first == "10" else ""
+def on_loopback(address: str, network: ipaddress.IPv4Network) -> str:
+    """Return the address at which pods find a cluster IP in one of these networks: that with the
+    same last bytes. Empty if there is none."""
+    try:
+        offset = int(ipaddress.IPv4Address(address)) - int(SERVICE_RANGE.network_address)
+    except ValueError:
+        return ""
+    return str(network[offset]) if 0 <= offset < SERVICE_RANGE.num_addresses else ""
 
 
 def is_loopback_pod(address: str) -> bool:

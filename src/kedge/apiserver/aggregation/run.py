@@ -3,6 +3,7 @@ APIServices of local versions, and checks of remote ones."""
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -35,8 +36,8 @@ class FrontProxyPki(NamedTuple):
 
     directory: Path
     client_ca: bytes
-    others: TrustedProxies | None = None
-    """Proxies in front of this server, which extension servers believe too."""
+    others: Callable[[], TrustedProxies] | None = None
+    """Returns proxies in front of this server, which extension servers believe too."""
 
 
 async def aggregate(api: Api, aggregator: Aggregator, certificates: FrontProxyPki) -> None:
@@ -60,7 +61,8 @@ async def _publish_once(api: Api, certificates: FrontProxyPki) -> None:
         proxy_ca = await asyncio.to_thread(
             pki.ensure_front_proxy, certificates.directory, api.clock.now()
         )
-        proxies = TrustedProxies(proxy_ca, (CLIENT_NAME,)).joined(certificates.others)
+        others = None if certificates.others is None else certificates.others()
+        proxies = TrustedProxies(proxy_ca, (CLIENT_NAME,)).joined(others)
         await publish(api, configuration(certificates.client_ca, proxies))
     except (OSError, StatusError, StoreError, pki.AuthorityError) as error:
         # The server continues: only extension servers need them.

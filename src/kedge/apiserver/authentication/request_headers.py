@@ -86,6 +86,10 @@ class HeaderProxies:
         self._own_authorities = own_authorities
         self._clock = clock
 
+    def replace_authorities(self, proxy_authorities: frozenset[str]) -> None:
+        """Believe proxies of these authorities, and no others."""
+        self._proxy_authorities = proxy_authorities
+
     def user(self, http: HttpRequest) -> User | None:
         """Return the user of a request with a certificate; None if no user is named,
         CredentialRefused if the certificate does not hold."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
+from kedge.apiserver.fairness.seat_use import SeatUse
 from kedge.apiserver.fairness.work_estimate import WorkEstimate
 
 GUESS_SECONDS: Final = 0.003
@@ -78,8 +79,11 @@ class FairQueues:
         self.executing: dict[WaitingRequest, None] = {}
         """Requests that have their seats."""
         self._hands: dict[str, list[int]] = {}
+        self.nominal = seats
+        """Seats by the shares of the level. Metrics give demand as a multiple of them."""
+        self.use = SeatUse()
         self._virtual = 0.0
-        self._moment = 0.0
+        self._moment: float | None = None
 
     @property
     def is_free(self) -> bool:
@@ -143,11 +147,24 @@ class FairQueues:
 
     def _advance(self, now: float) -> None:
         """Let virtual time pass: the more queues share the seats, the slower."""
-        active = sum(1 for queue in self.queues if queue.waiting or queue.running)
+        seconds = 0.0 if self._moment is None else now - self._moment
+        active = queued = 0
+        for queue in self.queues:
+            if queue.waiting or queue.running:
+                active += 1
+                queued += len(queue.waiting)
         if active:
             used = min(self.running + self.waiting, max(self.seats, 1))
-            self._virtual += (now - self._moment) * used / active
+            self._virtual += seconds * used / active
+        if seconds:
+            self.use.wanted(self.running + self.waiting, self.nominal, seconds)
+            self.use.used(self.running, len(self.executing), self.seats, seconds)
+            self.use.queued(queued, len(self.queues) * self._length, seconds)
         self._moment = now
+
+    def pass_time(self, now: float) -> None:
+        """Count the time until now, for those who read `use`."""
+        self._advance(now)
 
     def _dispatch(self, now: float) -> None:
         while self.waiting:

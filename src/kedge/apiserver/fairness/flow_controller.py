@@ -8,7 +8,13 @@ from kedge.apiserver.fairness import flow_rules, seats
 from kedge.apiserver.fairness.fair_queues import FairQueues, WaitingRequest
 from kedge.apiserver.fairness.flow_counts import FlowCounts
 from kedge.apiserver.fairness.flow_rules import FlowSchemaRules, RequestDigest
-from kedge.apiserver.fairness.seats import LevelSettings, SeatBounds, SeatDemand
+from kedge.apiserver.fairness.seats import (
+    LevelSettings,
+    SeatAllocation,
+    SeatBounds,
+    SeatDemand,
+    SettledDemand,
+)
 from kedge.apiserver.fairness.work_estimate import ONE_SEAT, WorkEstimate, most_seats
 from kedge.apiserver.inflight import too_many
 from kedge.apiserver.watchcache import Change, ResourceCache
@@ -46,6 +52,13 @@ class PriorityLevelState:
         self.most_seats = most_seats(bounds.nominal, settings.hand_size)
         """The most that one request may take."""
 
+    def settle(self, now: float) -> SettledDemand:
+        """Return the demand since the last call."""
+        self.queues.pass_time(now)
+        return self.demand.settle(
+            self.queues.running + self.queues.waiting, *self.queues.use.settle()
+        )
+
 
 class RequestClass(NamedTuple):
     """Where a request belongs: its schema and level, and the flow within them."""
@@ -77,6 +90,8 @@ class FlowController:
         self._schemas: list[FlowSchemaRules] = []
         self._last = _rules_of(defaults, CATCH_ALL)
         """The schema of requests that no other one matches."""
+        self.allocation = SeatAllocation({}, {}, 0.0)
+        """How seats were lent at the last adjustment."""
         self.counts: dict[tuple[str, str], FlowCounts] = {}
         """By schema and level."""
         self.known: dict[tuple[object, ...], RequestClass] = {}
@@ -90,6 +105,10 @@ class FlowController:
         # Built again with the next request: at the start of a cluster many objects come at once.
         self._is_stale = True
         self.known.clear()
+
+    def now(self) -> float:
+        """Return the moment by which the levels measure time."""
+        return self._clock.monotonic()
 
     def current_levels(self) -> Mapping[str, PriorityLevelState]:
         """Return the levels as the objects describe them now, by name."""
@@ -190,6 +209,8 @@ class FlowController:
             counts.reject("queue-full" if queues.queues else "concurrency-limit", 0.0)
             raise too_many()
         place.level.demand.note(queues.running + queues.waiting)
+        if request.queue is not None:
+            counts.queue_lengths.observe(len(request.queue.waiting) + waiter.done())
         if not waiter.done():
             counts.waiting += 1
             try:
@@ -219,13 +240,11 @@ class FlowController:
         if self._is_stale:
             self._rebuild()
         limited = {n: each for n, each in self.levels.items() if not each.settings.is_exempt}
-        demands = {
-            name: level.demand.settle(level.queues.running + level.queues.waiting)
-            for name, level in limited.items()
-        }
-        bounds = {name: level.bounds for name, level in limited.items()}
         now = self._clock.monotonic()
-        for name, count in seats.allocation(bounds, demands, self._total).items():
+        demands = {name: level.settle(now) for name, level in limited.items()}
+        bounds = {name: level.bounds for name, level in limited.items()}
+        self.allocation = seats.allocation(bounds, demands, self._total)
+        for name, count in self.allocation.seats.items():
             if count != limited[name].queues.seats:
                 limited[name].queues.resize(count, now)
 

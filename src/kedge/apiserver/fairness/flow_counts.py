@@ -6,6 +6,7 @@ from kedge.apiserver.histogram import MetricHistogram
 
 SECONDS: Final = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 SEATS: Final = (1, 2, 4, 10)
+QUEUE_LENGTHS: Final = (0, 10, 25, 50, 100, 250, 500, 1000)
 
 
 class FlowCounts:
@@ -17,6 +18,7 @@ class FlowCounts:
         "executing_seats",
         "execution",
         "level",
+        "queue_lengths",
         "rejected",
         "schema",
         "seats",
@@ -36,6 +38,8 @@ class FlowCounts:
         """By reason."""
         self.execution = MetricHistogram(SECONDS)
         self.seats = MetricHistogram(SEATS)
+        self.queue_lengths = MetricHistogram(QUEUE_LENGTHS)
+        """Requests in the queue of a request when it came, itself included."""
         self.waited = {execute: MetricHistogram(SECONDS) for execute in (True, False)}
         """Seconds in queues, by whether the request got its seats."""
 

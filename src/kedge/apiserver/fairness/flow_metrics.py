@@ -19,12 +19,22 @@ _GAUGES: Final[tuple[tuple[str, str, Read], ...]] = (
     (
         "demand_seats_high_watermark",
         "The most seats that were wanted in the last 10 seconds.",
-        lambda each: each.demand.settled[0],
+        lambda each: each.demand.settled.highest,
+    ),
+    (
+        "demand_seats_average",
+        "The mean of the seats that were wanted in the last 10 seconds.",
+        lambda each: each.demand.settled.mean,
+    ),
+    (
+        "demand_seats_stdev",
+        "The standard deviation of the seats that were wanted in the last 10 seconds.",
+        lambda each: each.demand.settled.deviation,
     ),
     (
         "demand_seats_smoothed",
         "Seats that were wanted, falling slowly.",
-        lambda each: each.demand.settled[1],
+        lambda each: each.demand.settled.smooth,
     ),
 )
 _FLOW_GAUGES: Final[tuple[tuple[str, str, ReadCount], ...]] = (
@@ -43,6 +53,19 @@ def add_flow_metrics(telemetry: Telemetry, flows: FlowController) -> None:
     name = "current_inqueue_seats"
     text = "Seats that requests wait for."
     telemetry.gauge(f"{_PREFIX}_{name}", text, _of_levels(flows, lambda each: each.queues.waiting))
+    telemetry.gauge(
+        f"{_PREFIX}_target_seats",
+        "Seats that the level should have.",
+        lambda: (
+            (f'priority_level="{name}"', target)
+            for name, target in sorted(flows.allocation.targets.items())
+        ),
+    )
+    telemetry.gauge(
+        f"{_PREFIX}_seat_fair_frac",
+        "The part of its target that each level gets.",
+        lambda: iter((("", flows.allocation.factor),)),
+    )
     dispatched = _of_flows(flows, lambda each: each.dispatched)
     telemetry.counter(f"{_PREFIX}_dispatched_requests_total", "Requests worked on.", dispatched)
     telemetry.counter(f"{_PREFIX}_rejected_requests_total", "Requests refused.", _rejected(flows))
@@ -50,6 +73,18 @@ def add_flow_metrics(telemetry: Telemetry, flows: FlowController) -> None:
         ("request_wait_duration_seconds", "Seconds in queues.", _waits(flows)),
         ("request_execution_seconds", "Seconds with seats.", _executions(flows)),
         ("work_estimated_seats", "Seats that requests take.", _widths(flows)),
+        ("request_queue_length_after_enqueue", "Requests in a queue.", _lengths(flows)),
+        ("demand_seats", "Time by wanted seats of nominal ones, in nanoseconds.", _demand(flows)),
+        (
+            "priority_level_seat_utilization",
+            "Time by the part of seats in use, in nanoseconds.",
+            _seat_use(flows),
+        ),
+        (
+            "priority_level_request_utilization",
+            "Time by the part of places that requests have, in nanoseconds.",
+            _request_use(flows),
+        ),
     ):
         telemetry.histogram(f"{_PREFIX}_{name}", text, histograms)
 
@@ -96,3 +131,37 @@ def _executions(flows: FlowController) -> Histograms:
 
 def _widths(flows: FlowController) -> Histograms:
     return lambda: ((_flow(each), each.seats) for each in _sorted(flows))
+
+
+def _lengths(flows: FlowController) -> Histograms:
+    return lambda: ((_flow(each), each.queue_lengths) for each in _sorted(flows))
+
+
+def _levels_until_now(flows: FlowController) -> Iterator[tuple[str, PriorityLevelState]]:
+    now = flows.now()
+    for name, level in sorted(flows.current_levels().items()):
+        if not level.settings.is_exempt:
+            level.queues.pass_time(now)
+            yield f'priority_level="{name}"', level
+
+
+def _demand(flows: FlowController) -> Histograms:
+    return lambda: ((label, level.queues.use.demand) for label, level in _levels_until_now(flows))
+
+
+def _seat_use(flows: FlowController) -> Histograms:
+    return lambda: (
+        (f'phase="executing",{label}', level.queues.use.seats)
+        for label, level in _levels_until_now(flows)
+    )
+
+
+def _request_use(flows: FlowController) -> Histograms:
+    return lambda: (
+        (f'phase="{phase}",{label}', histogram)
+        for label, level in _levels_until_now(flows)
+        for phase, histogram in (
+            ("executing", level.queues.use.executing),
+            ("waiting", level.queues.use.waiting),
+        )
+    )

@@ -68,41 +68,62 @@ def _bounds(level: LevelSettings, nominal: int, total: int) -> SeatBounds:
     return SeatBounds(nominal, least, max(nominal, most))
 
 
+class SettledDemand(NamedTuple):
+    """The seats that a level wanted between two adjustments."""
+
+    highest: int = 0
+    mean: float = 0.0
+    deviation: float = 0.0
+    smooth: float = 0.0
+    """Mean and deviation: it rises at once, and falls slowly."""
+
+
 class SeatDemand:
     """The seats that a level needed recently: it rises at once, and falls slowly."""
 
     def __init__(self) -> None:
         self.highest = 0
         """The most seats that were wanted at the same time since the last adjustment."""
-        self._smooth = 0.0
-        self.settled = 0, 0.0
-        """The highest and the smoothed demand at the last adjustment."""
+        self.settled = SettledDemand()
+        """As it was at the last adjustment."""
 
     def note(self, wanted: int) -> None:
         """Record how many seats are wanted now."""
         self.highest = max(self.highest, wanted)
 
-    def settle(self, wanted: int) -> tuple[int, float]:
-        """Return the highest and the smoothed demand, and begin anew with what is wanted now."""
-        highest = self.highest
-        self._smooth = max(highest, _SMOOTHING * self._smooth + (1 - _SMOOTHING) * highest)
+    def settle(self, wanted: int, mean: float, deviation: float) -> "SettledDemand":
+        """Return the demand since the last adjustment, and begin anew with what is wanted now."""
+        usual = mean + deviation
+        smooth = max(usual, _SMOOTHING * self.settled.smooth + (1 - _SMOOTHING) * usual)
+        self.settled = SettledDemand(self.highest, mean, deviation, smooth)
         self.highest = wanted
-        self.settled = highest, self._smooth
         return self.settled
 
 
+class SeatAllocation(NamedTuple):
+    """How the seats are lent."""
+
+    seats: Mapping[str, int]
+    """Of each level now."""
+    targets: Mapping[str, float]
+    """The seats that each level should have."""
+    factor: float
+    """The part of its target that each level gets."""
+
+
 def allocation(
-    bounds: Mapping[str, SeatBounds], demands: Mapping[str, tuple[int, float]], total: int
-) -> dict[str, int]:
+    bounds: Mapping[str, SeatBounds], demands: Mapping[str, SettledDemand], total: int
+) -> SeatAllocation:
     """Return the seats of each level now: idle levels lend theirs to those with more demand.
 
     Every level gets the same multiple of its demand, within its bounds. The multiple is found by
     bisection, because the sum grows with it.
     """
     least = {
-        name: max(each.least, min(each.nominal, demands[name][0])) for name, each in bounds.items()
+        name: max(each.least, min(each.nominal, demands[name].highest))
+        for name, each in bounds.items()
     }
-    targets = {name: max(least[name], demands[name][1], 1) for name in bounds}
+    targets = {name: max(least[name], demands[name].smooth, 1) for name in bounds}
 
     def given(factor: float) -> dict[str, float]:
         return {
@@ -114,4 +135,5 @@ def allocation(
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(given(middle).values()) <= total else (low, middle)
-    return {name: round(seats) for name, seats in given(low).items()}
+    lent = {name: round(seats) for name, seats in given(low).items()}
+    return SeatAllocation(lent, targets, low)

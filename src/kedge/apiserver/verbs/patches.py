@@ -27,6 +27,7 @@ from kedge.machinery.errors import (
     unsupported_media_type,
 )
 from kedge.machinery.go_json_syntax import older_syntax_error
+from kedge.machinery.shape import json_type
 
 Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
@@ -92,11 +93,26 @@ def _takes(resource: Resource[Any], sort: str) -> bool:
 def _json(request: Request) -> Patch:
     with _decoding():
         operations = _decoded(request.http.body, list, "[]handlers.jsonPatchOp") or []
+        operations = [_operation(each) for each in operations]
     return _on_live(
         request,
         lambda live: _not_too_deep(patch.apply_json(live, operations)),
         quote=lambda live: patch_text.after_json(_in_order(request, live), request.http.body),
     )
+
+
+def _operation(given: Any) -> dict[str, Any]:
+    """Return an operation of a JSON patch; 400 in Go's words if it does not have its types."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise bad_request(body.unmarshal_fault(given, "handlers.jsonPatchOp"))
+    for name in ("op", "path", "from"):
+        if not isinstance(given.get(name), str | None):
+            kind = json_type(given[name])
+            where = f"Go struct field jsonPatchOp.{name} of type string"
+            raise bad_request(f"json: cannot unmarshal {kind} into {where}")
+    return given
 
 
 _MAP = "map[string]interface {}"

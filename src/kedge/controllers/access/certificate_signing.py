@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kedge.api.builtin.resources import RESOURCES, REVIEWS
-from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, on_loopback
+from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, LOOPBACK_SERVICES, on_loopback
 from kedge.api.core_v1 import node
 from kedge.api.core_v1.node_types import Node
 from kedge.api.model import Document, Model, ObjectMeta
@@ -57,7 +57,7 @@ _SERVER_NAMES: Final = frozenset(
         "kubernetes.default.svc",
         "kubernetes.default.svc.cluster.local",
         API_SERVICE_ADDRESS,
-        on_loopback(API_SERVICE_ADDRESS),
+        *(on_loopback(API_SERVICE_ADDRESS, network) for network in LOOPBACK_SERVICES),
     )
 )
 """The names of the API server, which a node's certificate may not have."""

@@ -621,12 +621,14 @@ _COMPARISONS: Final = {
 }
 
 
-_UNNAMED: Final = frozenset({"size", "matches", "type", "dyn"})
+_UNNAMED: Final = frozenset({"matches", "type", "dyn"})
 """Functions that cel-go dispatches by traits, as it does operators."""
 
 
 def _no_overload_for(function: str, values: tuple[Any, ...]) -> CelError:
     """Return the error of a call whose values fit no overload."""
+    if function == "size":
+        return CelError("no such overload: size")
     if not function.isidentifier() or function.startswith("_") or function in _UNNAMED:
         return no_overload()
     types = ", ".join(map(type_name, values))

@@ -47,6 +47,7 @@ from kedge.machinery.cel.values import (
     parse_timestamp,
     type_name,
 )
+from kedge.machinery.patience import spend
 
 _A: Final = parameter("A")
 _B: Final = parameter("B")
@@ -217,13 +218,20 @@ def _sized(id: str) -> list[FunctionOverload]:
 _SIZES: Final[Functions] = library(size=_sized("size"))
 
 
+_READ_ZONE: Final = 200
+"""Patience of the event loop that the search for the file of a time zone uses."""
+
+
 @lru_cache(maxsize=256)
 def _zone(name: str) -> tzinfo:
     sign = -1 if name.startswith("-") else 1
     hours, colon, minutes = name.lstrip("+-").partition(":")
     if colon and hours.isdigit() and minutes.isdigit():
         return timezone(sign * timedelta(hours=int(hours), minutes=int(minutes)))
-    return UTC if name == "UTC" else ZoneInfo(name)
+    if name == "UTC":
+        return UTC
+    spend(_READ_ZONE)
+    return ZoneInfo(name)
 
 
 def _local(time: Timestamp, zone: str) -> datetime:

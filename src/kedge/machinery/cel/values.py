@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kedge.machinery.cel.errors import CelError
+from kedge.machinery.patience import spend
 
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
@@ -186,6 +187,10 @@ def _identity(value: Any) -> Any:
     return ("bool", value) if isinstance(value, bool) else value
 
 
+_VISITED: Final = 4096
+"""After how many values the event loop's patience is asked."""
+
+
 def extent(value: Any) -> int:
     """Return how many values there are in a value, at most one more than MOST_VISITED.
 
@@ -196,6 +201,8 @@ def extent(value: Any) -> int:
     while waiting:
         each = waiting.pop()
         count += 1
+        if not count % _VISITED:
+            spend(_VISITED)
         if isinstance(each, list):
             waiting.extend(each)
         elif isinstance(each, dict):

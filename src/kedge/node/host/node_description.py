@@ -40,7 +40,7 @@ class NodeDescription(NamedTuple):
         """How this node carries Services."""
         bridge, refusal, loopback = self.base.network
         if loopback is not None:
-            return f"loopback: pods share the machine's network: {refusal}"
+            return f"loopback {loopback.services}: pods share the machine's network: {refusal}"
         if bridge is None:
             return f"none: pods have no addresses of their own: {refusal}"
         return f"userspace: {bridge.refusal}" if bridge.refusal else "nftables"

@@ -8,6 +8,7 @@ the address of every pod: two of them cannot use the same port.
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import socket
@@ -18,7 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from kedge.api.builtin import service_networks
-from kedge.api.builtin.service_networks import LOOPBACK_PODS, NODE_PREFIX, on_loopback
+from kedge.api.builtin.service_networks import (
+    LOOPBACK_PODS,
+    LOOPBACK_SERVICES,
+    NODE_PREFIX,
+    on_loopback,
+)
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward
@@ -27,7 +33,6 @@ from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
 
-_SERVER: Final = on_loopback(service_networks.API_SERVICE_ADDRESS)
 _SERVER_PORT: Final = 443
 _KINDS: Final = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
 _TRIED_EVERY: Final = 1.0
@@ -41,8 +46,6 @@ class LoopbackNetwork:
     link: str = "lo"
     namespace: NetworkPlace = MACHINE
     ends_with_supervisor: bool = False
-    dns: Final = IPv4Address(on_loopback(service_networks.DNS_SERVICE_ADDRESS))
-    """Where pods find the cluster's DNS server."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         """Use the network that the directory names, or choose one."""
@@ -52,6 +55,8 @@ class LoopbackNetwork:
         kept = directory / "network"
         chosen = kept.read_text() if kept.exists() else str(_free_network(directory, ()))
         self._use(IPv4Network(chosen))
+        self.services, self._claim = _claimed_services(directory / "services")
+        """The network in which pods find cluster IPs."""
         self._specs: dict[str, SandboxConfig] = {}
         self._ports: dict[str, list[PortListener]] = {}
         self._refused: asyncio.Queue[RetryingListener] = asyncio.Queue()
@@ -83,8 +88,18 @@ class LoopbackNetwork:
 
     async def open_server(self, server: tuple[str, int]) -> None:
         """Forward the service address of the API server."""
-        listen = partial(forward.listen_tcp, _SERVER, _SERVER_PORT, server)
-        self._door = await self.listener(f"the API server at {_SERVER}", listen)
+        here = self.service_address(service_networks.API_SERVICE_ADDRESS)
+        listen = partial(forward.listen_tcp, here, _SERVER_PORT, server)
+        self._door = await self.listener(f"the API server at {here}", listen)
+
+    @property
+    def dns(self) -> IPv4Address:
+        """The address at which pods find the cluster's DNS server."""
+        return IPv4Address(self.service_address(service_networks.DNS_SERVICE_ADDRESS))
+
+    def service_address(self, cluster_ip: str) -> str:
+        """Return the address at which pods find a cluster IP."""
+        return on_loopback(cluster_ip, self.services) or cluster_ip
 
     def address_of(self, sandbox: str) -> str:
         """Return the address of a pod; empty if it has none."""
@@ -172,6 +187,24 @@ class LoopbackNetwork:
                 listening.close()
         if self._door is not None:
             self._door.close()
+        self._claim.close()
+
+
+def _claimed_services(kept: Path) -> tuple[IPv4Network, socket.socket]:
+    """Return a network of cluster IPs that no other node of the machine uses, and the socket that
+    says so: the one of before if it is free. The name of the socket has no file, and ends with
+    this process."""
+    before = IPv4Network(kept.read_text()) if kept.exists() else LOOPBACK_SERVICES[0]
+    for network in (before, *LOOPBACK_SERVICES):
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            claim.bind(f"\0kedge-services-{network}")
+        except OSError:
+            claim.close()
+            continue
+        atomic.write(kept, str(network).encode())
+        return network, claim
+    raise OSError(errno.EADDRINUSE, f"{len(LOOPBACK_SERVICES)} nodes of this machine have Services")
 
 
 def _free_network(directory: Path, avoided: Collection[IPv4Network]) -> IPv4Network:

@@ -6,7 +6,6 @@ import logging
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kedge.api.builtin.service_networks import on_loopback
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import NodeConfig
 from kedge.node.network.bridge import Bridge
@@ -41,7 +40,7 @@ class PodNetworkState(NamedTuple):
 
     def service_address(self, cluster_ip: str) -> str:
         """Return the address at which pods of this node find a cluster IP."""
-        return (on_loopback(cluster_ip) if self.loopback is not None else "") or cluster_ip
+        return cluster_ip if self.loopback is None else self.loopback.service_address(cluster_ip)
 
 
 class OtherMachines(NamedTuple):

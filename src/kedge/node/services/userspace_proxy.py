@@ -16,7 +16,6 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple, Protocol
 
-from kedge.api.builtin.service_networks import on_loopback
 from kedge.client.informer import Key
 from kedge.machinery.clock import Clock
 from kedge.node.network import forward
@@ -123,10 +122,11 @@ def loopback_addresses(
 
 
 def shared_network_addresses(
-    ports: Sequence[CarriedPort],
+    find: Callable[[str], str], ports: Sequence[CarriedPort]
 ) -> Iterator[tuple[ServiceAddress, ListenedService]]:
     """Yield the addresses of a Service at which to listen for pods that share the machine's
-    network: loopback addresses for cluster IPs, and those for programs of the machine."""
+    network: loopback addresses for cluster IPs, which `find` returns, and those for programs of
+    the machine."""
     for port in ports:
         everywhere, local = port.choice
         internal = local if port.is_internal_local else everywhere
@@ -134,7 +134,8 @@ def shared_network_addresses(
             continue
         for address in port.cluster_addresses:
             # Without endpoints there is no listener, and the kernel refuses connections.
-            if internal and (here := on_loopback(str(address))):
+            here = find(str(address))
+            if internal and IPv4Address(here).is_loopback:
                 place = ServiceAddress(here, port.protocol, port.port)
                 yield place, ListenedService(internal, bool(port.affinity_seconds))
     yield from loopback_addresses(ports)

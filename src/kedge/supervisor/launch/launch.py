@@ -93,7 +93,17 @@ def command(spec: ContainerSpec, launch_fields: dict[str, Any], rootless: bool) 
 
 def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoReturn:
     """Become a process without namespaces, in a chroot if the supervisor is root."""
-    from kedge.supervisor.plain import prepared_root, volumes
+    # Before the chroot, in which there are no modules.
+    from kedge.supervisor.plain import links, prepared_root, volumes
+    from kedge.supervisor.plain.grants import advice
+
+    def hold_volumes() -> None:
+        """Open the volumes; the links of the container lead to their descriptors."""
+        if options.links and options.status >= links.FIRST:
+            moved = fcntl.fcntl(options.status, fcntl.F_DUPFD_CLOEXEC, links.LAST + 1)
+            os.close(options.status)
+            options.status = moved
+        volumes.hold(spec["binds"], options.links)
 
     options = LaunchOptions.of(launch_fields)
     note = _noting(options)
@@ -101,7 +111,11 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
     def chroot() -> None:
         if spec["lowers"] and os.geteuid() == 0:
             prepared_root.make(spec, f"{home}/{volumes.ROOT}", note)
-            os.chroot(f"{home}/{volumes.ROOT}")
+            try:
+                os.chroot(f"{home}/{volumes.ROOT}")
+            except PermissionError as error:
+                why = f"the root cannot be changed to the image; {advice('CAP_SYS_CHROOT')}"
+                raise LaunchError(why) from error
             os.chdir("/")
             # With this capability a process can leave a chroot: it changes its root to a
             # subdirectory and goes up.
@@ -116,23 +130,16 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
         chroot()
         _connect(options, spec)
         privileges.raise_file_limit()
-        _hold_volumes(spec, options)
+        hold_volumes()
         program.change_directory(spec["directory"])
-        privileges.drop_without_namespaces(spec, note)
+        try:
+            privileges.drop_without_namespaces(spec, note)
+        except PermissionError as error:
+            why = f"cannot become user {spec['user']}; {advice('CAP_SETUID', 'CAP_SETGID')}"
+            raise LaunchError(why) from error
         _run(spec, options, True, program.candidates(spec))
     except BaseException as error:
         _give_up(options, error)
-
-
-def _hold_volumes(spec: ContainerSpec, options: LaunchOptions) -> None:
-    """Open the volumes of a container without mounts; its links lead to their descriptors."""
-    from kedge.supervisor.plain import links, volumes
-
-    if options.links and options.status >= links.FIRST:
-        moved = fcntl.fcntl(options.status, fcntl.F_DUPFD_CLOEXEC, links.LAST + 1)
-        os.close(options.status)
-        options.status = moved
-    volumes.hold(spec["binds"], options.links)
 
 
 def _become(

@@ -12,12 +12,13 @@ class CapabilityGrant(NamedTuple):
 
     purpose: str
     """The use that a node has for it."""
-    security: str = ""
-    """The security option that it takes besides."""
+    is_confined: bool = False
+    """Whether it takes effect only without the default profiles of seccomp and AppArmor."""
 
 
 GRANTS: Final = {
-    "CAP_SYS_ADMIN": CapabilityGrant("namespaces and mounts of containers", "apparmor=unconfined"),
+    # With this capability Docker's seccomp profile allows mounts, but not pivot_root.
+    "CAP_SYS_ADMIN": CapabilityGrant("namespaces and mounts of containers", is_confined=True),
     "CAP_NET_ADMIN": CapabilityGrant("addresses of pods and packet rules of Services"),
     "CAP_SYS_CHROOT": CapabilityGrant("containers of images"),
     "CAP_NET_BIND_SERVICE": CapabilityGrant("ports below 1024, of DNS for example"),
@@ -27,6 +28,8 @@ GRANTS: Final = {
     "CAP_CHOWN": CapabilityGrant("files of other users"),
     "CAP_SYS_RESOURCE": CapabilityGrant("lower values of oom_score_adj"),
 }
+_UNCONFINED: Final = ("seccomp=unconfined", "apparmor=unconfined")
+_PROFILES: Final = ("seccompProfile", "appArmorProfile")
 
 
 class EngineSettings(NamedTuple):
@@ -43,14 +46,14 @@ class EngineSettings(NamedTuple):
 def settings(*capabilities: str) -> EngineSettings:
     """Return the settings that grant capabilities."""
     names = [each.removeprefix("CAP_") for each in capabilities]
-    security = list(filter(None, (GRANTS[each].security for each in capabilities)))
+    is_confined = any(GRANTS[each].is_confined for each in capabilities)
     options = [f"--cap-add={each}" for each in names]
     gitlab = [f"cap_add = {json.dumps(names)}"]
     kubernetes = [f"capabilities: {{add: {json.dumps(names)}}}"]
-    if security:
-        options += [f"--security-opt={each}" for each in security]
-        gitlab.append(f"security_opt = {json.dumps(security)}")
-        kubernetes.append("appArmorProfile: {type: Unconfined}")
+    if is_confined:
+        options += [f"--security-opt={each}" for each in _UNCONFINED]
+        gitlab.append(f"security_opt = {json.dumps(_UNCONFINED)}")
+        kubernetes += [f"{each}: {{type: Unconfined}}" for each in _PROFILES]
     return EngineSettings(" ".join(options), ", ".join(gitlab), ", ".join(kubernetes))
 
 

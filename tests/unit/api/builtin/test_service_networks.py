@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kedge.api.builtin.service_networks import (
+    LOOPBACK_SERVICES,
     ServiceName,
     is_allocatable,
     is_loopback_pod,
@@ -60,9 +61,11 @@ def test_labels_name_the_family() -> None:
 
 
 def test_cluster_ips_have_a_place_on_loopback() -> None:
-    assert on_loopback("10.96.0.10") == "127.96.0.10"
-    for other in ("", "None", "192.168.0.1", "fd00::1"):
-        assert on_loopback(other) == ""
+    network = LOOPBACK_SERVICES[1]
+    assert on_loopback("10.96.0.10", network) == "127.97.0.10"
+    assert on_loopback("10.96.255.255", network) == "127.97.255.255"
+    for other in ("", "None", "10.95.255.255", "10.97.0.0", "fd00::1"):
+        assert on_loopback(other, network) == ""
 
 
 def test_only_one_network_of_loopback_has_pods() -> None:

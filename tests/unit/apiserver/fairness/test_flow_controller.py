@@ -146,7 +146,7 @@ async def test_seats_of_idle_levels_are_lent(server: LocalServer) -> None:
     flows = server.app.flows
     flows.adjust()
     level = flows.levels["global-default"]
-    level.demand.note(300)
+    level.queues.use.wanted(300, level.bounds.nominal, 10.0)
     assert level.queues.seats < 300
     flows.adjust()
     assert level.queues.seats >= 300

@@ -21,9 +21,26 @@ async def test_a_new_level_has_its_seats_in_the_metrics(server: LocalServer) -> 
         "current_inqueue_seats",
         "demand_seats_high_watermark",
         "demand_seats_smoothed",
+        "demand_seats_average",
+        "demand_seats_stdev",
+        "demand_seats_count",
     ):
         assert f'apiserver_flowcontrol_{name}{{priority_level="mine"}} ' in text
         assert f'apiserver_flowcontrol_{name}{{priority_level="catch-all"}} ' in text
+
+
+async def test_levels_have_their_targets_after_an_adjustment(server: LocalServer) -> None:
+    server.app.flows.adjust()
+    text = (await server.call("GET", "/metrics")).text
+    assert 'apiserver_flowcontrol_target_seats{priority_level="catch-all"} 13' in text
+    assert "apiserver_flowcontrol_seat_fair_frac " in text
+    for name, phase in (
+        ("priority_level_seat_utilization", "executing"),
+        ("priority_level_request_utilization", "executing"),
+        ("priority_level_request_utilization", "waiting"),
+    ):
+        labels = f'phase="{phase}",priority_level="global-default"'
+        assert f"apiserver_flowcontrol_{name}_count{{{labels}}} " in text
 
 
 async def test_requests_are_counted_by_schema_and_level(server: LocalServer) -> None:

@@ -1,4 +1,11 @@
-from kedge.apiserver.fairness.seats import SeatBounds, SeatDemand, allocation, bounds_of, level_of
+from kedge.apiserver.fairness.seats import (
+    SeatBounds,
+    SeatDemand,
+    SettledDemand,
+    allocation,
+    bounds_of,
+    level_of,
+)
 from kedge.apiserver.flow_control import default_objects
 
 LEVELS = [
@@ -28,19 +35,23 @@ def test_a_level_lends_and_borrows_within_its_bounds() -> None:
 
 def test_idle_levels_lend_their_seats() -> None:
     bounds = {"busy": SeatBounds(50, 25, 100), "idle": SeatBounds(50, 10, 100)}
-    found = allocation(bounds, {"busy": (90, 90.0), "idle": (0, 0.0)}, 100)
-    assert found == {"busy": 90, "idle": 10}
+    busy = SettledDemand(90, smooth=90.0)
+    found = allocation(bounds, {"busy": busy, "idle": SettledDemand()}, 100)
+    assert found.seats == {"busy": 90, "idle": 10}
+    assert found.targets == {"busy": 90, "idle": 10}
+    assert 0.99 < found.factor < 1.01
 
 
 def test_two_busy_levels_have_their_nominal_seats() -> None:
     bounds = {"a": SeatBounds(60, 10, 100), "b": SeatBounds(40, 10, 100)}
-    assert allocation(bounds, {"a": (200, 200.0), "b": (200, 200.0)}, 100) == {"a": 60, "b": 40}
+    busy = SettledDemand(200, smooth=200.0)
+    assert allocation(bounds, {"a": busy, "b": busy}, 100).seats == {"a": 60, "b": 40}
 
 
 def test_demand_rises_at_once_and_falls_slowly() -> None:
     demand = SeatDemand()
     demand.note(100)
-    assert demand.settle(0) == (100, 100)
-    highest, smooth = demand.settle(0)
-    assert highest == 0
-    assert 97 < smooth < 98
+    assert demand.settle(0, 70.0, 30.0) == SettledDemand(100, 70.0, 30.0, 100.0)
+    later = demand.settle(0, 0.0, 0.0)
+    assert later.highest == 0
+    assert 97 < later.smooth < 98

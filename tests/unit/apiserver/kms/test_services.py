@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.encryption_configuration import KmsConfiguration
+from kedge.apiserver.health import ServerLifecycle, server_checks
 from kedge.apiserver.kms import services
 from kedge.apiserver.kms.envelope import EnvelopeCipher
 from kedge.apiserver.kms.services import KeyServices
 from kedge.apiserver.store_protection import ConfiguredStore
+from kedge.apiserver.watchcache import WatchCache
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import KeyServiceError, UndecryptableValue
 from kedge.testing.clock import FakeClock
@@ -121,3 +124,41 @@ async def test_services_are_looked_at_each_minute(plugin: TestKeyPlugin) -> None
     await made.refresh_due()
     await made.refresh_due()
     assert plugin.calls.count("Status") == 3
+
+
+async def test_health_checks_ask_again_after_a_while(plugin: TestKeyPlugin) -> None:
+    clock = FakeClock()
+    made = KeyServices(clock)
+    made.add(KmsConfiguration(name="vault", endpoint="unix:///vault.sock"))
+    assert len(made) == 1
+    assert await made.failures() == ""
+    plugin.healthz = "sealed"
+    assert await made.failures() == ""
+    await clock.advance(20)
+    why = 'key service "vault": unexpected healthz status: sealed'
+    assert await made.failures() == f"kms-provider-0: {why}"
+    plugin.healthz = "ok"
+    assert await made.failure(0) == why
+    await clock.advance(3)
+    assert await made.failure(0) == ""
+    assert plugin.calls.count("Status") == 3
+
+
+@pytest.mark.parametrize(
+    ("is_followed", "name"), [(True, "kms-providers"), (False, "kms-provider-0")]
+)
+async def test_key_services_are_a_part_of_health(
+    tmp_path: Path, plugin: TestKeyPlugin, is_followed: bool, name: str
+) -> None:
+    path, clock = write(tmp_path / "keys.json", KMS), FakeClock()
+    store = ConfiguredStore(MemoryStore(clock), path, clock, is_followed=is_followed)
+    await store.start()
+    checks = server_checks(
+        store, WatchCache(store), ServerLifecycle(()), ControlPlaneComponents(())
+    )
+    found = next(check for check in checks if check.name == name)
+    assert found.endpoints == ("healthz", "readyz")
+    assert await found.failure() == ""
+    plugin.failure = "away"
+    await clock.advance(20)
+    assert "away" in await found.failure()

@@ -334,3 +334,35 @@ async def test_apply_of_an_unknown_uid_conflicts(server: LocalServer) -> None:
     body["metadata"]["uid"] = "11111111-1111-4111-8111-111111111111"
     answer = await server.apply(f"{MAPS}/a?fieldManager=me", body)
     assert (answer.status, answer.reason) == (409, "Conflict")
+
+
+FIELD = "Go struct field jsonPatchOp.{} of type string"
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "why"),
+    [
+        ({"op": "copy", "from": 5, "path": "/data/b"}, 400, f"number into {FIELD.format('from')}"),
+        ({"op": ["x"], "path": "/data/b"}, 400, f"array into {FIELD.format('op')}"),
+        ({"op": "remove", "path": {}}, 400, f"object into {FIELD.format('path')}"),
+        ("x", 400, "string into Go value of type handlers.jsonPatchOp"),
+        (None, 422, ""),
+        ({"op": "copy", "path": "/data/b"}, 422, ""),
+    ],
+)
+async def test_an_operation_of_other_types_is_refused_as_go_refuses_it(
+    server: LocalServer, operation: object, code: int, why: str
+) -> None:
+    await server.post(MAPS, config_map(a="1"))
+    answer = await patch(server, f"{MAPS}/a", [operation], JSON_PATCH)
+    told = f"error decoding patch: json: cannot unmarshal {why}"
+    rejected = "the server rejected our request due to an error in our request"
+    assert (answer.status, answer.message) == (code, told if why else rejected)
+
+
+async def test_the_copy_of_a_missing_value_is_null(server: LocalServer) -> None:
+    await server.post(MAPS, config_map(a="1"))
+    operation = {"op": "copy", "from": "/data/missing", "path": "/data/b"}
+    answer = await patch(server, f"{MAPS}/a", [operation], JSON_PATCH)
+    assert answer.status == 200
+    assert answer.document["data"] == {"a": "1", "b": ""}

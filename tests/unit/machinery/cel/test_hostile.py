@@ -7,7 +7,7 @@ import pytest
 
 from kedge.machinery.cel import CelError, CelProgram, uses
 from kedge.machinery.cel.types import DYN
-from kedge.machinery.patience import PatienceError, on_event_loop
+from kedge.machinery.patience import LOOP_PATIENCE, PatienceError, on_event_loop
 
 ENVIRONMENT = uses.crd_rule(DYN)
 LONGEST_SECONDS = 2.0
@@ -31,6 +31,10 @@ EXPRESSIONS = {
     + ".map(a, [a, a])" * 40
     + "]",
     "distinct shared lists": "[[1]]" + ".map(a, [a, a])" * 40 + ".distinct().size() == 1",
+    "many times one list": "["
+    + ", ".join(["lists.range(5000)"] * 200)
+    + "].map(l, [l, l, l]).flatten(3).size() == 1",
+    "many times one list of nothing": "[[]]" + ".map(a, [a, a])" * 40 + ".flatten(40).size() == 0",
     "many matches": "'" + "a" * 4000 + "'.replace('a', 'aaaaaaaaaa').findAll('a').size() == 1",
 }
 
@@ -41,6 +45,22 @@ def test_a_hostile_expression_ends_soon(name: str) -> None:
     with contextlib.suppress(CelError):
         CelProgram(EXPRESSIONS[name], ENVIRONMENT).run({"self": {}}, limit=1_000_000)
     assert process_time() - begun < LONGEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "isURL(self)",
+        "url(self).getHost() == ''",
+        "self.matches('(a+)+$')",
+        "[lists.range(30000), lists.range(30000)].flatten().size() == 1",
+        "isIP(self) || isCIDR(self) || isQuantity(self) || isSemver(self)",
+    ],
+)
+def test_a_long_text_leaves_the_event_loop(expression: str) -> None:
+    program = CelProgram(expression, ENVIRONMENT)
+    with pytest.raises(PatienceError):
+        program.run({"self": "a" * 1_500_000}, patience=LOOP_PATIENCE)
 
 
 @pytest.mark.parametrize("index", ["0.0 / 0.0", "1.0 / 0.0", "1.5", "-1.0"])
@@ -68,3 +88,18 @@ def test_a_long_expression_is_not_compiled_on_the_event_loop() -> None:
         with pytest.raises(PatienceError):
             CelProgram(long, ENVIRONMENT)
     assert CelProgram(long, ENVIRONMENT).expression == long
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "lists.range(2000).all(i, 'a'.find('a' + string(i)) == '' || true)",
+        "lists.range(2000).all(i, timestamp('2020-01-01T00:00:00Z').getHours(string(i)) > 0"
+        " || true)",
+    ],
+)
+def test_patterns_and_zones_that_differ_each_time_leave_the_event_loop(expression: str) -> None:
+    with on_event_loop():
+        program = CelProgram(expression, ENVIRONMENT)
+        with pytest.raises(PatienceError):
+            program.run({"self": {}})

@@ -73,3 +73,9 @@ def test_documents_without_fractions_are_left_alone() -> None:
     made = guarded(OBJECT, {"a": 1, "b": None, "other": "x"})
     assert isinstance(made, GuardedMap)
     assert made == {"a": 1, "other": "x"}
+
+
+def test_an_old_value_of_another_type_is_an_error_of_the_rule() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "number"}}}
+    [why] = errors(schema, {"n": 1.5}, "self == oldSelf", {"n": []})
+    assert "no such overload" in why

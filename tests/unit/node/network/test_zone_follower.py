@@ -1,10 +1,11 @@
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from kedge.api.builtin.service_networks import on_loopback
+from kedge.api.builtin.service_networks import LOOPBACK_SERVICES, on_loopback
 from kedge.dns.cluster_index import ServiceEntry
 from kedge.node.network.zone_follower import ZoneFollower
 from kedge.node.pod.referenced_objects import ReferencedObjects
@@ -78,7 +79,8 @@ async def test_namespaces_are_followed(follower: tuple[LocalServer, ZoneFollower
 async def test_cluster_ips_are_published_as_pods_find_them() -> None:
     async with LocalServer.running() as server, asyncio.TaskGroup() as tasks:
         sources = ReferencedObjects(server.client, server.clock)
-        made = ZoneFollower(server.client, sources.services, server.clock, on_loopback)
+        seen = partial(on_loopback, network=LOOPBACK_SERVICES[0])
+        made = ZoneFollower(server.client, sources.services, server.clock, seen)
         running = [tasks.create_task(each.run()) for each in (sources, made)]
         await made.synced.wait()
         entry = made.index.service((b"kubernetes", b"default"))

@@ -5,12 +5,14 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kedge.api.builtin.service_networks import LOOPBACK_SERVICES, on_loopback
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.network_place import MACHINE, NetworkPlace
@@ -120,11 +122,15 @@ def test_programs_of_the_machine_reach_an_ordinary_users_services_at_loopback(
 
 def test_pods_that_share_the_machines_network_reach_cluster_ips_at_loopback() -> None:
     carried = port(node_port=30080, is_internal_local=True)
-    assert dict(shared_network_addresses([carried])) == {
+    find = partial(on_loopback, network=LOOPBACK_SERVICES[0])
+    assert dict(shared_network_addresses(find, [carried])) == {
         ServiceAddress("127.96.0.5", "TCP", 80): ListenedService((TWO,), False),
         ServiceAddress("127.0.0.1", "TCP", 30080): ListenedService((ONE, TWO), False),
     }
-    assert dict(shared_network_addresses([port(()), port(protocol="SCTP")])) == {}
+    assert dict(shared_network_addresses(find, [port(()), port(protocol="SCTP")])) == {}
+    # A cluster IP of another range is not shown on loopback.
+    elsewhere = port(cluster_addresses=(IPv4Address("172.16.0.1"),), node_port=0)
+    assert dict(shared_network_addresses(str, [elsewhere])) == {}
 
 
 def test_affinity_keeps_a_client_with_one_endpoint() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kedge.supervisor.kernel import libc
 from kedge.supervisor.launch import launch, privileges
 from kedge.supervisor.launch.options import LaunchOptions
 from kedge.supervisor.launch.program import LaunchError
@@ -22,7 +23,10 @@ def messages(status: socket.socket) -> list[dict[str, Any]]:
 
 
 def run_plain(
-    spec: dict[str, Any], links: dict[str, int] | None = None
+    spec: dict[str, Any],
+    links: dict[str, int] | None = None,
+    capabilities: int | None = None,
+    home: str = "/none",
 ) -> tuple[int, list[dict[str, Any]], bytes]:
     """Run a program without namespaces: exit status, messages and output."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -46,7 +50,9 @@ def run_plain(
     }
     if (pid := os.fork()) == 0:
         signal.alarm(20)
-        launch.plain(whole, vars(options), "/none")
+        if capabilities is not None:
+            libc.set_capabilities(capabilities)
+        launch.plain(whole, vars(options), home)
     for descriptor in (write, null):
         os.close(descriptor)
     theirs.close()
@@ -67,6 +73,25 @@ def test_a_program_that_does_not_exist_is_reported() -> None:
     code, said, _ = run_plain({"argv": ["no-such-program"]})
     assert code == 1
     assert said[-1] == {"error": 'exec: "no-such-program": executable file not found in $PATH'}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to lose its capabilities")
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"user": 1234}, "cannot become user 1234; this takes CAP_SETUID and CAP_SETGID"),
+        (
+            {"lowers": ["/none"]},
+            "the root cannot be changed to the image; this takes CAP_SYS_CHROOT",
+        ),
+    ],
+)
+def test_missing_capabilities_are_named(spec: dict[str, Any], told: str, tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    code, said, _ = run_plain({"argv": ["true"], **spec}, capabilities=0, home=str(tmp_path))
+    assert code == 1
+    assert said[-1]["error"].startswith(told)
+    assert "--cap-add" in said[-1]["error"]
 
 
 def test_volumes_are_open_under_the_numbers_of_their_links(tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ from kedge.supervisor.plain.grants import GRANTS, advice, settings
 def test_every_engine_has_its_setting() -> None:
     found = settings("CAP_SYS_ADMIN", "CAP_NET_ADMIN")
     assert found.options == (
-        "--cap-add=SYS_ADMIN --cap-add=NET_ADMIN --security-opt=apparmor=unconfined"
+        "--cap-add=SYS_ADMIN --cap-add=NET_ADMIN --security-opt=seccomp=unconfined"
+        " --security-opt=apparmor=unconfined"
     )
     assert found.gitlab == (
-        'cap_add = ["SYS_ADMIN", "NET_ADMIN"], security_opt = ["apparmor=unconfined"]'
+        'cap_add = ["SYS_ADMIN", "NET_ADMIN"],'
+        ' security_opt = ["seccomp=unconfined", "apparmor=unconfined"]'
     )
     assert found.kubernetes == (
-        'capabilities: {add: ["SYS_ADMIN", "NET_ADMIN"]}, appArmorProfile: {type: Unconfined}'
+        'capabilities: {add: ["SYS_ADMIN", "NET_ADMIN"]}, seccompProfile: {type: Unconfined},'
+        " appArmorProfile: {type: Unconfined}"
     )
 
 

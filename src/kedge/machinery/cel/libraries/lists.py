@@ -31,6 +31,7 @@ from kedge.machinery.cel.types import (
     parameter,
 )
 from kedge.machinery.cel.values import CelDuration, Uint, check_extent, equal
+from kedge.machinery.patience import spend
 
 _T: Final = parameter("T")
 _LIST: Final = list_of(_T)
@@ -156,6 +157,24 @@ def _flatten(values: list[Any], depth: int = 1) -> list[Any]:
     return flat
 
 
+def _flatten_price(values: list[Any], depth: int = 1) -> int:
+    """Return upstream's price, and besides that of large results. A list may occur in another a
+    thousand times, and its elements would be as many times as much."""
+    return _allocated(max(0, depth), len(values)) + max(0, _flat_size(values, depth) - 1000)
+
+
+def _flat_size(values: list[Any], depth: int) -> int:
+    size = len(values)
+    if depth > 0:
+        spend(size // 10)
+        for value in values:
+            if size > _MOST_ELEMENTS:
+                raise CelError("value is too large")
+            if isinstance(value, list):
+                size += _flat_size(value, depth - 1)
+    return size
+
+
 def _same_types(values: list[Any]) -> None:
     if any(type(value) is not type(values[0]) for value in values):
         raise CelError("list elements must have the same type")
@@ -225,7 +244,7 @@ _EXTENSION: Final[Functions] = named(
                 _LIST,
                 _flatten,
                 member=True,
-                price=lambda values: _allocated(1, len(values)),
+                price=_flatten_price,
                 guards=(list_of(DYN),),
             ),
             method(
@@ -233,7 +252,7 @@ _EXTENSION: Final[Functions] = named(
                 (list_of(DYN), INT),
                 list_of(DYN),
                 _flatten,
-                lambda values, depth: _allocated(max(0, depth), len(values)),
+                _flatten_price,
             ),
         ),
         "sort": _each_type("sort", _sort),

@@ -1,12 +1,13 @@
 """The variables of containers, from real config maps, secrets and services of a server."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kedge.api.builtin.service_networks import on_loopback
+from kedge.api.builtin.service_networks import LOOPBACK_SERVICES, on_loopback
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
 from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.api.core_v1.service_types import Service, ServicePort, ServiceSpec
@@ -198,6 +199,8 @@ def test_services_are_told_at_the_addresses_where_pods_find_them() -> None:
         metadata=ObjectMeta(name="web", namespace="default"),
         spec=ServiceSpec(clusterIP="10.96.7.7", ports=[ServicePort(port=80)]),
     )
-    found = service_variables(new_pod(), [service], on_loopback)
+    found = service_variables(
+        new_pod(), [service], partial(on_loopback, network=LOOPBACK_SERVICES[0])
+    )
     assert found["WEB_SERVICE_HOST"] == "127.96.7.7"
     assert found["WEB_PORT"] == "tcp://127.96.7.7:80"
