@@ -23,11 +23,19 @@ from kedge.apiserver.crd.conversion_review import RejectedConversion
 from kedge.apiserver.review_webhook import ReviewFailed, ReviewWebhook
 from kedge.apiserver.webhooks import caller as webhook_caller
 from kedge.apiserver.webhooks import review
+from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.apiserver.webhooks.caller import Caller, CallFailed
 from kedge.apiserver.webhooks.configuration import WebhookEndpoint
 from kedge.machinery.turns import next_turn
 from kedge.testing.clock import FakeClock
-from kedge.testing.hostile_server import FLOODS, STALLS, Attack, HostileServer, hostile_server
+from kedge.testing.hostile_server import (
+    FLOODS,
+    STALLS,
+    Attack,
+    HostileServer,
+    endless_body,
+    hostile_server,
+)
 from kedge.web.exchange import ServerAddress
 
 PATIENCE = 60
@@ -149,6 +157,20 @@ async def test_a_flood_is_cut_off(client: Client, attack: Attack, tmp_path: Path
     why, sent = await refusal(client, attack, tmp_path, LONG)
     assert "deadline" not in why
     assert sent <= MOST_SENT
+
+
+async def test_answers_of_reviews_and_issuers_share_their_memory(tmp_path: Path) -> None:
+    budget = AnswerBudget(100_000)
+    async with hostile_server(tmp_path / "pki", endless_body) as server, asyncio.timeout(PATIENCE):
+        path, ca = tmp_path / "config", base64.b64encode(server.ca_pem).decode()
+        path.write_text(KUBECONFIG.format(url=server.url, ca=ca))
+        webhook = ReviewWebhook(path, InstantClock(), LONG, budget)
+        with pytest.raises(ReviewFailed, match="no memory left"):
+            await webhook.status({"spec": {}})
+        await webhook.close()
+        with pytest.raises(IssuerUnavailable, match="no memory left"):
+            await HttpsFetch(server.ca_pem.decode(), budget)(f"{server.url}/keys")
+    assert budget.size == 0
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)

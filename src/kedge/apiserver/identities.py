@@ -9,14 +9,15 @@ from urllib.parse import unquote
 
 import msgspec
 
+from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import (
     Authenticator,
     TokenAuthenticator,
     everybody,
 )
-from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.config import RequestHeaderTrust, ServerConfig
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.machinery.clock import Clock
 from kedge.storage.store import Store
 from kedge.web.request_reader import COMMA_HEADERS
@@ -52,16 +53,18 @@ WEBHOOK_SECONDS: Final = 30.0
 """The time of a token webhook for one answer."""
 
 
-def configured(config: ServerConfig, clock: Clock, identity: "ServerIdentity") -> OutsideIdentities:
+def configured(
+    config: ServerConfig, clock: Clock, identity: "ServerIdentity", budget: AnswerBudget
+) -> OutsideIdentities:
     """Return the identities of the flags; ConfigurationFileError if a file is invalid. TLS then
-    accepts the certificates of proxies."""
+    accepts the certificates of proxies. `budget` is the memory for answers of other servers."""
     identities = OutsideIdentities()
     if config.request_headers != RequestHeaderTrust():
         _add_proxies(identities, config.request_headers, clock, identity)
     if config.authentication_config is not None:
-        _add_issuers(identities, config, clock)
+        _add_issuers(identities, config, clock, budget)
     if config.token_webhook is not None:
-        _add_token_webhook(identities, config, clock)
+        _add_token_webhook(identities, config, clock, budget)
     return identities
 
 
@@ -79,12 +82,14 @@ def _add_proxies(
     identities.tasks.append(followed.follow)
 
 
-def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
+def _add_token_webhook(
+    identities: OutsideIdentities, config: ServerConfig, clock: Clock, budget: AnswerBudget
+) -> None:
     from kedge.apiserver.authentication.token_webhook import TokenWebhook
     from kedge.apiserver.review_webhook import ReviewWebhook
 
     assert config.token_webhook is not None
-    webhook = ReviewWebhook(config.token_webhook, clock, WEBHOOK_SECONDS)
+    webhook = ReviewWebhook(config.token_webhook, clock, WEBHOOK_SECONDS, budget)
     identities.closing.append(webhook.close)
     identities.authenticators.append(
         TokenWebhook(webhook, config.token_webhook_version, config.token_webhook_ttl, clock)
@@ -92,7 +97,7 @@ def _add_token_webhook(identities: OutsideIdentities, config: ServerConfig, cloc
 
 
 def configure_authorizers(
-    authorizer: Authorizer, identities: OutsideIdentities, config: ServerConfig, clock: Clock
+    api: Api, identities: OutsideIdentities, config: ServerConfig, clock: Clock
 ) -> None:
     """Ask the authorizers of the flag, if it is given, and follow its file; ConfigurationFileError
     if the file is invalid."""
@@ -100,7 +105,9 @@ def configure_authorizers(
         return
     from kedge.apiserver.authorization.reload import ConfiguredAuthorizers
 
-    authorizers = ConfiguredAuthorizers(config.authorization_config, authorizer, clock)
+    authorizers = ConfiguredAuthorizers(
+        config.authorization_config, api.authorizer, clock, api.caller.budget
+    )
     identities.tasks.append(authorizers.run)
     identities.metrics.append(authorizers.log.add_metrics)
     identities.closing.append(authorizers.close)
@@ -119,11 +126,14 @@ def follow_encryption(identities: OutsideIdentities, store: Store, config: Serve
         identities.tasks.append(store.follow)
 
 
-def _add_issuers(identities: OutsideIdentities, config: ServerConfig, clock: Clock) -> None:
+def _add_issuers(
+    identities: OutsideIdentities, config: ServerConfig, clock: Clock, budget: AnswerBudget
+) -> None:
+    from kedge.apiserver.authentication.openid_connect.issuers import https_fetch
     from kedge.apiserver.authentication.openid_connect.reload import ConfiguredIssuers
 
     assert config.authentication_config is not None
-    issuers = ConfiguredIssuers(config.authentication_config, clock)
+    issuers = ConfiguredIssuers(config.authentication_config, clock, https_fetch(budget))
     identities.authenticators.append(issuers)
     identities.tasks.append(issuers.run)
     access = issuers.anonymous

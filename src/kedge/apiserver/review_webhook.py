@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kedge.apiserver.configuration_file import ConfigurationFileError
+from kedge.apiserver.webhooks.answer_budget import Answer, AnswerBudget, NoMemoryForAnswer
 from kedge.client import login
 from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.transport import Call, Transport, Unreachable
@@ -34,9 +35,11 @@ class _Retry(ReviewFailed):
 class ReviewWebhook:
     """A webhook that is described by a kubeconfig."""
 
-    def __init__(self, kubeconfig: Path, clock: Clock, seconds: float) -> None:
+    def __init__(
+        self, kubeconfig: Path, clock: Clock, seconds: float, budget: AnswerBudget | None = None
+    ) -> None:
         """Read the file; ConfigurationFileError if it cannot be used. `seconds` is the time for
-        one attempt."""
+        one attempt, `budget` the memory for answers."""
         try:
             found = login.read([kubeconfig])
             self._transport: Transport = found.transport()
@@ -47,6 +50,7 @@ class ReviewWebhook:
         self._clock = clock
         self._seconds = seconds
         self._slots = asyncio.Semaphore(MOST_CALLS)
+        self._budget = budget or AnswerBudget()
 
     async def status(self, review: dict[str, Any]) -> dict[str, Any]:
         """Return the status that the webhook gives a review; ReviewFailed if it gives none."""
@@ -64,12 +68,16 @@ class ReviewWebhook:
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(self, call: Call) -> dict[str, Any]:
+        with self._budget.answer() as answer:
+            return await self._reviewed(call, answer)
+
+    async def _reviewed(self, call: Call, answer: Answer) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._seconds):
-                status, body = await _exchange(self._transport, call)
+                status, body = await _exchange(self._transport, call, answer)
         except TimeoutError:
             raise ReviewFailed(f'Post "{self._url}": context deadline exceeded') from None
-        except Unreachable as error:
+        except (Unreachable, NoMemoryForAnswer) as error:
             raise _Retry(f'Post "{self._url}": {error}') from None
         if status == 429 or status >= 500:
             raise _Retry(f'Post "{self._url}": status {status}')
@@ -81,9 +89,9 @@ class ReviewWebhook:
         await self._transport.close()
 
 
-async def _exchange(transport: Transport, call: Call) -> tuple[int, bytes]:
+async def _exchange(transport: Transport, call: Call, answer: Answer) -> tuple[int, bytes]:
     async with transport.stream(call) as stream:
-        body = await stream.at_most(ANSWER_BYTES)
+        body = await answer.read(stream.pieces, ANSWER_BYTES)
         if body is None:
             raise ReviewFailed(f"the answer is longer than {ANSWER_BYTES} bytes")
         return stream.status, body

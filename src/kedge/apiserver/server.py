@@ -226,8 +226,8 @@ async def build(
     )
     audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-    outside = identities.configured(config, clock, identity)
-    identities.configure_authorizers(api.authorizer, outside, config, clock)
+    outside = identities.configured(config, clock, identity, api.caller.budget)
+    identities.configure_authorizers(api, outside, config, clock)
     identities.follow_encryption(outside, store, config)
     lifecycle = ServerLifecycle(HOOKS)
     extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)

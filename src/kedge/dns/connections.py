@@ -53,9 +53,27 @@ class TcpConnections:
         return DnsConnection(self)
 
     def admits(self, source: str) -> bool:
-        """Return whether a further connection of this client is accepted."""
-        below = len(self._open) < MOST_CONNECTIONS and self._counts[source] < MOST_PER_SOURCE
-        return below and self._sources.admits(source)
+        """Return whether a connection of this client is accepted. Another one may be closed for
+        it, so call `opened` next."""
+        if not self._sources.admits(source):
+            return False
+        if rivals := self._rivals(source):
+            oldest = min(rivals, key=lambda each: each.active)
+            self.closed(oldest)
+            oldest.abort()
+        return True
+
+    def _rivals(self, source: str) -> "list[DnsConnection]":
+        """Return the candidates if a connection has to make room: those of the client itself if
+        it has its share, else those of the clients that have most. So a few clients together
+        cannot keep others out."""
+        own, most = self._counts[source], max(self._counts.values(), default=0)
+        is_full = len(self._open) >= MOST_CONNECTIONS
+        if own >= MOST_PER_SOURCE or (is_full and own >= most):
+            return [each for each in self._open if each.source == source]
+        if is_full:
+            return [each for each in self._open if self._counts[each.source] == most]
+        return []
 
     def opened(self, connection: "DnsConnection") -> None:
         self._open.add(connection)

@@ -1,10 +1,13 @@
 """Turns of the event loop: background work gets a share of each turn, requests get the rest."""
 
 import asyncio
+import logging
 import types
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, Protocol
+
+log = logging.getLogger(__name__)
 
 SHARE_SECONDS: Final = 0.01
 """How long all background work together may hold the event loop before sockets are polled."""
@@ -81,6 +84,64 @@ class TurnShare:
 
     def _end(self) -> None:
         self._began = None
+
+
+class Step(Protocol):
+    """Work for one peer."""
+
+    def advance(self) -> None:
+        """Do the next part of it."""
+        ...
+
+
+class StepTurns:
+    """Shares the time for one sort of work among all peers, first come, first served: short steps
+    of many peers, a few per turn of the event loop.
+
+    The event loop tells all connections of their bytes in one turn. So what many peers send would
+    add up to one long turn.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], seconds: float) -> None:
+        """`seconds` is how long steps are done per turn as bytes are read, and as long again for
+        those that waited."""
+        self._monotonic = monotonic
+        self._seconds = seconds
+        self._share = TurnShare(monotonic, seconds)
+        self._waiting: deque[Step] = deque()
+        self._is_arranged = False
+
+    @property
+    def waiting(self) -> int:
+        """How many steps wait for their turn."""
+        return len(self._waiting)
+
+    def is_free(self) -> bool:
+        """Return whether this turn has time for a step that has not waited."""
+        return not self._waiting and self._share.is_left()
+
+    def wait(self, step: Step) -> None:
+        """Do a step in a later turn, after those that wait already."""
+        self._waiting.append(step)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self._waiting and not self._is_arranged:
+            self._is_arranged = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        until = self._monotonic() + self._seconds
+        while self._waiting:
+            try:
+                # It may wait again.
+                self._waiting.popleft().advance()
+            except Exception:
+                log.exception("step failed")
+            if self._monotonic() >= until:
+                break
+        self._is_arranged = False
+        self._arrange()
 
 
 @types.coroutine

@@ -71,6 +71,10 @@ class EventLoop:
         child's pid."""
         self._announcing.add(descriptor)
 
+    def now(self) -> float:
+        """Return the seconds since some fixed moment."""
+        return time.monotonic_ns() / _SECOND
+
     def after(self, seconds: float, callback: Callback) -> Timer:
         self._number += 1
         timer = Timer(time.monotonic_ns() + int(seconds * _SECOND), self._number, callback)

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Generator
 from typing import Final, Protocol, cast
 
-AHEAD: Final = 256 << 10
+AHEAD: Final = 64 << 10
 """Bytes that may wait to be read before the peer is asked to pause."""
 CLOSE_SECONDS: Final = 30.0
 """How long a connection that is closed may take to send what is left."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
+from kedge.machinery.turns import StepTurns
 from kedge.web.connection_limits import ConnectionSlots
 from kedge.web.server_connection import ServerConnection
-from kedge.web.tls_handshake import HandshakeTurns, secured
+from kedge.web.tls_handshake import secured
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Listener:
         *,
         slots: ConnectionSlots,
         clock: Clock,
-        turns: HandshakeTurns,
+        turns: StepTurns,
         handshake_seconds: float,
         connection: Callable[[], ServerConnection],
     ) -> None:

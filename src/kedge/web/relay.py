@@ -104,6 +104,7 @@ def streamed_response(exchange: Exchange, *, is_head: bool = False) -> Response:
     async def pour(sink: Sink) -> None:
         try:
             async for piece in exchange.pieces():
+                await tunnel.take_turn()
                 sink.write(piece)
                 await sink.drain()
         finally:
@@ -146,6 +147,7 @@ async def _send(socket: WebSocket, exchange: Exchange, *, binary: bool) -> None:
     socket.send(b"", text=not binary)  # tells the client that it is connected
     try:
         async for piece in exchange.pieces():
+            await tunnel.take_turn()
             socket.send(piece if binary else base64.b64encode(piece), text=not binary)
             await socket.drain()
     except ConnectionError:

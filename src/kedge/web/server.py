@@ -9,7 +9,7 @@ from typing import Any
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.sockets import SocketMaker
-from kedge.machinery.turns import Turns, TurnShare
+from kedge.machinery.turns import StepTurns, Turns, TurnShare
 from kedge.web.body_budget import BodyBudget
 from kedge.web.connection_limits import ConnectionLimits, ConnectionSlots, affordable
 from kedge.web.connection_owner import Handler, Refused, Screen
@@ -21,7 +21,6 @@ from kedge.web.peer_certificate import PeerCertificates
 from kedge.web.request_reader import COMMA_HEADERS
 from kedge.web.server_connection import ServerConnection
 from kedge.web.tenant_turns import TenantTurns
-from kedge.web.tls_handshake import HandshakeTurns
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +33,9 @@ _TURN_VISITS = 32
 _FIRST_SECONDS = 0.01
 """How long single requests are answered in one turn, as they are read. After a pause, hundreds of
 peers may have sent one each; those beyond this time are answered like pipelined ones."""
+_HANDSHAKE_SECONDS = 0.01
+"""How long handshakes are continued in one turn. One step takes up to a millisecond, and hundreds
+of peers may send at once."""
 _PIECES_SECONDS = 0.01
 """How long pieces of large answers are made and written in one turn, over all connections."""
 
@@ -80,7 +82,7 @@ class HttpServer:
         """The time for requests that are answered as they are read."""
         self.pieces = Turns(clock.monotonic, share_seconds=_PIECES_SECONDS)
         """The time for pieces of large answers, over all connections."""
-        self._handshakes = HandshakeTurns(clock)
+        self._handshakes = StepTurns(clock.monotonic, _HANDSHAKE_SECONDS)
         self.turns: TenantTurns[ServerConnection] = TenantTurns(clock.monotonic, _work_on)
         self._listeners: list[Listener] = []
 

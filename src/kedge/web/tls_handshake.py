@@ -1,78 +1,21 @@
 """TLS handshakes of accepted sockets, a few per turn of the event loop."""
 
 import asyncio
-import logging
 import socket
 import ssl
-from collections import deque
-from typing import Any, Final, Protocol, cast
+from typing import Final, cast
 
-from kedge.machinery.clock import Clock
-from kedge.machinery.turns import TurnShare
+from kedge.machinery.sockets import BoundedReads, limit_buffers
+from kedge.machinery.turns import StepTurns
 
-log = logging.getLogger(__name__)
-
-_SHARE_SECONDS: Final = 0.01
-"""How long handshakes are continued per turn as their bytes are read, and as long again for those
-that waited. One step takes up to a millisecond, and hundreds of peers may send at once."""
 _BUFFER: Final = 4 << 10
 """Bytes that are read of a peer before it waits for its turn: a usual message is shorter."""
-_READ: Final = 32 << 10
-"""Bytes that are read at once of a connection."""
-
-
-class HandshakeStep(Protocol):
-    """Work on one handshake."""
-
-    def advance(self) -> None:
-        """Do the next step."""
-        ...
-
-
-class HandshakeTurns:
-    """Shares the time for handshakes among all connections of a server, first come, first served.
-
-    The event loop tells all connections of their bytes in one turn, and the transports of asyncio
-    continue a handshake at once. So the steps of many peers would add up to one long turn.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._share = TurnShare(clock.monotonic, _SHARE_SECONDS)
-        self._waiting: deque[HandshakeStep] = deque()
-
-    @property
-    def waiting(self) -> int:
-        """How many handshakes wait for the server, and not for their peers."""
-        return len(self._waiting)
-
-    def is_free(self) -> bool:
-        """Return whether this turn has time for a step that has not waited."""
-        return not self._waiting and self._share.is_left()
-
-    def wait(self, step: HandshakeStep) -> None:
-        """Do a step in a later turn, after those that wait already."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._work)
-        self._waiting.append(step)
-
-    def _work(self) -> None:
-        until = self._clock.monotonic() + _SHARE_SECONDS
-        while self._waiting:
-            try:
-                self._waiting.popleft().advance()
-            except Exception:
-                log.exception("handshake failed")
-            if self._clock.monotonic() >= until:
-                break
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._work)
 
 
 class TlsHandshake(asyncio.BufferedProtocol):
     """Stands between a socket and its TLS protocol until the handshake is over."""
 
-    def __init__(self, turns: HandshakeTurns) -> None:
+    def __init__(self, turns: StepTurns) -> None:
         self._turns = turns
         self._socket: asyncio.Transport = None  # type: ignore[assignment]
         self._tls: asyncio.BufferedProtocol | None = None
@@ -153,35 +96,6 @@ class TlsHandshake(asyncio.BufferedProtocol):
             self._tls.connection_lost(exc)
 
 
-class BoundedReads(asyncio.BufferedProtocol):
-    """Stands between a socket and its TLS protocol after the handshake, and keeps reads short.
-
-    uvloop reads up to 256 KiB at once into a buffer of the connection, then copies them into one of
-    OpenSSL, which never shrinks. So each connection would take 600 KB until it is closed.
-    """
-
-    def __init__(self, tls: asyncio.BufferedProtocol) -> None:
-        self._tls = tls
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self._tls.get_buffer(_READ))[:_READ]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._tls.buffer_updated(nbytes)
-
-    def pause_writing(self) -> None:
-        self._tls.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._tls.resume_writing()
-
-    def eof_received(self) -> bool | None:
-        return self._tls.eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._tls.connection_lost(exc)
-
-
 class EarlyInput(asyncio.Protocol):
     """Input after the handshake, before the connection has its own protocol."""
 
@@ -199,7 +113,7 @@ class EarlyInput(asyncio.Protocol):
 
 
 async def secured(
-    accepted: socket.socket, tls: ssl.SSLContext, seconds: float, turns: HandshakeTurns
+    accepted: socket.socket, tls: ssl.SSLContext, seconds: float, turns: StepTurns
 ) -> tuple[asyncio.Transport, bytes]:
     """Do the handshake of an accepted socket; returns its transport and input that has arrived.
 
@@ -222,7 +136,5 @@ async def secured(
     if transport is None or early.is_lost:
         raise ConnectionResetError("the peer has disconnected")
     handshake.step_aside()
-    # The transports of TLS have it, but their class in asyncio is private. It holds while the
-    # connection does not read.
-    cast(Any, transport).set_read_buffer_limits(high=_READ)
+    limit_buffers(transport)
     return transport, early.content

@@ -1,13 +1,26 @@
 import asyncio
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from kedge.client.connection import HEAD_BYTES, HttpConnection, encode_request, open_connection
+from kedge.apiserver import pki
+from kedge.client import connection as connection_module
+from kedge.client.connection import (
+    HEAD_BYTES,
+    SHARE_SECONDS,
+    SLICE_BYTES,
+    HttpConnection,
+    encode_request,
+    open_connection,
+)
 from kedge.client.transport import Unreachable
+from kedge.machinery.turns import StepTurns, next_turn
+from kedge.testing.clock import BusyClock
 
 GET = encode_request("GET", "/", "host", [], b"")
 
@@ -116,6 +129,119 @@ async def test_bytes_of_another_protocol_are_kept_for_the_next_owner() -> None:
         await connection.ask(GET)
         assert (connection.status, connection.upgraded) == (101, b"first")
         assert not connection.reusable
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+TINY = b"1\r\nx\r\n"
+
+
+async def test_answers_in_tiny_chunks_share_the_turns_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = BusyClock()
+    turns = StepTurns(clock.monotonic, SHARE_SECONDS)
+    monkeypatch.setattr(connection_module, "response_turns", lambda: turns)
+    receive = HttpConnection.on_body
+
+    def slow(connection: HttpConnection, data: bytes) -> None:
+        clock.spend(1e-6)
+        receive(connection, data)
+
+    monkeypatch.setattr(HttpConnection, "on_body", slow)
+    count = 50_000
+    whole = CHUNKED + TINY * count + b"0\r\n\r\n"
+
+    async def answer() -> bytes:
+        async with connected(whole) as connection:
+            await connection.ask(GET)
+            return await body(connection)
+
+    async with asyncio.TaskGroup() as tasks:
+        answers = [tasks.create_task(answer()) for _ in range(4)]
+        await clock.observe(lambda: all(task.done() for task in answers))
+    assert [len(task.result()) for task in answers] == [count] * 4
+    # Slices that are read, slices that waited, and how far one of each goes beyond its time.
+    assert max(clock.slices) <= 2 * (SHARE_SECONDS + SLICE_BYTES / len(TINY) * 1e-6)
+
+
+async def test_what_surrounds_the_content_of_an_answer_is_limited() -> None:
+    padded = b"1;" + b"e" * 1000 + b"\r\nx\r\n"
+    async with connected(CHUNKED + padded * 1000 + b"0\r\n\r\n") as connection:
+        await connection.ask(GET)
+        with pytest.raises(Unreachable, match="framing of the answer is too long"):
+            await body(connection)
+        assert not connection.reusable
+
+
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 3000000\r\n"])
+async def test_a_slow_reader_gets_all_of_a_connection_that_was_closed(framing: bytes) -> None:
+    response = b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n" + b"x" * 3_000_000
+    async with connected(response) as connection:
+        await connection.ask(GET)
+        size = 0
+        async for piece in connection.body:
+            size += len(piece)
+            for _ in range(5):
+                await next_turn()
+        assert size == 3_000_000
+
+
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_answers_over_tls_are_read_in_small_pieces(
+    factory: Callable[[], asyncio.AbstractEventLoop],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    identity = pki.ensure(tmp_path, ("127.0.0.1",))
+    pieces: list[int] = []
+    receive = HttpConnection.data_received
+
+    def counting(connection: HttpConnection, data: bytes) -> None:
+        pieces.append(len(data))
+        receive(connection, data)
+
+    monkeypatch.setattr(HttpConnection, "data_received", counting)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n" + b"x" * 2_000_000)
+        writer.close()
+
+    async def download() -> int:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=identity.context)
+        tls = ssl.create_default_context(cadata=identity.ca_pem.decode())
+        async with server:
+            host, port = server.sockets[0].getsockname()
+            connection = await open_connection(host, port, tls=tls, server_name=None)
+            await connection.ask(GET)
+            size = len(await body(connection))
+            await asyncio.wait([connection.lost])
+        return size
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        assert runner.run(download()) == 2_000_000
+    assert max(pieces) <= 48 << 10  # what is read at once, and the rest of a record before it
+
+
+async def test_a_connection_whose_handshake_fails_is_not_kept(tmp_path: Path) -> None:
+    identity = pki.ensure(tmp_path, ("127.0.0.1",))
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=identity.context)
+    connections: set[HttpConnection] = set()
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        tls = ssl.create_default_context()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await open_connection(host, port, tls=tls, server_name=None, connections=connections)
+    assert connections == set()
+
+
+async def test_a_connection_is_not_used_again_if_the_server_says_more_than_was_asked() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    for surplus in (b"HTTP/1.1 500 x\r\n", answer, answer * 1000):
+        async with connected(answer + surplus) as connection:
+            await connection.ask(GET)
+            assert await body(connection) == b"ok"
+            assert (connection.status, connection.reusable) == (200, False)
 
 
 class SlowNames(uvloop.Loop):

@@ -178,18 +178,37 @@ async def test_large_and_broken_queries_end_the_connection(
     assert transport.closed == "aborted"
 
 
-async def test_connections_are_limited(
-    connections: TcpConnections, monkeypatch: pytest.MonkeyPatch
+async def test_connections_of_a_client_are_limited_and_the_oldest_idle_one_makes_room(
+    connections: TcpConnections, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_PER_SOURCE", 2)
-    monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
-    sources = ["127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.3", "192.0.2.1"]
-    made = [connect(connections, each) for each in sources]
-    assert [transport.closed for _, transport in made] == ["", "", "aborted", "", *["aborted"] * 2]
-    for connection, _ in made:
+    first, second = connect(connections), connect(connections)
+    await clock.advance(1)
+    first[0].data_received(query())
+    third = connect(connections)
+    assert [transport.closed for _, transport in (first, second, third)] == ["", "aborted", ""]
+    assert connect(connections, "192.0.2.1")[1].closed == "aborted"
+    for connection, _ in (first, second, third):
         connection.connection_lost(None)
     assert len(connections) == 0
     assert connect(connections)[1].closed == ""
+
+
+async def test_a_few_clients_cannot_keep_others_out(
+    connections: TcpConnections, clock: FakeClock
+) -> None:
+    attackers = [f"127.0.0.{number}" for number in range(2, 10)]
+    taken = [connect(connections, each)[1] for each in attackers for _ in range(32)]
+    assert len(connections) == module.MOST_CONNECTIONS
+    await clock.advance(1)
+    honest = [connect(connections, f"127.0.1.{number}") for number in range(100)]
+    # The attackers come back at once, and the honest clients are idle for longer.
+    await clock.advance(1)
+    for each in attackers * 32:
+        connect(connections, each)
+    assert [transport.closed for _, transport in honest] == [""] * 100
+    assert len(connections) == module.MOST_CONNECTIONS
+    assert [transport.closed for transport in taken].count("aborted") >= 100
 
 
 async def test_idle_connections_end(connections: TcpConnections, clock: FakeClock) -> None:

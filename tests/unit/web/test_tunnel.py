@@ -2,7 +2,11 @@
 
 import asyncio
 
-from kedge.testing.streams import pair
+import pytest
+
+from kedge.machinery.turns import Turns
+from kedge.testing.clock import BusyClock
+from kedge.testing.streams import MemoryStream, pair
 from kedge.web import tunnel
 
 
@@ -32,3 +36,31 @@ async def test_when_one_peer_vanishes_the_other_is_hung_up_on() -> None:
     right.write(b"into the void")
     right.close()
     await joined
+
+
+async def test_streams_share_the_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = BusyClock()
+    turns = Turns(clock.monotonic, share_seconds=tunnel.SHARE_SECONDS)
+    monkeypatch.setitem(tunnel._TURNS, asyncio.get_running_loop(), turns)
+    step, pieces = 0.002, 5
+
+    class Eager(MemoryStream):
+        """A peer that sends and reads as fast as it can."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.other = self
+            self.left = pieces
+
+        async def read(self) -> bytes:
+            self.left -= 1
+            return b"x" if self.left >= 0 else b""
+
+        def write(self, data: bytes) -> None:
+            clock.spend(step)
+
+    async with asyncio.TaskGroup() as tasks:
+        joined = [tasks.create_task(tunnel.join(Eager(), Eager())) for _ in range(20)]
+        await clock.observe(lambda: all(task.done() for task in joined))
+    assert sum(clock.slices) >= 20 * 2 * pieces * step * 0.99
+    assert max(clock.slices) <= tunnel.SHARE_SECONDS + 2 * step

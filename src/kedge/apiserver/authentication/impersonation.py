@@ -4,8 +4,10 @@ There are several ways to be allowed. The plain verb `impersonate` gives all tha
 has; the constrained ways, `impersonate:MODE`, give only what `impersonate-on:MODE:VERB` allows.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +17,7 @@ from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.authentication.request_headers import extra_key
 from kedge.apiserver.authentication.service_accounts import NODE_NAME, groups_of, split_user_name
 from kedge.apiserver.authorization.attributes import Attributes, Decision, denied
+from kedge.apiserver.pending import MOST_ROUNDS, AnswerPending
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.machinery import names
 from kedge.machinery.errors import StatusError, bad_request
@@ -75,7 +78,8 @@ def impersonated_user(headers: Mapping[str, str]) -> User | None:
 def become(user: User, attributes: Attributes, decide: Decide) -> User:
     """The user that a request is from then on from; 403 if its sender may not become that one.
 
-    `attributes` are those of the request, with its sender as their user.
+    `attributes` are those of the request, with its sender as their user. AnswerPending if
+    webhooks have to be asked.
     """
     first: StatusError | None = None
     for way in ways(user, attributes):
@@ -180,14 +184,37 @@ def _bad_extra(key: str, values: Sequence[str]) -> str:
 
 
 def _problem(way: Way, decide: Decide) -> StatusError | None:
-    """The first thing that stands in the way."""
-    for need in way.needs:
+    """The first thing that stands in the way; AnswerPending if it is not known yet."""
+    for at, need in enumerate(way.needs):
         if isinstance(need, Refusal):
             return denied(need.attributes, need.why)
-        decision = decide(need)
+        try:
+            decision = decide(need)
+        except AnswerPending:
+            # As many further answers at once as are known: a request may name more groups than
+            # it may wait for one by one, but who may not impersonate must not cause many calls.
+            further = [e for e in way.needs[at : 2 * at + 1] if isinstance(e, Attributes)]
+            raise AnswerPending(partial(_settle_all, further, decide)) from None
         if not decision.allowed:
             return denied(need, decision.reason)
     return None
+
+
+async def _settle_all(needs: Sequence[Attributes], decide: Decide) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for need in needs:
+            tasks.create_task(_settle(need, decide))
+
+
+async def _settle(need: Attributes, decide: Decide) -> None:
+    """Get the answers that a decision needs, one of each webhook."""
+    for _ in range(MOST_ROUNDS):
+        try:
+            decide(need)
+        except AnswerPending as missing:
+            await missing.ask()
+        else:
+            return
 
 
 def _grouped(user: User, implied: tuple[str, ...]) -> User:

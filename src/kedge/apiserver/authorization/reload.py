@@ -14,6 +14,7 @@ from kedge.apiserver.config_reload import ReloadLog
 from kedge.apiserver.configuration_file import ConfigurationFileError
 from kedge.apiserver.followed_file import FollowedFile
 from kedge.apiserver.review_webhook import ReviewWebhook
+from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_duration
 
@@ -21,8 +22,12 @@ from kedge.machinery.durations import parse_duration
 class ConfiguredAuthorizers:
     """Asks the authorizers that the file names now."""
 
-    def __init__(self, path: Path, authorizer: Authorizer, clock: Clock) -> None:
-        """Read the file; ConfigurationFileError if it is invalid."""
+    def __init__(
+        self, path: Path, authorizer: Authorizer, clock: Clock, budget: AnswerBudget | None = None
+    ) -> None:
+        """Read the file; ConfigurationFileError if it is invalid. `budget` is the memory for
+        answers."""
+        self._budget = budget or AnswerBudget()
         self.log = ReloadLog("authorization", clock)
         self._authorizer = authorizer
         self._clock = clock
@@ -79,7 +84,8 @@ class ConfiguredAuthorizers:
         if hook is None:
             return lambda asked: Decision(each.type == "AlwaysAllow", final=True)
         path = Path(hook.connection_info.kube_config_file or "")
-        webhook = ReviewWebhook(path, self._clock, parse_duration(hook.timeout) / 1e9)
+        seconds = parse_duration(hook.timeout) / 1e9
+        webhook = ReviewWebhook(path, self._clock, seconds, self._budget)
         made.append(webhook)
         return WebhookAuthorizer(each.name, hook, webhook, self._clock).decide
 

@@ -14,6 +14,7 @@ from kedge.apiserver.review_webhook import ReviewFailed
 from kedge.machinery import cel
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_duration
+from kedge.machinery.tenant_threads import tenant
 
 log = logging.getLogger(__name__)
 
@@ -72,13 +73,12 @@ class WebhookAuthorizer:
         answer = remembered((self, key))
         if isinstance(answer, Decision):
             return answer
-        raise AnswerPending(self._asking(key, spec))
+        raise AnswerPending(self._asking(key, spec, asked.user.name))
 
-    def _asking(self, key: bytes, spec: dict[str, Any]) -> Callable[[], Awaitable[None]]:
+    def _asking(self, key: bytes, spec: dict[str, Any], user: str) -> Callable[[], Awaitable[None]]:
         async def ask() -> None:
             try:
-                # In a thread: how long the conditions take is for their author to say.
-                if self._conditions and not await asyncio.to_thread(self._matches, spec):
+                if not await self._is_concerned(spec, user):
                     remember((self, key), Decision(False))
                     return
                 decision = await self._asked(spec)
@@ -90,6 +90,14 @@ class WebhookAuthorizer:
             self._keep(key, decision)
 
         return ask
+
+    async def _is_concerned(self, spec: dict[str, Any], user: str) -> bool:
+        if not self._conditions:
+            return True
+        # In a thread: how long the conditions take is for their author to say, and what they are
+        # about for the user.
+        with tenant(user or "-"):
+            return await asyncio.to_thread(self._matches, spec)
 
     def _matches(self, spec: dict[str, Any]) -> bool:
         """Whether all conditions hold. If one is false, errors of the others do not count."""

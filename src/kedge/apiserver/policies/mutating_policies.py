@@ -167,6 +167,9 @@ class _PolicyRun:
         about: review.ReviewSubject,
     ) -> None:
         view, resource = invocation.view, self._attempt.request.resource
+        if not view.is_schema_made:
+            # That of a large custom kind takes long; the request may be in another version.
+            await asyncio.to_thread(lambda: view.schema)
         values = await self._values(about, invocation)
         was = values["object"]
         try:

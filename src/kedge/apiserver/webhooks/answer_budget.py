@@ -1,4 +1,4 @@
-"""AnswerBudget: memory for the answers of all webhooks together."""
+"""AnswerBudget: memory for the answers of all webhooks and issuers together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +14,9 @@ requests, and the servers behind webhooks may be hostile."""
 
 class NoMemoryForAnswer(Exception):
     """Other answers have taken the memory."""
+
+    def __init__(self) -> None:
+        super().__init__("the server has no memory left for the answers of webhooks")
 
 
 class AnswerBudget:

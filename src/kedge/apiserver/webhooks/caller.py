@@ -24,7 +24,6 @@ ANSWER_BYTES = 6 << 20
 """The longest answer that is read: a patch of the largest object fits, in base64."""
 TRANSPORTS = 200
 """Servers to which connections are kept."""
-_NO_MEMORY = "the server has no memory left for the answers of webhooks"
 _IN_PATHS = "/%:@!$&'()*+,;=~"
 _HEADERS = {
     "accept": "application/json, */*",
@@ -58,7 +57,8 @@ class Caller:
     ) -> None:
         self._resolve = resolve
         self._network = network
-        self._budget = budget or AnswerBudget()
+        self.budget = budget or AnswerBudget()
+        """Memory for all answers that the server reads."""
         self.metrics = AdmissionMetrics()
         self._transports: OrderedDict[_Place, HttpTransport] = OrderedDict()
 
@@ -68,7 +68,7 @@ class Caller:
     ) -> AsyncIterator[bytes]:
         """Post a body and give the answer's, which counts as memory while the context is open;
         raises CallFailed."""
-        with self._budget.answer() as answer:
+        with self.budget.answer() as answer:
             yield await self._call(client, body, seconds, answer)
 
     async def _call(
@@ -150,8 +150,8 @@ async def _post(transport: HttpTransport, call: Call, answer: Answer) -> tuple[i
     async with transport.stream(call) as stream:
         try:
             content = await answer.read(stream.pieces, ANSWER_BYTES)
-        except NoMemoryForAnswer:
-            raise CallFailed(f"failed to call webhook: {_NO_MEMORY}") from None
+        except NoMemoryForAnswer as error:
+            raise CallFailed(f"failed to call webhook: {error}") from None
         if content is None:
             why = f"the answer is longer than {ANSWER_BYTES} bytes"
             raise CallFailed(f"failed to call webhook: {why}")

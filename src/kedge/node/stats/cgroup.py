@@ -214,6 +214,10 @@ class ProcessSource:
             self._statm = -1
 
 
+_MOST_TASKS: Final = 512
+"""Processes and threads of a tree that are looked at: a container may have thousands."""
+
+
 class TreeSource:
     """A process and all that descend from it, for machines without control groups. Pages that
     several of them share count for each."""
@@ -226,7 +230,7 @@ class TreeSource:
         if not self._began or processes.began(self._pid) != self._began:
             return None
         cpu = memory = 0
-        for pid in processes.tree(self._pid):
+        for pid in processes.tree(self._pid, _MOST_TASKS):
             # Processes come and go while they are counted.
             with contextlib.suppress(OSError, ValueError):
                 cpu += _own_time(pid) + _time_of_children(pid)

@@ -86,7 +86,7 @@ class TreeDetails:
     def fill(self, found: DetailReading) -> None:
         if not self._began or processes.began(self._pid) != self._began:
             return
-        tree = list(processes.tree(self._pid))
+        tree = processes.tree(self._pid, 2 * _MOST_PROCESSES)
         fill_traffic(tree, found)
         if len(tree) <= _MOST_PROCESSES:
             _fill_faults(tree, found)

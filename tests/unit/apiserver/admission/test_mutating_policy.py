@@ -1,5 +1,6 @@
 """MutatingAdmissionPolicies, one case per line of mutating_policies.yaml."""
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.testing.local_server import LocalServer
 
@@ -187,6 +189,37 @@ async def test_a_policy_that_cannot_be_read_can_be_deleted(
     assert (await server.call("DELETE", f"{POLICIES}/m1")).status == 200
     body = {"metadata": {"name": "new"}, "spec": {"policyName": "p"}}
     assert (await server.call("POST", BINDINGS, body)).status == 201
+
+
+async def test_the_schema_of_another_version_is_made_in_a_thread(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str, *, stored: bool) -> dict[str, Any]:
+        spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
+        schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+        return {"name": name, "served": True, "storage": stored, "schema": schema}
+
+    kind = {"plural": "cats", "singular": "cat", "kind": "Cat", "listKind": "CatList"}
+    versions = [version("v1", stored=True), version("v2", stored=False)]
+    spec = {"group": "a.org", "scope": "Namespaced", "names": kind, "versions": versions}
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await server.post(crds, {"metadata": {"name": "cats.a.org"}, "spec": spec})
+    rule = {"apiGroups": ["a.org"], "apiVersions": ["v1"], "resources": ["cats"]}
+    rules = {"resourceRules": [rule | {"operations": ["CREATE"]}], "matchPolicy": "Equivalent"}
+    await bind(server, "m1", {"matchConstraints": rules, **labelling("seen")})
+    threads: list[int] = []
+
+    def noting(props: Any) -> Any:
+        threads.append(threading.get_ident())
+        return from_openapi(props)
+
+    monkeypatch.setattr("kedge.apiserver.crd.resources.from_openapi", noting)
+    cats = "/apis/a.org/v2/namespaces/default/cats"
+    cat = {"apiVersion": "a.org/v2", "kind": "Cat", "metadata": {"name": "c"}}
+    answer = await server.call("POST", cats, cat)
+    assert answer.document["metadata"]["labels"] == {"seen": "x"}
+    assert len(threads) >= 2  # of both versions
+    assert threading.get_ident() not in threads
 
 
 CUSTOM = yaml.safe_load(Path(__file__).with_name("custom_mutations.yaml").read_text())

@@ -13,6 +13,8 @@ from kedge.apiserver.authorization.configuration import (
 from kedge.apiserver.authorization.webhook import WebhookAuthorizer, review_spec
 from kedge.apiserver.request import User
 from kedge.apiserver.review_webhook import ReviewFailed
+from kedge.machinery import tenant_threads
+from kedge.machinery.cel import CelCondition
 from kedge.machinery.selectors import parse_fields
 from kedge.testing.local_server import LocalServer
 
@@ -111,11 +113,44 @@ async def test_conditions_decide_whether_the_webhook_is_asked(server: LocalServe
     assert broken.asked == []
 
 
+async def test_conditions_take_turns_with_those_of_other_users(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenants: list[str] = []
+    holds = CelCondition.holds
+
+    def noting(condition: CelCondition, values: dict[str, Any]) -> bool:
+        tenants.append(tenant_threads._TENANT.get())
+        return holds(condition, values)
+
+    monkeypatch.setattr(CelCondition, "holds", noting)
+    configured(server, "true")
+    assert await status(server) == 200
+    assert tenants == ["jane"]
+
+
 async def test_answers_that_are_not_cached_count_for_one_request(server: LocalServer) -> None:
     webhook = configured(server, cache_authorized_requests=False)
     for _ in range(2):
         assert await status(server) == 200
     assert len(webhook.asked) == 2
+
+
+async def test_a_request_may_impersonate_many_groups(server: LocalServer) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    await server.post(accounts, {"metadata": {"name": "agent"}})
+    token = (await server.post(f"{accounts}/agent/token", {"spec": {}}))["status"]["token"]
+    groups = "\n".join(f"group-{number}" for number in range(300))
+    headers = {"impersonate-user": "jane", "impersonate-group": groups}
+    webhook = configured(server)
+    assert (await server.call("GET", PODS, token=token, headers=headers)).status == 200
+    # The permission for each group, for the user and for the request, and the request itself.
+    assert len(webhook.asked) == 300 + 3
+    await server.clock.advance(301)
+    webhook.asked.clear()
+    webhook.answer = {"denied": True}
+    assert (await server.call("GET", PODS, token=token, headers=headers)).status == 403
+    assert len(webhook.asked) == 2  # one for each way to impersonate
 
 
 async def test_superusers_and_reviews(server: LocalServer) -> None:

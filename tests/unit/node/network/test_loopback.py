@@ -1,9 +1,10 @@
 """Pods that share the machine's network, on the machine's own loopback addresses."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -110,8 +111,8 @@ async def test_a_port_that_a_program_uses_is_told(network: LoopbackNetwork) -> N
 
 
 async def test_a_host_port_leads_to_the_pod(network: LoopbackNetwork) -> None:
-    with listening("127.0.0.1") as host_port:
-        pass
+    # Below the ports that the kernel gives to other tests.
+    host_port = _free_port()
     [address] = await network.attach("one", pod("one"), "", -1)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -163,3 +164,12 @@ async def test_a_listener_is_retried_until_its_port_is_free(tmp_path: Path) -> N
         running.cancel()
     network.close()
     assert len(attempts) == 3
+
+
+def _free_port() -> int:
+    """A port that no other process gets by chance."""
+    for port in range(20_000 + os.getpid() % 5_000, 30_000):
+        with closing(socket.socket()) as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

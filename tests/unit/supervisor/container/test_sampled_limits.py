@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kedge.supervisor.container import sampled_limits as module
 from kedge.supervisor.container.sampled_limits import (
     SampledLimits,
     SampledUsage,
@@ -118,7 +119,7 @@ def test_commands_in_a_container_count(child: int) -> None:
     assert container.ended == []
     container.command_pids.add(child)
     loop.turn()
-    assert container.ended == [("Error", "it had 2 processes; its limit is 1")]
+    assert container.ended == [("Error", "it had 2 processes and threads or more; its limit is 1")]
 
 
 def test_an_idle_container_is_checked_each_second_and_no_more_after_its_end(child: int) -> None:
@@ -136,7 +137,7 @@ def test_limits_that_the_kernel_enforces_are_not_checked(child: int) -> None:
     loop, container = FakeLoop(), FakeContainer(child, memory_limit=1, pids_limit=0)
     SampledLimits(loop, MACHINE._replace(memory=KERNEL)).follow(container)
     loop.turn()
-    assert container.ended == [("Error", "it had 1 processes; its limit is 0")]
+    assert container.ended == [("Error", "it had 1 processes and threads or more; its limit is 0")]
     SampledLimits(loop, MACHINE._replace(memory=KERNEL, pids=KERNEL)).follow(container)
     assert loop.due == []
 
@@ -167,5 +168,64 @@ def test_a_container_near_its_limit_is_checked_more_often(
 
 
 def test_limits_are_not_exceeded_by_reaching_them() -> None:
-    assert excess(10, 2, SampledUsage(2, 10)) is None
-    assert excess(None, None, SampledUsage(9, 9 << 40)) is None
+    assert excess(10, 2, SampledUsage(2, 10, 10)) is None
+    assert excess(None, None, SampledUsage(9, 9 << 40, 9 << 40)) is None
+
+
+THREADS = """
+import sys, threading
+for _ in range(20):
+    threading.Thread(target=sys.stdin.read, daemon=True).start()
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_threads_count_as_processes() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", THREADS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        loop, container = FakeLoop(), FakeContainer(process.pid, pids_limit=10)
+        SampledLimits(loop, MACHINE).follow(container)
+        loop.turn()
+    assert container.ended == [
+        ("Error", "it had 11 processes and threads or more; its limit is 10")
+    ]
+
+
+def test_forked_processes_are_measured_a_few_at_a_time(
+    child: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SLICE_SECONDS", 0.0)
+    measured: list[int] = []
+
+    def slow(pid: int) -> int:
+        measured.append(pid)
+        return MEBIBYTE
+
+    monkeypatch.setattr(module, "proportional", slow)
+    limit = resident(child) + MEBIBYTE
+    loop, container = FakeLoop(), FakeContainer(child, memory_limit=limit)
+    container.command_pids = {child}
+    SampledLimits(loop, MACHINE).follow(container)
+    loop.turn()
+    assert measured == [child]
+    loop.turn()
+    assert measured == [child, child]
+    assert container.ended == []
+    monkeypatch.setattr(module, "proportional", lambda pid: limit)
+    while loop.due:
+        loop.turn()
+    assert container.ended == [
+        ("OOMKilled", f"it used {2 * limit} bytes of memory; its limit is {limit}")
+    ]
+
+
+def test_a_container_with_more_processes_than_can_be_measured_ends() -> None:
+    usage = SampledUsage(module._MOST_TASKS, 1)
+    assert excess(None, None, usage) is None
+    found = excess(10, None, usage)
+    assert found is not None
+    assert found[0] == "Error"

@@ -30,6 +30,19 @@ def test_a_tree_ends_as_a_whole() -> None:
         assert shell.stdout.read() == b""
 
 
+def test_a_tree_is_searched_task_by_task_up_to_a_number() -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 60 & sleep 61 & echo ready; wait"], stdout=subprocess.PIPE
+    ) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        assert processes.task_tree(shell.pid, 100).tasks == 3
+        # The first task tells of the others.
+        found, tasks = processes.task_tree(shell.pid, 1)
+        assert (len(found), tasks) == (3, 1)
+        processes.kill_tree(shell.pid)
+
+
 @pytest.fixture
 def leader() -> Iterator["subprocess.Popen[str]"]:
     """The first process of a session, with another one in it whose pid it tells."""

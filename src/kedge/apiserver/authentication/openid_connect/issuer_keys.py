@@ -13,6 +13,7 @@ import msgspec
 from kedge.apiserver.authentication.openid_connect import json_web_keys
 from kedge.apiserver.authentication.openid_connect.configuration import Issuer
 from kedge.apiserver.authentication.openid_connect.json_web_keys import JsonWebKey
+from kedge.apiserver.webhooks.answer_budget import Answer, AnswerBudget, NoMemoryForAnswer
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Unreachable
 from kedge.machinery.clock import Clock
@@ -144,27 +145,29 @@ def expiry(headers: Mapping[str, str], now: datetime) -> datetime:
 class HttpsFetch:
     """Gets documents over HTTPS, trusting one authority or those of the machine."""
 
-    def __init__(self, ca_pem: str) -> None:
+    def __init__(self, ca_pem: str, budget: AnswerBudget | None = None) -> None:
         self._ca_pem = ca_pem.encode()
+        self._budget = budget or AnswerBudget()
 
     async def __call__(self, url: str) -> Fetched:
         parts = urlsplit(url)
         transport = HttpTransport(f"https://{parts.netloc}", ca_pem=self._ca_pem)
         call = Call("GET", parts.path or "/", parts.query, {"accept": "application/json"})
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await _document(transport, call, url)
+            with self._budget.answer() as answer:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return await _document(transport, call, url, answer)
         except TimeoutError:
             raise IssuerUnavailable(f'Get "{url}": context deadline exceeded') from None
-        except Unreachable as error:
+        except (Unreachable, NoMemoryForAnswer) as error:
             raise IssuerUnavailable(f'Get "{url}": {error}') from None
         finally:
             await transport.close()
 
 
-async def _document(transport: HttpTransport, call: Call, url: str) -> Fetched:
+async def _document(transport: HttpTransport, call: Call, url: str, answer: Answer) -> Fetched:
     async with transport.stream(call) as stream:
-        body = await stream.at_most(ANSWER_BYTES)
+        body = await answer.read(stream.pieces, ANSWER_BYTES)
         if body is None:
             raise IssuerUnavailable(f'Get "{url}": more than {ANSWER_BYTES} bytes')
         if stream.status != 200:

@@ -24,8 +24,10 @@ from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.authentication.service_accounts import AUDIENCES, Verified
 from kedge.apiserver.pending import AnswerPending, remember, remembered
 from kedge.apiserver.request import User
+from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.machinery import cel
 from kedge.machinery.clock import Clock
+from kedge.machinery.tenant_threads import tenant
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +40,9 @@ _FORGED: Final = "failed to verify id token signature"
 MakeFetch = Callable[[Issuer], Fetch]
 
 
-def https_fetch(issuer: Issuer) -> Fetch:
-    return HttpsFetch(issuer.certificate_authority)
+def https_fetch(budget: AnswerBudget) -> MakeFetch:
+    """Return what makes fetches whose answers share memory with others."""
+    return lambda issuer: HttpsFetch(issuer.certificate_authority, budget)
 
 
 class JwtAuthenticator:
@@ -99,7 +102,9 @@ class JwtAuthenticator:
 
             async def ask() -> None:
                 try:
-                    answer: object = await asyncio.to_thread(self._to_user.user, claims)
+                    # The signature was verified, so a holder cannot be several tenants.
+                    with tenant(f"{self.entry.issuer.url}#{claims.get('sub')}"):
+                        answer: object = await asyncio.to_thread(self._to_user.user, claims)
                 except CredentialRefused as refusal:
                     answer = refusal
                 remember(("user", token), answer)
@@ -110,9 +115,7 @@ class JwtAuthenticator:
 class Issuers:
     """All issuers of a configuration."""
 
-    def __init__(
-        self, file: AuthenticationConfiguration, clock: Clock, fetch: MakeFetch = https_fetch
-    ) -> None:
+    def __init__(self, file: AuthenticationConfiguration, clock: Clock, fetch: MakeFetch) -> None:
         self.file = file
         made = [JwtAuthenticator(entry, fetch(entry.issuer), clock) for entry in file.jwt]
         self._by_url = {each.entry.issuer.url: each for each in made}

@@ -12,7 +12,7 @@ from kedge.apiserver.authentication.openid_connect.configuration import (
     AuthenticationConfiguration,
 )
 from kedge.apiserver.authentication.openid_connect.issuer_keys import IssuerUnavailable
-from kedge.apiserver.authentication.openid_connect.issuers import Issuers, MakeFetch, https_fetch
+from kedge.apiserver.authentication.openid_connect.issuers import Issuers, MakeFetch
 from kedge.apiserver.authentication.service_accounts import Verified
 from kedge.apiserver.config_reload import ReloadLog
 from kedge.apiserver.configuration_file import ConfigurationFileError
@@ -26,7 +26,7 @@ FIND_SECONDS: Final = 60.0
 class ConfiguredIssuers:
     """The issuers that the file names now."""
 
-    def __init__(self, path: Path, clock: Clock, fetch: MakeFetch = https_fetch) -> None:
+    def __init__(self, path: Path, clock: Clock, fetch: MakeFetch) -> None:
         """Read the file; ConfigurationFileError if it is invalid."""
         self._clock = clock
         self._fetch = fetch
