@@ -25,7 +25,10 @@ def test_layers_and_logs_are_those_of_containers_and_the_rest_is_the_pods() -> N
     )
     observed = pod_runtime_state([sandbox], [container])
     assert places.of_containers(observed) == {
-        "main": [Path("/logs/main"), Path("/runtime/containers/c1/upper")]
+        "main": [
+            Path("/logs/main"),
+            *(Path("/runtime/containers/c1", part) for part in ("upper", "parts", "shown")),
+        ]
     }
     assert places.of_pod(Pod(metadata=ObjectMeta(name="web", uid="u1")), observed) == (
         [Path("/pods/u1/volumes/cache")],
