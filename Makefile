@@ -65,14 +65,14 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary` and `make plain`
 	@tools/setup kubectl
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
-	$(E2E) -n 4 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER)
+	$(E2E) -n 3 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER)
 	$(E2E) -n 2 --dist loadfile $(ALONE)
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory ordinary plain; fi
 
 ordinary: .venv/.dev ## run the core of the end-to-end tests as an ordinary user; root becomes nobody
 	$(ORDINARY) -n 3 $(BY_FILE) --most-skipped=3 $(ORDINARY_API) \
 		'tests/e2e/test_examples.py::test_transcript[examples/guestbook/README.md]'
-	$(ORDINARY) -n 4 $(BY_FILE) --most-skipped=10 $(ORDINARY_PODS)
+	$(ORDINARY) -n 3 $(BY_FILE) --most-skipped=10 $(ORDINARY_PODS)
 
 plain: .venv/.dev ## run a part of the end-to-end tests in a container without privileges; takes root
 	$(PLAIN) -n 3 --dist loadfile --most-skipped=6 $(IN_CONTAINER) $(PLAIN_TESTS)
