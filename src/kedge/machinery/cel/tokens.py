@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(
       | 0x[0-9a-fA-F]+[uU]? | \d+[uU]?
     )
   | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
-  | (?P<mark>==|!=|<=|>=|&&|\|\||[-<>!+*/%?:.,()\[\]{}=])
+  | (?P<mark>==|!=|<=|>=|&&|\|\||[-<>!+*/%?:.,()\[\]{}])
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -53,8 +53,10 @@ def tokenize(text: str, issues: CelIssues) -> list[CelToken]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            issues.add(at, f"Syntax error: token recognition error at: '{text[at]}'")
-            at += 1
+            # Upstream's lexer reads one character more before it refuses half of `==` or `&&`.
+            shown = text[at : at + (2 if text[at] in "=&|" else 1)]
+            issues.add(at, f"Syntax error: token recognition error at: '{shown}'")
+            at += len(shown)
             continue
         kind = match.lastgroup
         if kind == "blank":
