@@ -21,7 +21,10 @@ from kedge.machinery.yaml_text import read
 
 HERE = Path(__file__).parent
 VECTORS: dict[str, dict[str, Any]] = read((HERE / "vectors.yaml").read_text())
-ERRORS: list[list[str]] = read((HERE / "compile_errors.yaml").read_text())
+PUBLISHED: dict[str, Any] = read((HERE / "published_examples.yaml").read_text())
+VALUES: dict[str, Any] = VECTORS["values"] | PUBLISHED["values"]
+RUN_TIME_ERRORS: dict[str, str] = VECTORS["errors"] | PUBLISHED["errors"]
+ERRORS: list[list[str]] = read((HERE / "compile_errors.yaml").read_text()) + PUBLISHED["refused"]
 SELF = {"a": 1, "s": "abc", "l": [1, 2, 3], "bad": "5y"}
 TYPE = object_of(
     "self",
@@ -46,16 +49,16 @@ def cost(expression: str, **values: Any) -> int:
     return CelProgram(expression, ENVIRONMENT).run({"self": SELF, **values})[1]
 
 
-@pytest.mark.parametrize("expression", VECTORS["values"])
+@pytest.mark.parametrize("expression", VALUES)
 def test_values_are_those_of_a_real_server(expression: str) -> None:
-    assert run(expression) == VECTORS["values"][expression]
+    assert run(expression) == VALUES[expression]
 
 
-@pytest.mark.parametrize("expression", VECTORS["errors"])
+@pytest.mark.parametrize("expression", RUN_TIME_ERRORS)
 def test_errors_at_run_time_are_in_upstreams_words(expression: str) -> None:
     with pytest.raises(CelError) as error:
         run(expression)
-    assert str(error.value) == VECTORS["errors"][expression]
+    assert str(error.value) == RUN_TIME_ERRORS[expression]
 
 
 @pytest.mark.parametrize("expression", VECTORS["folded"])
