@@ -1,4 +1,5 @@
-"""CEL rules of definitions, evaluated for objects: one case per line of rules.yaml."""
+"""CEL rules of definitions, evaluated for objects: the cases of rules.yaml and published_rules.yaml.
+"""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +20,14 @@ from kedge.testing.clock import FakeClock
 from kedge.testing.custom_resources import no_webhook
 from kedge.testing.local_server import MERGE, LocalServer
 
-CASES = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text())
+HERE = Path(__file__).parent
+CASES = yaml.safe_load((HERE / "rules.yaml").read_text())
+PUBLISHED = yaml.safe_load((HERE / "published_rules.yaml").read_text())
+EXAMPLES = [
+    row | row[outcome] | {"case": f"{row['case']}: {outcome}"}
+    for row in PUBLISHED
+    for outcome in ("passes", "refused")
+]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABS = "/apis/a.example.com/v1/namespaces/default/tabs"
 TYPE = {"apiVersion": "a.example.com/v1", "kind": "Tab"}
@@ -52,25 +60,46 @@ def resource(schema: dict[str, Any], cache: RuleCache | None = None) -> Resource
 
 
 def tab(kind: Resource[Document], spec: Any) -> Document:
-    document = {"metadata": {"name": "t", "namespace": "default"}, "spec": spec}
+    return whole_tab(kind, {"spec": spec})
+
+
+def whole_tab(kind: Resource[Document], fields: dict[str, Any]) -> Document:
+    document = {"metadata": {"name": "t", "namespace": "default"}} | fields
     return kind.strategy.default(kind.from_document(document))
 
 
+def schema_of(case: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a case: that of the whole object, or that of its spec."""
+    return case.get("schema") or {"type": "object", "properties": {"spec": case["spec"]}}
+
+
 def errors(case: dict[str, Any]) -> list[FieldError]:
-    kind = resource({"type": "object", "properties": {"spec": case["spec"]}})
-    new = tab(kind, case["new"] if "new" in case else {"l": list(range(case["numbers"]))})
+    kind = resource(schema_of(case))
+    made = whole_tab if "schema" in case else tab
+    new = made(kind, case["new"] if "new" in case else {"l": list(range(case["numbers"]))})
     if "old" in case:
-        return list(kind.strategy.validate_update(new, tab(kind, case["old"])))
+        return list(kind.strategy.validate_update(new, made(kind, case["old"])))
     return list(kind.strategy.validate_new(new))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+@pytest.mark.parametrize("case", CASES + EXAMPLES, ids=lambda case: case["case"])
 def test_rules_of_objects(case: dict[str, Any]) -> None:
     found = errors(case)
     told = [str(each) for each in found if each.scope is not ErrorScope.RATCHETED]
     warned = [str(each) for each in found if each.scope is ErrorScope.RATCHETED]
     assert told == case.get("errors", [])
     assert warned == case.get("warnings", [])
+
+
+@pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: case["case"])
+def test_published_rules_are_accepted(case: dict[str, Any]) -> None:
+    kind = custom_resource_definition.RESOURCE
+    crd = kind.strategy.default(kind.from_document(definition(schema_of(case))))
+    found = [str(each) for each in kind.strategy.validate_new(crd)]
+    if case.get("dear"):
+        assert "cost exceeds budget by factor of more than 100x" in found[0]
+    else:
+        assert found == []
 
 
 LOOP = "self.l.all(x, self.l.all(y, x + y >= 0))"
