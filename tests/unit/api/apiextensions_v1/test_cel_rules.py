@@ -1,13 +1,16 @@
 """CEL rules of definitions: errors and costs in upstream's words."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from kedge.api.apiextensions_v1.cel_rules import validate_cel_rules
 from kedge.api.apiextensions_v1.json_schema import JSONSchemaProps
 
+PUBLISHED = yaml.safe_load(Path(__file__).with_name("published_rules.yaml").read_text())
 P = "spec.validation.openAPIV3Schema"
 RULE = f"{P}.properties[spec].x-kubernetes-validations[0]"
 
@@ -20,6 +23,17 @@ def errors(properties: dict[str, Any], **rule: Any) -> list[str]:
 def whole(schema: dict[str, Any]) -> list[str]:
     read = msgspec.convert(schema, JSONSchemaProps)
     return [str(each) for each in validate_cel_rules(read, P)]
+
+
+@pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: case["case"])
+def test_published_schemas(case: dict[str, Any]) -> None:
+    found = whole(case["schema"])
+    if "refused" not in case:
+        assert found == []
+    else:
+        field, words = case["refused"]
+        assert found[0].startswith(f"{P}.{field}: ")
+        assert words in found[0]
 
 
 INT = {"a": {"type": "integer"}}
