@@ -73,6 +73,43 @@ async def test_a_stricter_level_warns(server: LocalServer) -> None:
     assert warnings(answer) == [f'would violate PodSecurity "baseline:v1.20": {WHY}']
 
 
+NGINX = {"name": "nginx", "image": "nginx", "ports": [{"containerPort": 80}]}
+LACKING = (
+    'allowPrivilegeEscalation != false (container "nginx" must set'
+    " securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container"
+    ' "nginx" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true (pod or'
+    ' container "nginx" must set securityContext.runAsNonRoot=true), seccompProfile (pod or'
+    ' container "nginx" must set securityContext.seccompProfile.type to "RuntimeDefault" or'
+    ' "Localhost")'
+)
+
+
+@pytest.mark.parametrize(
+    ("labels", "code", "warned"),
+    [
+        ({"warn": "baseline"}, 201, []),
+        ({"enforce": "privileged"}, 201, []),
+        ({"enforce": "baseline", "warn": "baseline"}, 201, []),
+        ({"enforce": "baseline", "warn": "restricted", "audit": "restricted"}, 201, [LACKING]),
+        ({"enforce": "restricted", "warn": "restricted"}, 403, []),
+    ],
+)
+async def test_the_published_namespaces_and_pod(
+    server: LocalServer, labels: dict[str, str], code: int, warned: list[str]
+) -> None:
+    """The labels of Kubernetes' tutorials and examples, and the pod that they create."""
+    versions = {f"{mode}_version": "latest" for mode in labels}
+    await labelled(server, **labels, **versions)
+    answer = await posted(server, "nginx", containers=[NGINX])
+    assert answer.status == code
+    assert warnings(answer) == [
+        f'would violate PodSecurity "restricted:latest": {each}' for each in warned
+    ]
+    if code == 403:
+        said = 'pods "nginx" is forbidden: violates PodSecurity "restricted:latest": '
+        assert answer.message == f"{said}{LACKING}"
+
+
 async def test_workloads_are_only_warned_about(server: LocalServer) -> None:
     await labelled(server, enforce="baseline")
     body = workload_document(
