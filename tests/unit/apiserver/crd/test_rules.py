@@ -1,4 +1,6 @@
-"""CEL rules of definitions, evaluated for objects: the cases of rules.yaml and published_rules.yaml.
+"""CEL rules of definitions, evaluated for objects: one case per line of rules.yaml.
+
+published_rules.yaml has the examples of Kubernetes' documentation.
 """
 
 import asyncio

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from kedge.machinery.clock import SystemClock
 from kedge.testing.local_server import LocalServer
 
@@ -71,6 +73,20 @@ async def test_kinds_are_checked_in_order(server: LocalServer) -> None:
     deployments, replica_sets = warning["warning"].split("\n\n")
     assert deployments.startswith("apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field")
     assert replica_sets.startswith("apps/v1, Kind=ReplicaSet: ERROR")
+
+
+@pytest.mark.parametrize("resources", [["deployments"], ["deployments", "replicasets"]])
+async def test_the_published_type_errors(server: LocalServer, resources: list[str]) -> None:
+    wrong = {"expression": "object.replicas > 1", "message": "must be replicated"}
+    found = await status(server, policy(wrong, resources=resources))
+    (warning,) = found["typeChecking"]["expressionWarnings"]
+    assert warning["fieldRef"] == "spec.validations[0].expression"
+    kinds = ["Deployment", "ReplicaSet"][: len(resources)]
+    assert warning["warning"] == "\n".join(
+        f"apps/v1, Kind={kind}: ERROR: <input>:1:7: undefined field 'replicas'\n"
+        " | object.replicas > 1\n | ......^\n"
+        for kind in kinds
+    )
 
 
 async def test_wildcards_are_not_checked(server: LocalServer) -> None:
