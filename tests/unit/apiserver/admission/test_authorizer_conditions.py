@@ -22,6 +22,12 @@ RULE = {
 }
 ROBOT = "authorizer.serviceAccount('default', 'robot').group('').resource('configmaps')"
 CONFIGMAPS = "authorizer.group('').resource('configmaps')"
+PODS = "authorizer.group('').resource('pods')"
+ACCOUNT = "authorizer.serviceAccount('default', 'myserviceaccount')"
+BREAK_GLASS = (
+    'authorizer.group("admissionregistration.k8s.io").resource("validatingwebhookconfigurations")'
+    '.name("my-webhook.example.com").check("breakglass").allowed()'
+)
 CASES = [
     # expression, whether it holds for Alice, and for Bob
     (f"!{CONFIGMAPS}.namespace('default').check('breakglass').allowed()", False, True),
@@ -34,6 +40,13 @@ CASES = [
     (f"{CONFIGMAPS}.check('breakglass').reason() == ''", False, True),
     (f"{CONFIGMAPS}.fieldSelector('metadata.name=x').check('list').allowed()", False, False),
     (f"{CONFIGMAPS}.fieldSelector('a=,,').check('list').errored()", False, False),
+    # The published examples; the page leaves out group('apps').
+    (f"{PODS}.namespace('default').check('create').allowed()", True, False),
+    (f"{PODS}.fieldSelector('spec.nodeName=mynode').check('list').allowed()", True, False),
+    (f"{PODS}.labelSelector('example.com/mylabel=myvalue').check('list').allowed()", True, False),
+    ("authorizer.path('/healthz').check('get').allowed()", True, True),
+    (f"{ACCOUNT}.group('apps').resource('deployments').check('delete').allowed()", True, True),
+    (f"!{BREAK_GLASS}", False, True),
 ]
 
 
@@ -43,8 +56,17 @@ async def server() -> AsyncIterator[LocalServer]:
         await _allow(running, "write", ["alice", "bob"], [_verbs("configmaps", "create")])
         special = _verbs("configmaps/status", "special") | {"resourceNames": ["x"]}
         paths = {"nonResourceURLs": ["/break"], "verbs": ["get"]}
-        rules = [_verbs("configmaps", "breakglass"), special, paths]
+        hooks = _verbs("validatingwebhookconfigurations", "breakglass")
+        hooks |= {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resourceNames": ["my-webhook.example.com"],
+        }
+        pods = _verbs("pods", "create") | {"verbs": ["create", "list"]}
+        rules = [_verbs("configmaps", "breakglass"), special, paths, hooks, pods]
         await _allow(running, "break", ["alice", "system:serviceaccount:default:robot"], rules)
+        deployments = _verbs("deployments", "delete") | {"apiGroups": ["apps"]}
+        account = "system:serviceaccount:default:myserviceaccount"
+        await _allow(running, "delete", [account], [deployments])
         yield running
 
 

@@ -1,12 +1,15 @@
 """matchConditions: who decides when several conditions disagree or fail."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kedge.apiserver.webhooks.conditions import Conditions
 from kedge.machinery.cel import CelError
 
+PUBLISHED = yaml.safe_load(Path(__file__).with_name("published_conditions.yaml").read_text())
 VALUES = {
     "object": {"metadata": {"name": "a"}, "spec": {"replicas": 3}},
     "oldObject": None,
@@ -20,6 +23,13 @@ ERROR = "object.spec.missing == 1"
 async def test_all_conditions_must_hold() -> None:
     assert await Conditions([TRUE, "oldObject == null"]).hold(VALUES)
     assert not await Conditions([TRUE, FALSE]).hold(VALUES)
+
+
+@pytest.mark.parametrize("case", PUBLISHED["requests"], ids=lambda case: case["case"])
+async def test_published_conditions(case: dict[str, Any]) -> None:
+    request = {"resource": case["resource"], "userInfo": {"groups": case["groups"]}}
+    values = {"object": {}, "oldObject": None, "request": request}
+    assert await Conditions(PUBLISHED["conditions"]).hold(values) is case["reaches"]
 
 
 @pytest.mark.parametrize("order", [[ERROR, FALSE], [FALSE, ERROR]])
