@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kedge.apiserver.authorization import configuration
 
@@ -24,6 +25,17 @@ def test_authorizers_are_read_in_order(tmp_path: Path) -> None:
     others = [{"type": "Node", "name": "node"}, {"type": "RBAC", "name": "rbac"}]
     file = configuration.parse(HEAD | {"authorizers": [hook(tmp_path), *others]})
     assert [each.type for each in file.authorizers] == ["Webhook", "Node", "RBAC"]
+
+
+def test_the_published_chain_is_read(tmp_path: Path) -> None:
+    text = Path(__file__).with_name("published_authorizers.yaml").read_text()
+    published = yaml.safe_load(text.replace("PATH", str(tmp_path / "config")))
+    hook(tmp_path)
+    file = configuration.parse(HEAD | {"authorizers": published["authorizers"]})
+    assert [each.type for each in file.authorizers] == ["Webhook", "Node", "RBAC"]
+    chain = [*published["authorizers"], published["in_cluster"]]
+    with pytest.raises(ValueError, match=r'connectionInfo.type: Invalid value: "InClusterConfig"'):
+        configuration.parse(HEAD | {"authorizers": chain})
 
 
 NODE = {"type": "Node", "name": "node"}

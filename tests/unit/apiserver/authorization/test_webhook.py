@@ -1,8 +1,10 @@
 """Decisions of a webhook, on a whole server: in order, remembered, and when it fails."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.authorizer import Decide
@@ -18,6 +20,7 @@ from kedge.machinery.cel import CelCondition
 from kedge.machinery.selectors import parse_fields
 from kedge.testing.local_server import LocalServer
 
+PUBLISHED = yaml.safe_load(Path(__file__).with_name("published_authorizers.yaml").read_text())
 JANE = {"impersonate-user": "jane", "impersonate-group": "devs"}
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -111,6 +114,16 @@ async def test_conditions_decide_whether_the_webhook_is_asked(server: LocalServe
     broken = configured(server, "request.extra['x'] == []", failure_policy="Deny")
     assert await status(server, "/version") == 403
     assert broken.asked == []
+
+
+@pytest.mark.parametrize("case", PUBLISHED["requests"], ids=lambda case: case["case"])
+async def test_published_conditions(server: LocalServer, case: dict[str, Any]) -> None:
+    hook = PUBLISHED["authorizers"][0]["webhook"]
+    conditions = [each["expression"] for each in hook["matchConditions"]]
+    webhook = configured(server, *conditions, failure_policy=hook["failurePolicy"])
+    headers = JANE | {"impersonate-group": case["group"]}
+    answer = await server.call("GET", case["path"], headers=headers)
+    assert (len(webhook.asked), answer.status) == (case["asked"], case["code"])
 
 
 async def test_conditions_take_turns_with_those_of_other_users(

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kedge.apiserver.authentication.jwt import to_base64
 from kedge.apiserver.authentication.openid_connect import (
@@ -21,6 +23,7 @@ from kedge.testing.local_server import LocalServer
 from kedge.testing.oidc_provider import OidcProvider, ProviderKey, authentication_file
 from kedge.web.message import HttpRequest, Response
 
+PUBLISHED = yaml.safe_load(Path(__file__).with_name("published_tokens.yaml").read_text())
 ISSUER = "https://issuer.test"
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -237,6 +240,20 @@ async def test_expressions_map_claims_and_rules_hold() -> None:
         ):
             said = await made.me(made.provider.token(**(good | changes)))
             assert why in said, said
+
+
+@pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: case["case"])
+async def test_published_tokens(case: dict[str, Any]) -> None:
+    rules = {
+        "claimValidationRules": case.get("rules", []),
+        "userValidationRules": case.get("users", []),
+    }
+    async with cluster(claimMappings=case["mappings"], **rules) as made:
+        found = await made.me(made.provider.token(**case["claims"]))
+    if "refused" in case:
+        assert case["refused"] in found
+    else:
+        assert found == case["user"]
 
 
 async def test_mail_addresses_must_be_verified() -> None:
