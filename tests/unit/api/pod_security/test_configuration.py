@@ -32,6 +32,22 @@ def test_an_empty_configuration_allows_everything() -> None:
     assert configuration_of(HEAD) == PodSecurityConfiguration()
 
 
+def test_the_published_configurations_are_read() -> None:
+    modes = ("enforce", "audit", "warn")
+    versions = {f"{mode}-version": "latest" for mode in modes}
+    none: dict[str, list[str]] = {"usernames": [], "runtimeClasses": [], "namespaces": []}
+    privileged = dict.fromkeys(modes, "privileged") | versions
+    found = configuration_of(HEAD | {"defaults": privileged, "exemptions": none})
+    assert found == PodSecurityConfiguration()
+    cluster = {"enforce": "baseline", "audit": "restricted", "warn": "restricted"} | versions
+    exempt = none | {"namespaces": ["kube-system"]}
+    restricted = LevelVersion("restricted")
+    policy = PodSecurityPolicy(LevelVersion("baseline"), restricted, restricted)
+    assert configuration_of(HEAD | {"defaults": cluster, "exemptions": exempt}) == (
+        PodSecurityConfiguration(policy, namespaces=frozenset({"kube-system"}))
+    )
+
+
 @pytest.mark.parametrize(
     ("part", "why"),
     [

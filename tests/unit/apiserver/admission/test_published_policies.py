@@ -103,7 +103,7 @@ async def tried(server: LocalServer, attempt: dict[str, Any]) -> LocalAnswer:
     if "image" in attempt:
         body["spec"]["template"]["spec"]["containers"] = [CONTAINER | {"image": attempt["image"]}]
     url = URLS[kind].format(attempt.get("namespace", "default"))
-    headers = {}
+    headers: dict[str, str] = {}
     if "groups" in attempt:
         headers = {"impersonate-user": "a", "impersonate-group": "\n".join(attempt["groups"])}
     return await server.call("POST", url, body, headers=headers)

@@ -72,7 +72,9 @@ def whole_tab(kind: Resource[Document], fields: dict[str, Any]) -> Document:
 
 def schema_of(case: dict[str, Any]) -> dict[str, Any]:
     """The schema of a case: that of the whole object, or that of its spec."""
-    return case.get("schema") or {"type": "object", "properties": {"spec": case["spec"]}}
+    if "schema" in case:
+        return dict(case["schema"])
+    return {"type": "object", "properties": {"spec": case["spec"]}}
 
 
 def errors(case: dict[str, Any]) -> list[FieldError]:
