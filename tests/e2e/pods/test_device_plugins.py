@@ -599,7 +599,7 @@ def test_tenants_do_not_reach_each_others_region(
             "no management",
         ],
     }
-    # Whoever comes next finds nothing of them. The board may have been wiped at the beginning, too:
+    # The next tenants find nothing of them. The board may have been wiped at the beginning, too:
     # releases that the plugin of an earlier test did not acknowledge are repeated to this one.
     eventually(lambda: {"port-0", "port-1"} <= board.wiped())
     api.delete(f"/api/v1/namespaces/{neighbours.namespace}")
