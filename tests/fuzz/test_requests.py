@@ -49,6 +49,7 @@ NOT_OURS = (
     "list element types are not identical",
     "unknown patch type",
     "strconv.ParseUint: parsing",
+    "failed to create typed patch object",
 )
 """Answers with a status of 500 that kube-apiserver gives too."""
 HEALTH = ("/healthz", "/readyz")
