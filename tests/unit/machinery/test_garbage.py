@@ -18,7 +18,7 @@ from kedge.testing.clock import FakeClock
 
 
 class CountedHeap:
-    """A heap of which only numbers are known."""
+    """A heap that is known by its numbers alone."""
 
     def __init__(self) -> None:
         self.searches = 0

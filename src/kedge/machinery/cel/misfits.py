@@ -19,7 +19,7 @@ _NO_INT_OR_STRING: Final = (
 
 
 class Misfit:
-    """A value that cannot be used; whatever an expression does with it raises the error."""
+    """A value that cannot be used: every use of it in an expression raises the error."""
 
     __slots__ = ("why",)
 
