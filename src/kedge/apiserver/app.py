@@ -19,6 +19,7 @@ from kedge.apiserver.pending import ANSWERS, MOST_ROUNDS, MOST_WAITING, AnswerPe
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.testing.control_steps import NO_CONTROLS, ControlSteps
 from kedge.machinery import reserve_files
 from kedge.machinery.errors import StatusError, insufficient_storage, internal
 from kedge.storage.store import DiskFull, StoreError
@@ -46,8 +47,10 @@ class App:
         flows: FlowController,
         aggregator: Aggregator | None = None,
         audit_log: AuditLog | None = None,
+        controls: ControlSteps = NO_CONTROLS,
     ) -> None:
-        """`aggregator` forwards requests; None if this server answers all of them itself."""
+        """`aggregator` forwards requests; None if this server answers all of them itself.
+        `controls` are the steps of a server for tests."""
         self.api = api
         self.telemetry = telemetry
         self.flows = flows
@@ -63,14 +66,17 @@ class App:
         self._steps: Sequence[Step] = (
             *self._head_steps,
             *(() if aggregator is None else (steps.delegate(aggregator),)),
+            *controls.before_work,
             steps.dispatch(api, handlers(authenticator, token_requests, decisions), pages),
             steps.limit(in_flight),
             steps.share(flows, api.cache),
+            *controls.after_work,
         )
         self._last_steps: Sequence[Step] = (
             *(() if audit_log is None else (steps.audit(audit_log, api.clock),)),
             steps.count(telemetry, api.clock),
             steps.indent,
+            *controls.last,
         )
 
     def handle(self, http: HttpRequest) -> Answer:

@@ -49,6 +49,7 @@ from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.testing.control_steps import NO_CONTROLS, ControlSteps
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
@@ -186,10 +187,12 @@ def application(
     pauses: LoopPauses | None = None,
     outside: OutsideIdentities = identities.NONE,
     extend_tokens: bool = True,
+    controls: ControlSteps = NO_CONTROLS,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
-    servers; `outside` knows the users of other issuers."""
+    servers; `outside` knows the users of other issuers; `controls` are the steps of a server for
+    tests."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
     for add in outside.metrics:
@@ -225,6 +228,7 @@ def application(
         flows=flows,
         aggregator=aggregator,
         audit_log=audit_log,
+        controls=controls,
     )
 
 

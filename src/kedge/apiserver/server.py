@@ -44,6 +44,7 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
+from kedge.apiserver.testing.control_steps import NO_CONTROLS, ControlSteps
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
@@ -246,6 +247,7 @@ async def build(
         pauses=pauses,
         outside=outside,
         extend_tokens=config.extend_tokens,
+        controls=control_steps(config, api),
     )
     listener = HttpServer(
         app.handle,
@@ -257,6 +259,15 @@ async def build(
     return ServerParts(
         config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
     )
+
+
+def control_steps(config: ServerConfig, api: Api) -> ControlSteps:
+    """Return the steps of a server for tests; none for every other server."""
+    if not config.testing:
+        return NO_CONTROLS
+    from kedge.apiserver.testing.controls import ClusterControls
+
+    return ClusterControls(api).steps()
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:

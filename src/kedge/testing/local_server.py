@@ -26,6 +26,8 @@ from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.server import HOOKS
+from kedge.apiserver.testing.control_steps import NO_CONTROLS
+from kedge.apiserver.testing.controls import ClusterControls
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.settings.device_access import DeviceAccessRule
@@ -185,8 +187,10 @@ class LocalServer:
         components: ControlPlaneComponents | None = None,
         audit_log: AuditLog | None = None,
         outside: OutsideIdentities = NONE,
+        is_for_tests: bool = False,
     ) -> AsyncIterator[Self]:
-        """Serve while the context is open; on a store that another server left, if given."""
+        """Serve while the context is open; on a store that another server left, if given. One that
+        is for tests has the pages under /testing."""
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
         api = await assemble(
@@ -210,6 +214,7 @@ class LocalServer:
             components=components,
             audit_log=audit_log,
             outside=outside,
+            controls=ClusterControls(api).steps() if is_for_tests else NO_CONTROLS,
         )
         server = cls(store, clock, app, lifecycle, components)
         try:
