@@ -230,7 +230,7 @@ class FlowController:
         counts.begin(request.width, self._clock.monotonic() - begun)
 
     def _refusal(self, level: PriorityLevelState) -> StatusError:
-        """Return the 429 of a request, and count it for the time that clients are told to wait."""
+        """Return the 429 of a request, and count it for the `Retry-After` of its level."""
         return too_many(level.dropped.record(int(self._clock.monotonic())))
 
     def _leave(self, request: WaitingRequest, place: RequestClass) -> None:
