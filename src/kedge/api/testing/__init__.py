@@ -1,1 +1,1 @@
-"""What the endpoints of a cluster for tests take and return."""
+"""The values that the endpoints of a cluster for tests take and return."""

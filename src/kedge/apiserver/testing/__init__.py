@@ -1,1 +1,1 @@
-"""What a server has only if it was started for tests: faults on purpose, and what clients did."""
+"""The parts of a server that was started for tests: faults on purpose, and records of requests."""

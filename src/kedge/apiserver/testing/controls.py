@@ -19,7 +19,7 @@ MOST_BYTES: Final = 1 << 16
 
 
 class ClusterControls:
-    """What tests can do with a cluster that clients of Kubernetes cannot."""
+    """The abilities of tests that clients of Kubernetes do not have."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
