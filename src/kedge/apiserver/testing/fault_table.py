@@ -102,17 +102,23 @@ async def _unless_interrupted(
     body: Stream, sink: Sink, interrupted: "asyncio.Future[FaultRule]"
 ) -> FaultRule | None:
     """Stream a body to its end, or until a rule ends it, which is returned."""
-    # This function owns the task. A TaskGroup would wrap the exceptions of the body in a group.
-    work = asyncio.ensure_future(body(sink))
-    try:
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(_error_of(body, sink))
         await asyncio.wait((work, interrupted), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        if not work.done():
-            work.cancel()
-            await asyncio.wait((work,))
+        work.cancel()
     if interrupted.done():
         return interrupted.result()
-    work.result()
+    if error := work.result():
+        raise error
+    return None
+
+
+async def _error_of(body: Stream, sink: Sink) -> Exception | None:
+    """Stream a body to its end; returns its error, which a TaskGroup would wrap in a group."""
+    try:
+        await body(sink)
+    except Exception as error:
+        return error
     return None
 
 
