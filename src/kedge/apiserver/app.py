@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kedge.apiserver import render, steps
 from kedge.apiserver.aggregation.aggregator import Aggregator
@@ -19,7 +19,6 @@ from kedge.apiserver.pending import ANSWERS, MOST_ROUNDS, MOST_WAITING, AnswerPe
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
-from kedge.apiserver.testing.control_steps import NO_CONTROLS, ControlSteps
 from kedge.machinery import reserve_files
 from kedge.machinery.errors import StatusError, insufficient_storage, internal
 from kedge.storage.store import DiskFull, StoreError
@@ -29,6 +28,20 @@ from kedge.web.message import HttpRequest, Response, warning_headers
 log = logging.getLogger(__name__)
 
 _DEFECT: Final = "the server has a defect; its log has the details"
+
+
+class ControlSteps(NamedTuple):
+    """The steps that a server for tests adds. Other servers have none, and no cost."""
+
+    before_work: Sequence[Step] = ()
+    """After authorization, before the handler."""
+    after_work: Sequence[Step] = ()
+    """When the handler has answered, or has begun to work."""
+    last: Sequence[Step] = ()
+    """When the response is complete, or has begun to stream."""
+
+
+NO_CONTROLS: Final = ControlSteps()
 
 
 class App:

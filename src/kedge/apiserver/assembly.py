@@ -24,7 +24,7 @@ from kedge.apiserver.allocation.address_records import AddressRecords
 from kedge.apiserver.allocation.pod_networks import PodNetworks
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import App
+from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.keys import SigningKey
@@ -49,7 +49,6 @@ from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
-from kedge.apiserver.testing.control_steps import NO_CONTROLS, ControlSteps
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver

@@ -25,7 +25,7 @@ from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.aggregation.extension_servers import ExtensionServers
 from kedge.apiserver.aggregation.run import FrontProxyPki, aggregate
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import App
+from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
 from kedge.apiserver.assembly import admission_configuration, application, assemble, in_flight
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
@@ -44,7 +44,6 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
-from kedge.apiserver.testing.control_steps import NO_CONTROLS, ControlSteps
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock

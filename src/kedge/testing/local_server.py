@@ -14,7 +14,7 @@ import msgspec
 from kedge.api.protobuf import decoder as protobuf
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.apiserver import bootstrap
-from kedge.apiserver.app import App
+from kedge.apiserver.app import NO_CONTROLS, App
 from kedge.apiserver.assembly import application, assemble
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import ADMIN
@@ -26,7 +26,6 @@ from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.server import HOOKS
-from kedge.apiserver.testing.control_steps import NO_CONTROLS
 from kedge.apiserver.testing.controls import ClusterControls
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport

@@ -6,9 +6,9 @@ import msgspec
 
 from kedge.api.testing import fault_rule
 from kedge.apiserver.api import Api
+from kedge.apiserver.app import ControlSteps
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.testing import fault_steps
-from kedge.apiserver.testing.control_steps import ControlSteps
 from kedge.apiserver.testing.fault_table import FaultTable
 from kedge.machinery.errors import method_not_allowed, too_large
 from kedge.web.message import HttpRequest, Response
