@@ -13,10 +13,10 @@ from kedge.client import login
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.kubeconfig import KubeconfigError
-from kedge.cluster import exec_result, kubectl, libraries, observation, report
+from kedge.cluster import command_result, kubectl, libraries, observation, report
+from kedge.cluster.command_result import CommandResult
 from kedge.cluster.conditions import DELETED, State
 from kedge.cluster.errors import ClusterError, WaitTimeout
-from kedge.cluster.exec_result import ExecResult
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectApi, ObjectEvent, read
 from kedge.cluster.waiting import until, wait_for
 
@@ -187,11 +187,11 @@ class AsyncClusterClient:
         stdin: str = "",
         check: bool = True,
         namespace: str = "",
-    ) -> ExecResult:
+    ) -> CommandResult:
         """Run a command in a container. With `check`, a code other than 0 raises ClusterError."""
         pod = await self._pod(what, namespace)
         meta = pod["metadata"]
-        done = await exec_result.run(
+        done = await command_result.run(
             self._api.session,
             meta["namespace"],
             meta["name"],

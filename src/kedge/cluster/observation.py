@@ -8,7 +8,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.client.client import path_of
 from kedge.cluster import report
 from kedge.cluster.objects import KubeObject, ObjectApi, ObjectRef
-from kedge.cluster.report import ContainerLog, Observation
+from kedge.cluster.report import LogTail, Observation
 from kedge.machinery.errors import StatusError
 
 MOST_LOGS: Final = 8
@@ -70,11 +70,11 @@ def _pod_labels(spec: object) -> Mapping[str, str]:
     return labels
 
 
-async def logs(api: ObjectApi, pods: list[KubeObject]) -> list[ContainerLog]:
+async def logs(api: ObjectApi, pods: list[KubeObject]) -> list[LogTail]:
     """Return the ends of the logs of pods, those first that are not ready."""
     chosen = sorted(pods, key=_is_ready)[:MOST_LOGS]
     return [
-        ContainerLog(pod["metadata"]["name"], name, await _end_of_log(api, pod, name))
+        LogTail(pod["metadata"]["name"], name, await _end_of_log(api, pod, name))
         for pod in chosen
         for name in _started(pod)
     ]

@@ -14,7 +14,7 @@ LONGEST_LINE: Final = 400
 KubeObject = Mapping[str, Any]
 
 
-class ContainerLog(NamedTuple):
+class LogTail(NamedTuple):
     """The last lines of the log of a container."""
 
     pod: str
@@ -28,7 +28,7 @@ class Observation(NamedTuple):
     objects: Sequence[KubeObject] = ()
     pods: Sequence[KubeObject] = ()
     events: Sequence[KubeObject] = ()
-    logs: Sequence[ContainerLog] = ()
+    logs: Sequence[LogTail] = ()
 
 
 def text(seen: Observation) -> str:
@@ -101,7 +101,7 @@ def time_of(event: KubeObject) -> str:
     return str(next((each for each in times if each), event["metadata"].get("creationTimestamp")))
 
 
-def _log(log: ContainerLog) -> str:
+def _log(log: LogTail) -> str:
     lines = log.text.splitlines()[-LOG_LINES:]
     if not lines:
         return ""

@@ -8,8 +8,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from kedge.cluster import libraries
 from kedge.cluster.async_client import WAIT_SECONDS, AsyncClusterClient
+from kedge.cluster.command_result import CommandResult
 from kedge.cluster.conditions import State
-from kedge.cluster.exec_result import ExecResult
 from kedge.cluster.loop_thread import loop_thread
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectEvent
 
@@ -175,7 +175,7 @@ class BlockingClient(Generic[A]):
         stdin: str = "",
         check: bool = True,
         namespace: str = "",
-    ) -> ExecResult:
+    ) -> CommandResult:
         """Run a command in a container. With `check`, a code other than 0 raises ClusterError."""
         return self._run(
             self._async.exec(

@@ -1,6 +1,6 @@
 from typing import Any
 
-from kedge.cluster.report import LONGEST_LINE, MOST_PODS, ContainerLog, Observation, text
+from kedge.cluster.report import LONGEST_LINE, MOST_PODS, LogTail, Observation, text
 
 DEPLOYMENT: dict[str, Any] = {
     "kind": "Deployment",
@@ -47,7 +47,7 @@ EVENT: dict[str, Any] = {
 
 def test_a_report_has_conditions_containers_events_and_logs() -> None:
     earlier = {**EVENT, "reason": "Scheduled", "lastTimestamp": "2026-01-01T00:00:01Z"}
-    log = ContainerLog("web-1", "main", "starting\nfailed\n")
+    log = LogTail("web-1", "main", "starting\nfailed\n")
     assert text(Observation([DEPLOYMENT], [pod("web-1")], [EVENT, earlier], [log])) == (
         "Deployment web:\n"
         "  Available=False  Min: too few\n"
@@ -65,7 +65,7 @@ def test_a_report_has_conditions_containers_events_and_logs() -> None:
 
 
 def test_nothing_gives_an_empty_report() -> None:
-    assert text(Observation(logs=[ContainerLog("web", "main", "")])) == ""
+    assert text(Observation(logs=[LogTail("web", "main", "")])) == ""
 
 
 def test_an_object_without_status_says_so() -> None:

@@ -17,7 +17,7 @@ _STDIN, _STDOUT, _STDERR, _ERROR, _CLOSE = 0, 1, 2, 3, 255
 _CHUNK = 32 << 10
 
 
-class ExecResult(NamedTuple):
+class CommandResult(NamedTuple):
     """The exit code and the output of a command."""
 
     code: int
@@ -33,7 +33,7 @@ async def run(
     *,
     container: str,
     stdin: str,
-) -> ExecResult:
+) -> CommandResult:
     """Run the command until it ends."""
     options = ExecOptions(pod=pod, command=command, container=container, stdin=bool(stdin))
     path = path_of(PODS, namespace, pod, "exec")
@@ -54,7 +54,7 @@ async def _send(connected: WebSocket, data: bytes) -> None:
         connected.send(bytes((_CLOSE, _STDIN)))
 
 
-async def _receive(connected: WebSocket) -> ExecResult:
+async def _receive(connected: WebSocket) -> CommandResult:
     output = {_STDOUT: bytearray(), _STDERR: bytearray()}
     while (message := await connected.receive()) is not None:
         if len(message) < 2:
@@ -64,7 +64,7 @@ async def _receive(connected: WebSocket) -> ExecResult:
             output[channel] += data
         elif channel == _ERROR:
             code = exit_code(msgspec.json.decode(data))
-            return ExecResult(code, *(output[each].decode(errors="replace") for each in (1, 2)))
+            return CommandResult(code, *(output[each].decode(errors="replace") for each in (1, 2)))
     raise ClusterError("the connection was lost before the command had ended")
 
 
