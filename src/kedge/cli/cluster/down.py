@@ -311,7 +311,7 @@ def _bequeath(gone: "state.ClusterRecord", root: Path) -> None:
 
 def _delete(directory: Path) -> None:
     from kedge.cli.cluster import state
-    from kedge.supervisor.files.removal import remove
+    from kedge.supervisor.files.mapped import remove
 
     # The kernel leaves directories there that not even their owner may look into.
     if failure := remove(f"{directory}/nodes"):

@@ -26,11 +26,12 @@ from kedge.node.images.archive import LayerBlob, PackedImage
 from kedge.node.images.credentials import RegistryCredential
 from kedge.node.images.garbage import DiskSpace, GarbagePlan, GarbageThresholds, ImageCandidate
 from kedge.node.images.image import LocalImage
+from kedge.node.images.mapped_unpack import unpack_with_owners
 from kedge.node.images.oci import ImageConfig, InvalidImage
 from kedge.node.images.pull_records import PullRecords
 from kedge.node.images.reference import ImageReference, InvalidImageName
 from kedge.node.images.streams import ForwardReader, algorithm, unpacker, verify
-from kedge.node.images.unpack import ImageLimits, remove_tree, unpack
+from kedge.node.images.unpack import ImageLimits, remove_tree
 
 LAYOUT: Final = 1
 _SHORTEST: Final = 12
@@ -249,7 +250,7 @@ class ImageStore:
             raw = ForwardReader(file, limit, algorithm(blob.digest)) if blob.digest else None
             # Tar headers need additional space.
             tar = ForwardReader(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
-            size = unpack(tar, into, below, self.limits)
+            size = unpack_with_owners(tar, into, below, self.limits)
             verify(tar, blob.diff_id)
             if raw:
                 verify(raw, blob.digest)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.pod.dependencies import VolumeFailure
-from kedge.supervisor.files.removal import remove
+from kedge.supervisor.files.mapped import remove
 from kedge.supervisor.kernel import libc
 
 _SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV
