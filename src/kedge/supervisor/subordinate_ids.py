@@ -1,8 +1,8 @@
 """Subordinate ids: users and groups of the machine that root has granted to an ordinary user.
 
 /etc/subuid and /etc/subgid name the granted ranges. `newuidmap` and `newgidmap`, of the package
-uidmap, write them into the map of a user namespace, which takes root. Both are set-user-ID programs,
-so they are taken from directories of root only, and run without variables and with a deadline.
+uidmap, write them into the map of a user namespace, which takes root. Both are set-user-ID
+programs, so they come from directories of root, and run without variables and with a deadline.
 """
 
 import os
@@ -29,7 +29,7 @@ _LAST_ID: Final = 0xFFFF_FFFE
 _SECONDS: Final = 5.0
 
 
-class IdRange(NamedTuple):
+class SubordinateRange(NamedTuple):
     """Consecutive ids of the machine."""
 
     first: int
@@ -41,7 +41,7 @@ class IdGrant(NamedTuple):
 
     program: str
     own: int
-    ranges: Sequence[IdRange]
+    ranges: Sequence[SubordinateRange]
 
     def arguments(self, pid: int) -> list[str]:
         """Return the command that maps the user to root, and the ranges to the ids from 1 on."""
@@ -52,17 +52,17 @@ class IdGrant(NamedTuple):
         return command
 
 
-def ranges(text: str, names: Container[str]) -> list[IdRange]:
+def ranges(text: str, names: Container[str]) -> list[SubordinateRange]:
     """Return the ranges that a file grants to a user, who has a name and a number. Invalid lines
     grant nothing."""
-    found: list[IdRange] = []
+    found: list[SubordinateRange] = []
     for line in text.splitlines():
         fields = _LINE.fullmatch(line.strip())
         if fields is None or fields[1] not in names:
             continue
         first, length = int(fields[2]), int(fields[3])
         if first > 0 and length > 0 and first + length - 1 <= _LAST_ID:
-            found.append(IdRange(first, length))
+            found.append(SubordinateRange(first, length))
     return found[:_MOST_RANGES]
 
 

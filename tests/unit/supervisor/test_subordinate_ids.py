@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from kedge.supervisor import subordinate_ids
-from kedge.supervisor.subordinate_ids import IdGrant, IdRange
+from kedge.supervisor.subordinate_ids import IdGrant, SubordinateRange
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root owns programs of root")
 
@@ -37,7 +37,9 @@ def test_a_user_has_a_limited_number_of_ranges() -> None:
 
 
 def test_the_user_becomes_root_and_the_ranges_follow_one_another() -> None:
-    grant = IdGrant("/usr/bin/newuidmap", 1000, [IdRange(100_000, 10), IdRange(500_000, 5)])
+    grant = IdGrant(
+        "/usr/bin/newuidmap", 1000, [SubordinateRange(100_000, 10), SubordinateRange(500_000, 5)]
+    )
     assert grant.arguments(42) == [
         *("/usr/bin/newuidmap", "42"),
         *("0", "1000", "1", "1", "100000", "10", "11", "500000", "5"),
@@ -80,7 +82,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @needs_root
 def test_users_and_groups_are_granted_together(machine: Machine) -> None:
-    ranges = [IdRange(100_000, 65_536)]
+    ranges = [SubordinateRange(100_000, 65_536)]
     assert subordinate_ids.granted() == [
         IdGrant(str(machine.program("gid")), 100, ranges),
         IdGrant(str(machine.program("uid")), 1000, ranges),

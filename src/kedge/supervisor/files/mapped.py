@@ -2,7 +2,7 @@
 
 Agents and commands of an ordinary user are outside of the user namespace of containers. There the
 files of a container's other users are those of strangers. So this starts a small process that
-enters a new user namespace with the same ids. It does the work as root of that namespace, and exits.
+enters a new user namespace with the same ids, does the work as root of it, and exits.
 """
 
 import json
@@ -39,8 +39,8 @@ def is_available() -> bool:
 
 
 def remove(path: str | os.PathLike[str]) -> str:
-    """Remove a directory with its content, as `removal.remove` does, whoever owns it; returns why
-    something is left."""
+    """Remove a directory with its content, as `removal.remove` does, also files of other users of
+    containers; returns why something is left."""
     failure = removal.remove(path)
     if failure and is_available():
         answer = _run("remove", os.path.abspath(path))
