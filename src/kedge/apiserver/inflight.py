@@ -100,6 +100,6 @@ def too_late() -> StatusError:
     return timeout("Timeout: request did not complete within the allotted timeout")
 
 
-def too_many() -> StatusError:
+def too_many(retry_after: int = 1) -> StatusError:
     message = "Too many requests, please try again later."
-    return StatusError(429, "TooManyRequests", message, retry_after=1)
+    return StatusError(429, "TooManyRequests", message, retry_after=retry_after)

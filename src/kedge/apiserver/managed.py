@@ -18,9 +18,8 @@ may move its configuration to another version and must find its own earlier entr
 the fields that it dropped would stay for ever.
 
 Sets of fields cannot be converted to another version, objects can. So the objects before and
-after a write of a custom resource are compared in the version of each entry (`ObjectVersions`).
-Events and HorizontalPodAutoscalers have fields with different names in their two versions and are
-not converted; an applier that changes the version there leaves its old fields behind.
+after a write of a kind with several versions are compared in the version of each entry
+(`ObjectVersions`).
 
 An apply must not conflict with values that no client wrote. Therefore a create is tracked before
 admission, so that fields from plugins have no owner, and an apply tracks its configuration and not
@@ -125,6 +124,7 @@ def after_update(
         # A client has sent an empty list, which switches tracking off. Upstream has the same rule:
         # only an apply switches it on again, and then nothing is known about earlier writes.
         return []
+    owners = _remembered(owners, versions)
     owner = FieldOwner(manager or "unknown", "Update", api_version, subresource)
     try:
         change = WriteChange(schema, live or {}, new, ignore or {}, owner, versions)
@@ -216,6 +216,7 @@ def apply(
         before = FieldOwner("before-first-apply", "Update", api_version, subresource)
         owners = _updated(WriteChange(schema, {}, base, ignore, before), {}, before, now)
     owner = FieldOwner(manager or "unknown", "Apply", "", subresource)
+    owners = _remembered(owners, versions)
     if versions is not None:
         for entry in owners.values():
             _in_words("", versions.converted, base, entry["apiVersion"])
@@ -426,6 +427,14 @@ def _owners_before(live: Document | None, new: Document, subresource: str) -> Ow
         return {_owner(entry): entry for entry in map(_parsed, sent)} or _stored(live)
     except ValueError:
         return _stored(live)
+
+
+def _remembered(owners: Owners, versions: ObjectVersions | None) -> Owners:
+    """Return the owners without those of versions that the server does not know any more."""
+    if versions is None:
+        return owners
+    gone = versions.is_forgotten
+    return {owner: each for owner, each in owners.items() if not gone(each["apiVersion"])}
 
 
 def _sent(document: Document) -> list[Entry] | None:

@@ -5,7 +5,7 @@ that lacks a conversion ends with ConversionNeeded, the conversion is made, and 
 starts again with all that is known by then.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,7 +21,23 @@ class UnconvertibleObject(ValueError):
     """An object that has no form in a version; the text is upstream's."""
 
 
-class ObjectVersions:
+class ObjectVersions(Protocol):
+    """The versions of a kind."""
+
+    def is_forgotten(self, api_version: str) -> bool:
+        """Whether fields that a manager owns in a version are left off."""
+        ...
+
+    def schema(self, api_version: str) -> Schema:
+        """Return the schema of a version that an object was converted to."""
+        ...
+
+    def converted(self, document: dict[str, Any], api_version: str) -> dict[str, Any]:
+        """Return a document in a version; raises UnconvertibleObject and ConversionNeeded."""
+        ...
+
+
+class CustomVersions:
     """The versions of a custom kind and the conversions that one request has needed so far."""
 
     def __init__(self, resource: Resource[Any]) -> None:
@@ -29,12 +45,14 @@ class ObjectVersions:
         self._conversion = resource.conversion
         self._known: dict[_Key, dict[str, Any] | UnconvertibleObject] = {}
 
+    def is_forgotten(self, api_version: str) -> bool:
+        """Return False: a version that is gone is an error of the conversion."""
+        return False
+
     def schema(self, api_version: str) -> Schema:
-        """Return the schema of a version that an object was converted to."""
         return self._schemas[api_version]()
 
     def converted(self, document: dict[str, Any], api_version: str) -> dict[str, Any]:
-        """Return a document in a version; raises UnconvertibleObject and ConversionNeeded."""
         if document.get("apiVersion") == api_version:
             return document
         if api_version not in self._schemas:
@@ -70,7 +88,7 @@ class ObjectVersions:
 class ConversionNeeded(Exception):
     """A comparison that needs an object in another version."""
 
-    def __init__(self, versions: ObjectVersions, key: _Key) -> None:
+    def __init__(self, versions: CustomVersions, key: _Key) -> None:
         super().__init__(key[1])
         self._versions = versions
         self._key = key
@@ -80,9 +98,9 @@ class ConversionNeeded(Exception):
         await self._versions.learn(self._key)
 
 
-def versions_of(resource: Resource[Any]) -> ObjectVersions | None:
+def custom_versions(resource: Resource[Any]) -> CustomVersions | None:
     """Return the versions of a custom kind; None if it has no other version."""
-    return ObjectVersions(resource) if len(resource.version_schemas) > 1 else None
+    return CustomVersions(resource) if len(resource.version_schemas) > 1 else None
 
 
 def _errors(found: list[str]) -> str:

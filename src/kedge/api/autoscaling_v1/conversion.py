@@ -4,6 +4,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
+    HorizontalPodAutoscalerBehavior,
+    HorizontalPodAutoscalerCondition,
+)
+from kedge.api.autoscaling_v2.metrics import MetricSpec, MetricStatus
+from kedge.api.resource import dec_hook
+
 Part = dict[str, Any]
 
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
@@ -27,21 +36,23 @@ def to_v2(document: Part) -> Part:
     """A v1 document as the v2 document that is stored."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     notes = (document.get("metadata") or {}).get("annotations") or {}
-    metrics = _read_list(notes, METRICS, _metric_to_v2)
+    metrics = _read_list(notes, METRICS, _metric_to_v2, list[MetricSpec])
     if "targetCPUUtilizationPercentage" in spec:
         metrics = [*(metrics or ()), _cpu(spec["targetCPUUtilizationPercentage"])]
     new_spec = _picked(spec, _SHARED_SPEC)
     new_spec["metrics"] = metrics or [_cpu(DEFAULT_CPU_UTILIZATION)]
     behavior = _behavior_to_v2(_read(notes, BEHAVIOR))
-    if behavior:
+    if behavior and _fits(behavior, HorizontalPodAutoscalerBehavior):
         new_spec["behavior"] = behavior
     new_status = _picked(status, _SHARED_STATUS)
-    measured = _read_list(notes, CURRENT_METRICS, _status_to_v2)
+    measured = _read_list(notes, CURRENT_METRICS, _status_to_v2, list[MetricStatus])
     if measured is None and "currentCPUUtilizationPercentage" in status:
         measured = [_cpu_status(status["currentCPUUtilizationPercentage"])]
     if measured:
         new_status["currentMetrics"] = measured
-    conditions = _read_list(notes, CONDITIONS, _without_nulls)
+    conditions = _read_list(
+        notes, CONDITIONS, _without_nulls, list[HorizontalPodAutoscalerCondition]
+    )
     if conditions:
         new_status["conditions"] = conditions
     return _renewed(document, "autoscaling/v2", {}, new_spec, new_status)
@@ -62,8 +73,9 @@ def from_v2(document: Part) -> Part:
     new_status = _picked(status, _SHARED_STATUS)
     measured = status.get("currentMetrics") or []
     for metric in measured:
-        if metric.get("type") == "Resource" and metric["resource"].get("name") == "cpu":
-            percent = metric["resource"].get("current", {}).get("averageUtilization")
+        resource = metric.get("resource") or {}
+        if metric.get("type") == "Resource" and resource.get("name") == "cpu":
+            percent = resource.get("current", {}).get("averageUtilization")
             if percent is not None:
                 new_status["currentCPUUtilizationPercentage"] = percent
     # Kept even where it is nothing but cpu, since it has the raw value as well.
@@ -95,14 +107,24 @@ def _picked(part: Mapping[str, Any], names: tuple[str, ...]) -> Part:
 
 
 def _read_list(
-    notes: Mapping[str, str], key: str, convert: Callable[[Part], Part]
+    notes: Mapping[str, str], key: str, convert: Callable[[Part], Part], wanted: Any
 ) -> list[Part] | None:
     """Return the list in an annotation; None if it is absent or unreadable."""
     found = _read(notes, key)
     try:
-        return [convert(each) for each in found] if isinstance(found, list) else None
+        made = [convert(each) for each in found] if isinstance(found, list) else None
     except (KeyError, TypeError, AttributeError):
         return None
+    return made if _fits(made, wanted) else None
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value of an annotation, which anybody may write, has its type."""
+    try:
+        msgspec.convert(value, wanted, dec_hook=dec_hook)
+    except (msgspec.ValidationError, ValueError):
+        return False
+    return True
 
 
 def _read(notes: Mapping[str, str], key: str) -> Any:
@@ -147,7 +169,7 @@ _FIELDS = ("object", "pods", "resource", "containerResource", "external")
 
 def _converted(metric: Part, table: Mapping[str, Callable[[Part], Part]]) -> Part:
     parts = {word: table[word](metric[word]) for word in _FIELDS if metric.get(word) is not None}
-    return {"type": metric["type"], **parts}
+    return {"type": metric.get("type", ""), **parts}
 
 
 def _metric_to_v1(metric: Part) -> Part:
@@ -166,6 +188,11 @@ def _status_to_v2(metric: Part) -> Part:
     return _converted(metric, _STATUSES_TO_V2)
 
 
+def _metric(source: Part) -> Part:
+    found: Part = source.get("metric", {})
+    return found
+
+
 def _identifier(name: str, selector: Part | None) -> Part:
     return _filled(name=name, selector=selector)
 
@@ -177,10 +204,10 @@ def _target(type_: str, **fields: Any) -> Part:
 def _object_to_v1(source: Part) -> Part:
     target = source.get("target", {})
     return _filled(
-        target=source["describedObject"],
-        metricName=source["metric"]["name"],
+        target=source.get("describedObject", {}),
+        metricName=_metric(source).get("name", ""),
         targetValue=target.get("value", "0"),
-        selector=source["metric"].get("selector"),
+        selector=_metric(source).get("selector"),
         averageValue=target.get("averageValue"),
     )
 
@@ -192,23 +219,23 @@ def _object_to_v2(source: Part) -> Part:
         value = None
     type_ = "Value" if average is None else "AverageValue"
     return {
-        "describedObject": source["target"],
+        "describedObject": source.get("target", {}),
         "target": _target(type_, value=value, averageValue=average),
-        "metric": _identifier(source["metricName"], source.get("selector")),
+        "metric": _identifier(source.get("metricName", ""), source.get("selector")),
     }
 
 
 def _pods_to_v1(source: Part) -> Part:
     return _filled(
-        metricName=source["metric"]["name"],
+        metricName=_metric(source).get("name", ""),
         targetAverageValue=source.get("target", {}).get("averageValue", "0"),
-        selector=source["metric"].get("selector"),
+        selector=_metric(source).get("selector"),
     )
 
 
 def _pods_to_v2(source: Part) -> Part:
     return {
-        "metric": _identifier(source["metricName"], source.get("selector")),
+        "metric": _identifier(source.get("metricName", ""), source.get("selector")),
         "target": _target("AverageValue", averageValue=source.get("targetAverageValue", "0")),
     }
 
@@ -216,7 +243,7 @@ def _pods_to_v2(source: Part) -> Part:
 def _resource_to_v1(source: Part) -> Part:
     target = source.get("target", {})
     return _filled(
-        name=source["name"],
+        name=source.get("name", ""),
         targetAverageUtilization=target.get("averageUtilization"),
         targetAverageValue=target.get("averageValue"),
         container=source.get("container"),
@@ -230,14 +257,14 @@ def _resource_to_v2(source: Part) -> Part:
         averageValue=source.get("targetAverageValue"),
         averageUtilization=percent,
     )
-    return _filled(name=source["name"], target=target, container=source.get("container"))
+    return _filled(name=source.get("name", ""), target=target, container=source.get("container"))
 
 
 def _external_to_v1(source: Part) -> Part:
     target = source.get("target", {})
     return _filled(
-        metricName=source["metric"]["name"],
-        metricSelector=source["metric"].get("selector"),
+        metricName=_metric(source).get("name", ""),
+        metricSelector=_metric(source).get("selector"),
         targetValue=target.get("value"),
         targetAverageValue=target.get("averageValue"),
     )
@@ -247,7 +274,7 @@ def _external_to_v2(source: Part) -> Part:
     value, average = source.get("targetValue"), source.get("targetAverageValue")
     type_ = "AverageValue" if value is None else "Value"
     return {
-        "metric": _identifier(source["metricName"], source.get("metricSelector")),
+        "metric": _identifier(source.get("metricName", ""), source.get("metricSelector")),
         "target": _target(type_, value=value, averageValue=average),
     }
 
@@ -255,35 +282,35 @@ def _external_to_v2(source: Part) -> Part:
 def _object_status_to_v1(status: Part) -> Part:
     current = status.get("current", {})
     return _filled(
-        target=status["describedObject"],
-        metricName=status["metric"]["name"],
+        target=status.get("describedObject", {}),
+        metricName=_metric(status).get("name", ""),
         currentValue=current.get("value", "0"),
-        selector=status["metric"].get("selector"),
+        selector=_metric(status).get("selector"),
         averageValue=current.get("averageValue"),
     )
 
 
 def _object_status_to_v2(status: Part) -> Part:
     return {
-        "metric": _identifier(status["metricName"], status.get("selector")),
+        "metric": _identifier(status.get("metricName", ""), status.get("selector")),
         "current": _filled(
             value=status.get("currentValue", "0"), averageValue=status.get("averageValue")
         ),
-        "describedObject": status["target"],
+        "describedObject": status.get("target", {}),
     }
 
 
 def _pods_status_to_v1(status: Part) -> Part:
     return _filled(
-        metricName=status["metric"]["name"],
+        metricName=_metric(status).get("name", ""),
         currentAverageValue=status.get("current", {}).get("averageValue", "0"),
-        selector=status["metric"].get("selector"),
+        selector=_metric(status).get("selector"),
     )
 
 
 def _pods_status_to_v2(status: Part) -> Part:
     return {
-        "metric": _identifier(status["metricName"], status.get("selector")),
+        "metric": _identifier(status.get("metricName", ""), status.get("selector")),
         "current": {"averageValue": status.get("currentAverageValue", "0")},
     }
 
@@ -291,7 +318,7 @@ def _pods_status_to_v2(status: Part) -> Part:
 def _resource_status_to_v1(status: Part) -> Part:
     current = status.get("current", {})
     return _filled(
-        name=status["name"],
+        name=status.get("name", ""),
         currentAverageUtilization=current.get("averageUtilization"),
         currentAverageValue=current.get("averageValue", "0"),
         container=status.get("container"),
@@ -303,14 +330,14 @@ def _resource_status_to_v2(status: Part) -> Part:
         averageValue=status.get("currentAverageValue", "0"),
         averageUtilization=status.get("currentAverageUtilization"),
     )
-    return _filled(name=status["name"], current=current, container=status.get("container"))
+    return _filled(name=status.get("name", ""), current=current, container=status.get("container"))
 
 
 def _external_status_to_v1(status: Part) -> Part:
     current = status.get("current", {})
     return _filled(
-        metricName=status["metric"]["name"],
-        metricSelector=status["metric"].get("selector"),
+        metricName=_metric(status).get("name", ""),
+        metricSelector=_metric(status).get("selector"),
         currentValue=current.get("value", "0"),
         currentAverageValue=current.get("averageValue"),
     )
@@ -318,7 +345,7 @@ def _external_status_to_v1(status: Part) -> Part:
 
 def _external_status_to_v2(status: Part) -> Part:
     return {
-        "metric": _identifier(status["metricName"], status.get("metricSelector")),
+        "metric": _identifier(status.get("metricName", ""), status.get("metricSelector")),
         "current": _filled(
             value=status.get("currentValue", "0"),
             averageValue=status.get("currentAverageValue"),
@@ -368,7 +395,11 @@ def _rules_to_v1(rules: Part | None) -> Part | None:
     if rules is None:
         return None
     policies = [
-        {"Type": each["type"], "Value": each["value"], "PeriodSeconds": each["periodSeconds"]}
+        {
+            "Type": each.get("type", ""),
+            "Value": each.get("value", 0),
+            "PeriodSeconds": each.get("periodSeconds", 0),
+        }
         for each in rules.get("policies") or ()
     ]
     return {
@@ -386,6 +417,8 @@ _POLICY_NAMES = ("type", "value", "periodSeconds")
 def _behavior_to_v2(behavior: Any) -> Part:
     directions = _respelt(behavior, ("scaleUp", "scaleDown"))
     for direction, rules in directions.items():
+        if not isinstance(rules, dict):
+            return {}
         found = _respelt(rules, _RULE_NAMES)
         if isinstance(found.get("policies"), list):
             found["policies"] = [_respelt(each, _POLICY_NAMES) for each in found["policies"]]

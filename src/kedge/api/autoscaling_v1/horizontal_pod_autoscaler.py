@@ -72,9 +72,11 @@ class HorizontalPodAutoscaler(Object):
 
 
 def default(obj: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
-    if obj.spec.minReplicas is not None:
-        return obj
-    return replace(obj, spec=replace(obj.spec, minReplicas=1))
+    """Return the autoscaler as it is read back: the conversions have a default metric, and
+    annotations in place of the fields that only the other version has."""
+    if obj.spec.minReplicas is None:
+        obj = replace(obj, spec=replace(obj.spec, minReplicas=1))
+    return RESOURCE.from_document(from_v2(to_v2(RESOURCE.to_document(obj))))
 
 
 def as_stored(obj: HorizontalPodAutoscaler) -> stored.HorizontalPodAutoscaler:

@@ -1,7 +1,7 @@
 """Event of events.k8s.io: the events of the core group under newer names and stricter rules."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from msgspec import field
 from msgspec.structs import replace
@@ -171,15 +171,23 @@ def validate_update(new: Event, old: Event) -> Iterator[FieldError]:
     )
 
 
+_REPORTERS: Final = {"reportingComponent": "", "reportingInstance": ""}
+"""Fields that the core group shows even if they are empty, and this group does not."""
+
+
 def to_stored(document: dict[str, Any]) -> dict[str, Any]:
     """An event of this group as the core group stores it."""
     renamed = {_CORE_NAMES.get(name, name): value for name, value in document.items()}
-    return renamed | {"apiVersion": "v1"}
+    return _REPORTERS | renamed | {"apiVersion": "v1"}
 
 
 def from_stored(document: dict[str, Any]) -> dict[str, Any]:
     """A stored event under the names of this group."""
-    renamed = {_NAMES.get(name, name): value for name, value in document.items()}
+    renamed = {
+        _NAMES.get(name, name): value
+        for name, value in document.items()
+        if value != "" or name not in _REPORTERS
+    }
     return renamed | {"apiVersion": "events.k8s.io/v1"}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from kedge.apiserver.fairness import flow_rules, seats
+from kedge.apiserver.fairness.dropped_requests import DroppedRequests
 from kedge.apiserver.fairness.fair_queues import FairQueues, WaitingRequest
 from kedge.apiserver.fairness.flow_counts import FlowCounts
 from kedge.apiserver.fairness.flow_rules import FlowSchemaRules, RequestDigest
@@ -42,10 +43,13 @@ MOST_COUNTED: Final = 1000
 class PriorityLevelState:
     """A priority level at work."""
 
-    def __init__(self, settings: LevelSettings, bounds: SeatBounds) -> None:
+    def __init__(
+        self, settings: LevelSettings, bounds: SeatBounds, dropped: DroppedRequests
+    ) -> None:
         self.settings = settings
         self.bounds = bounds
         self.demand = SeatDemand()
+        self.dropped = dropped
         self.queues = FairQueues(
             bounds.nominal, settings.queues, settings.hand_size, settings.queue_length
         )
@@ -166,7 +170,7 @@ class FlowController:
         known = self.levels.get(settings.name)
         if known is not None and known.settings == settings and known.bounds == bounds:
             return known
-        return PriorityLevelState(settings, bounds)
+        return PriorityLevelState(settings, bounds, known.dropped if known else DroppedRequests())
 
     def _objects(self, kind: str, index: int) -> Iterable[Mapping[str, Any]]:
         """Return the stored objects of a kind, and the defaults that are not stored."""
@@ -207,7 +211,7 @@ class FlowController:
         begun = self._clock.monotonic()
         if not queues.offer(request, place.flow, begun):
             counts.reject("queue-full" if queues.queues else "concurrency-limit", 0.0)
-            raise too_many()
+            raise self._refusal(place.level)
         place.level.demand.note(queues.running + queues.waiting)
         if request.queue is not None:
             counts.queue_lengths.observe(len(request.queue.waiting) + waiter.done())
@@ -215,13 +219,19 @@ class FlowController:
             counts.waiting += 1
             try:
                 await _granted(waiter)
-            except BaseException as error:
-                reason = "time-out" if isinstance(error, StatusError) else "cancelled"
-                counts.reject(reason, self._clock.monotonic() - begun)
+            except TimeoutError:
+                counts.reject("time-out", self._clock.monotonic() - begun)
+                raise self._refusal(place.level) from None
+            except BaseException:
+                counts.reject("cancelled", self._clock.monotonic() - begun)
                 raise
             finally:
                 counts.waiting -= 1
         counts.begin(request.width, self._clock.monotonic() - begun)
+
+    def _refusal(self, level: PriorityLevelState) -> StatusError:
+        """Return the 429 of a request, and count it for the `Retry-After` of its level."""
+        return too_many(level.dropped.record(int(self._clock.monotonic())))
 
     def _leave(self, request: WaitingRequest, place: RequestClass) -> None:
         """Give back the seats, those for the watchers of a write after a while."""
@@ -256,12 +266,9 @@ class FlowController:
 
 
 async def _granted(waiter: asyncio.Future[None]) -> None:
-    """Wait for seats; 429 after the longest time, also if seats come at the same moment."""
-    try:
-        async with asyncio.timeout(LONGEST_WAIT_SECONDS):
-            await waiter
-    except TimeoutError:
-        raise too_many() from None
+    """Wait for seats; TimeoutError after the longest time, even if seats come at that moment."""
+    async with asyncio.timeout(LONGEST_WAIT_SECONDS):
+        await waiter
 
 
 def _rules_of(objects: Iterable[Mapping[str, Any]], name: str) -> FlowSchemaRules:

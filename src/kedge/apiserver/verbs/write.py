@@ -33,7 +33,8 @@ from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
-from kedge.apiserver.object_versions import ConversionNeeded, ObjectVersions, versions_of
+from kedge.apiserver.builtin_versions import versions_of
+from kedge.apiserver.object_versions import ConversionNeeded, ObjectVersions
 from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import DesiredDocument, Patch, PatchScope, patch_sort, read_patch

@@ -39,7 +39,7 @@ def test_without_any_metric_cpu_aims_at_eighty_percent() -> None:
     assert stored["metadata"] == {"annotations": {"a": "b"}}
 
 
-@pytest.mark.parametrize("text", ["no json", "5", "[5]", '[{"type":"Pods","pods":{}}]', "null"])
+@pytest.mark.parametrize("text", ["no json", "5", "[5]", '[{"type":"Pods","pods":5}]', "null"])
 def test_an_annotation_that_cannot_be_read_is_as_good_as_none(text: str) -> None:
     stored = to_v2({"metadata": {"annotations": {METRICS: text}}, "spec": {"maxReplicas": 1}})
     assert [metric["type"] for metric in stored["spec"]["metrics"]] == ["Resource"]
@@ -52,3 +52,31 @@ def test_what_was_measured_of_cpu_has_a_field_too() -> None:
     assert stored["status"]["currentMetrics"] == [
         {"type": "Resource", "resource": {"name": "cpu", "current": current}}
     ]
+
+
+@pytest.mark.parametrize("sort", ["object", "pods", "resource", "containerResource", "external"])
+def test_incomplete_metrics_are_converted(sort: str) -> None:
+    spec = {"metrics": [{sort: {}}], "behavior": {"scaleUp": {"policies": [{}]}}}
+    status = {"currentMetrics": [{sort: {}}, {"type": "Resource"}]}
+    document = {"apiVersion": "autoscaling/v2", "metadata": {}, "spec": spec, "status": status}
+    assert from_v2(document)["spec"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metrics", '[{"type":"Resource","resource":{"name":5}}]'),
+        ("metrics", '[{"type":7}]'),
+        ("metrics", '[{"type":"Resource","resource":{"targetAverageValue":"x"}}]'),
+        ("behavior", '{"ScaleUp":{"Policies":5}}'),
+        ("behavior", '{"ScaleUp":7}'),
+        ("conditions", '[{"type":5}]'),
+        ("current-metrics", '[{"type":"Resource","resource":{"currentAverageValue":"x"}}]'),
+    ],
+)
+def test_annotations_of_another_type_are_ignored(name: str, text: str) -> None:
+    notes = {f"autoscaling.alpha.kubernetes.io/{name}": text}
+    made = to_v2({"apiVersion": "autoscaling/v1", "metadata": {"annotations": notes}, "spec": {}})
+    default = {"type": "Utilization", "averageUtilization": 80}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": default}}
+    assert made == {"apiVersion": "autoscaling/v2", "metadata": {}, "spec": {"metrics": [metric]}}

@@ -132,6 +132,28 @@ async def test_a_request_that_is_refused_never_begins(server: LocalServer) -> No
     assert begun == ["second"]
 
 
+async def test_retry_after_grows_while_a_level_rejects(server: LocalServer) -> None:
+    await small_level(server, limitResponse={"type": "Reject"})
+    flows = server.app.flows
+    digest = RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", "")
+    held: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    first = asyncio.ensure_future(flows.serve(flows.classify(digest), held))
+    await server.settle()
+
+    async def refused() -> int:
+        with pytest.raises(StatusError) as error:
+            await flows.serve(flows.classify(digest), Response())
+        return error.value.retry_after
+
+    seconds = []
+    for _ in range(4):
+        seconds.append([await refused() for _ in range(3)])
+        await server.clock.advance(1)
+    assert seconds == [[1, 1, 1], [2, 2, 2], [2, 2, 2], [4, 4, 4]]
+    held.set_result(Response())
+    await first
+
+
 async def test_seats_for_watchers_are_given_back_later(server: LocalServer) -> None:
     await small_level(server, limitResponse={"type": "Reject"})
     flows = server.app.flows
