@@ -26,7 +26,6 @@ from kedge.node.images.archive import LayerBlob, PackedImage
 from kedge.node.images.credentials import RegistryCredential
 from kedge.node.images.garbage import DiskSpace, GarbagePlan, GarbageThresholds, ImageCandidate
 from kedge.node.images.image import LocalImage
-from kedge.node.images.mapped_unpack import unpack_with_owners
 from kedge.node.images.oci import ImageConfig, InvalidImage
 from kedge.node.images.pull_records import PullRecords
 from kedge.node.images.reference import ImageReference, InvalidImageName
@@ -244,6 +243,8 @@ class ImageStore:
 
     def _fill(self, into: Path, blob: LayerBlob, below: Sequence[Path]) -> int:
         """Unpack a layer and verify its digest; return its size in bytes."""
+        from kedge.node.images.mapped_unpack import unpack_with_owners
+
         limit = self.limits.layer_bytes
         with blob.open() as file:
             decompressed = unpacker(file)

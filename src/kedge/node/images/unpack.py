@@ -19,8 +19,7 @@ from kedge.node.images import layers
 from kedge.node.images.layers import OPAQUE, LayerFile, Parts
 from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
-from kedge.supervisor import subordinate_ids
-from kedge.supervisor.files.mapped import remove
+from kedge.supervisor.files.removal import remove_all
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"
@@ -391,6 +390,8 @@ def _lstat(path: str) -> os.stat_result | None:
 
 
 def _is_root_of_machine() -> bool:
+    from kedge.supervisor import subordinate_ids
+
     with open("/proc/self/uid_map") as file:
         return subordinate_ids.count(file.read()) == _ALL_IDS
 
@@ -428,5 +429,5 @@ def _make_whiteout(path: str) -> None:
 
 def remove_tree(path: Path) -> None:
     """Delete a directory with its content, if it exists."""
-    if failure := remove(path):
+    if failure := remove_all(path):
         raise OSError(errno.ENOTEMPTY, failure, str(path))

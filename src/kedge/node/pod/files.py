@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.supervisor.files import mapped
+from kedge.supervisor.files import removal
 
 _GONE: Final = "..gone-"
 """Prefix of directories that are being deleted."""
@@ -84,7 +84,7 @@ class PodFiles:
             self._throw_away(directory)
         for entry in _entries(self._pods):
             if entry.name.startswith(_GONE):
-                _REMOVALS.submit(mapped.remove, entry.path)
+                _REMOVALS.submit(removal.remove_all, entry.path)
 
     def _throw_away(self, directory: Path) -> None:
         """Rename the directory, then delete it. Deletion may take long, since a container may write
@@ -94,7 +94,7 @@ class PodFiles:
         except FileNotFoundError:
             return
         except OSError:
-            _REMOVALS.submit(mapped.remove, directory)
+            _REMOVALS.submit(removal.remove_all, directory)
 
 
 class WritablePaths:

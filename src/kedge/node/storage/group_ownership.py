@@ -12,7 +12,6 @@ from kedge.node.storage.volume_driver import (
     MountContext,
     VolumeDriver,
 )
-from kedge.supervisor.files import group_walk, mapped
 
 
 def fs_group(pod: Pod) -> int:
@@ -34,6 +33,8 @@ async def delegated(
 
 def is_owned(place: Path, group: int) -> bool:
     """Return whether the top of a volume belongs to the group, for OnRootMismatch."""
+    from kedge.supervisor.files import group_walk
+
     status = os.stat(place)
     wanted = group_walk.FILE | group_walk.DIRECTORY
     return status.st_gid == group and status.st_mode & wanted == wanted
@@ -42,6 +43,8 @@ def is_owned(place: Path, group: int) -> bool:
 def give(place: Path, group: int, *, is_stopped: Callable[[], bool]) -> None:
     """Change the group and the mode of everything in a volume. Raises PermissionError if this user
     may not."""
+    from kedge.supervisor.files import group_walk, mapped
+
     try:
         group_walk.give(place, group, is_stopped=is_stopped)
     except PermissionError:

@@ -12,11 +12,13 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kedge.supervisor.files import beneath, mapped
-from kedge.supervisor.files.mapped import FileOwner
+from kedge.supervisor.files import beneath
 from kedge.supervisor.files.removal import remove
+
+if TYPE_CHECKING:
+    from kedge.supervisor.files.mapped import FileOwner
 
 _DATA: Final = "..data"
 _BESIDE: Final = "..data_tmp"
@@ -141,6 +143,8 @@ class AtomicWriter:
             return
         files = list(_owners(directory, wanted, self._group))
         if files:
+            from kedge.supervisor.files import mapped
+
             with contextlib.suppress(PermissionError):
                 mapped.own([*_top_owner(self._place, self._group), *files])
 
@@ -163,8 +167,12 @@ class AtomicWriter:
             os.fchmod(descriptor, file.mode if self._group < 0 else file.mode | _GROUP_READS)
 
 
-def _owners(directory: Path, wanted: Mapping[str, VolumeFile], group: int) -> Iterator[FileOwner]:
+def _owners(directory: Path, wanted: Mapping[str, VolumeFile], group: int) -> Iterator["FileOwner"]:
     """Yield the owners of files and directories that belong to a group or to another user."""
+    if group < 0 and all(file.owner < 0 for file in wanted.values()):
+        return
+    from kedge.supervisor.files.mapped import FileOwner
+
     if group >= 0:
         inner = {above for path in wanted for above in Path(path).parents}
         for each in sorted(inner | {Path()}):
@@ -175,7 +183,9 @@ def _owners(directory: Path, wanted: Mapping[str, VolumeFile], group: int) -> It
             yield FileOwner(str(directory / path), file.owner, group, mode)
 
 
-def _top_owner(place: Path, group: int) -> Iterator[FileOwner]:
+def _top_owner(place: Path, group: int) -> Iterator["FileOwner"]:
+    from kedge.supervisor.files.mapped import FileOwner
+
     if group >= 0 and place.stat().st_gid != group:
         yield FileOwner(str(place), -1, group, _TOP | _SET_GROUP)
 

@@ -10,8 +10,6 @@ from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts
-from kedge.supervisor.files import mapped
-from kedge.supervisor.files.mapped import FileOwner
 
 MEMORY: Final = "Memory"
 _HUGE_PAGES: Final = "HugePages"
@@ -43,8 +41,10 @@ def _give(directory: Path, group: int) -> None:
         os.chown(directory, -1, group)
     directory.chmod(mode)
     if directory.stat().st_gid != group:
+        from kedge.supervisor.files import mapped
+
         with contextlib.suppress(PermissionError):
-            mapped.own([FileOwner(str(directory), -1, group, mode)])
+            mapped.own([mapped.FileOwner(str(directory), -1, group, mode)])
 
 
 def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:

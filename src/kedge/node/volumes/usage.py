@@ -10,7 +10,6 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import total
 from kedge.api.core_v1.volume.volume import Volume
 from kedge.machinery.quantity import Quantity
-from kedge.supervisor.files import mapped, tree_usage
 
 RESOURCE: Final = "ephemeral-storage"
 _BLOCK: Final = 512
@@ -59,6 +58,8 @@ def _in_memory(volume: Volume) -> bool:
 
 def disk_usage(directories: Iterable[Path]) -> int:
     """Return the disk usage of directories in bytes; a file with several names counts once."""
+    from kedge.supervisor.files import mapped, tree_usage
+
     paths = [os.fspath(each) for each in directories]
     found = tree_usage.disk_usage(paths)
     if found.is_complete:

@@ -41,7 +41,6 @@ from kedge.node.storage.republisher import Republisher
 from kedge.node.volumes import empty_dir, host_path, image_volume, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, gather_all
-from kedge.supervisor.files import mapped
 from kedge.supervisor.kernel import libc
 
 log = logging.getLogger(__name__)
@@ -497,7 +496,7 @@ class PodVolumes:
     def _tell_of_shortfalls(self, pod: Pod) -> None:
         if self._may_mount:
             return
-        if (group := _group(pod)) >= 0 and not mapped.is_available():
+        if (group := _group(pod)) >= 0 and not _has_subordinate_ids():
             text = f"cannot change the group of volumes to {group}: the agent is not root"
             self._events.record(pod, "Warning", "NotEnforced", text)
         for volume in pod.spec.volumes:
@@ -507,6 +506,12 @@ class PodVolumes:
                     " mount, which the agent does not have"
                 )
                 self._events.record(pod, "Warning", "NotEnforced", text)
+
+
+def _has_subordinate_ids() -> bool:
+    from kedge.supervisor.files import mapped
+
+    return mapped.is_available()
 
 
 async def _whole(pool: Executor, work: Callable[..., T], *arguments: object) -> T:

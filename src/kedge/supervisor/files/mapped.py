@@ -38,14 +38,11 @@ def is_available() -> bool:
     return bool(subordinate_ids.granted())
 
 
-def remove(path: str | os.PathLike[str]) -> str:
-    """Remove a directory with its content, as `removal.remove` does, also files of other users of
-    containers; returns why something is left."""
-    failure = removal.remove(path)
-    if failure and is_available():
-        answer = _run("remove", os.path.abspath(path))
-        return failure if answer is None else str(answer)
-    return failure
+def remove_rest(path: str | os.PathLike[str], failure: str) -> str:
+    """Remove a directory of which this process could not remove everything, for the reason
+    `failure`; returns why something is left."""
+    answer = _run("remove", os.path.abspath(path)) if is_available() else None
+    return failure if answer is None else str(answer)
 
 
 def own(files: Sequence[FileOwner]) -> bool:

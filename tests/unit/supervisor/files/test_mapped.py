@@ -27,6 +27,7 @@ class Worker:
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     found = Worker("")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(mapped, "is_available", lambda: True)
     monkeypatch.setattr(mapped, "_run", found.run)
     return found
@@ -36,10 +37,10 @@ def test_only_what_is_left_takes_the_other_process(
     worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine").mkdir()
-    assert mapped.remove(tmp_path / "mine") == ""
+    assert removal.remove_all(tmp_path / "mine") == ""
     assert worker.asked == []
     monkeypatch.setattr(removal, "remove", lambda _: "data: Permission denied")
-    assert mapped.remove(tmp_path / "theirs") == ""
+    assert removal.remove_all(tmp_path / "theirs") == ""
     assert worker.asked == [("remove", str(tmp_path / "theirs"))]
 
 
@@ -48,7 +49,7 @@ def test_without_namespaces_the_reason_stays(
 ) -> None:
     worker.answer = None
     monkeypatch.setattr(removal, "remove", lambda _: "data: Permission denied")
-    assert mapped.remove("/x") == "data: Permission denied"
+    assert removal.remove_all("/x") == "data: Permission denied"
     assert mapped.own([]) is False
     assert mapped.give("/x", 1) is False
     assert mapped.usage(["/x"]) is None
