@@ -39,8 +39,8 @@ def is_available() -> bool:
 
 
 def remove_rest(path: str | os.PathLike[str], failure: str) -> str:
-    """Remove a directory of which this process could not remove everything, for the reason
-    `failure`; returns why something is left."""
+    """Remove a directory that this process could not remove; `failure` says why. Returns why
+    something is left."""
     answer = _run("remove", os.path.abspath(path)) if is_available() else None
     return failure if answer is None else str(answer)
 
