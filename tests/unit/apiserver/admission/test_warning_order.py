@@ -2,6 +2,7 @@
 rules, PodSecurity, policies, validating webhooks."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from kedge.apiserver.config import UPSTREAM_ADMISSION
 from kedge.testing.local_server import MERGE, LocalAnswer, LocalServer
-from kedge.testing.webhook_server import configured, webhook, webhook_server, webhooks_on
+from kedge.testing.webhook_server import Asked, configured, webhook, webhook_server, webhooks_on
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 PODS = "/api/v1/namespaces/w/pods"
@@ -48,12 +49,15 @@ async def server(tmp_path: Path) -> AsyncIterator[LocalServer]:
         webhooks_on(running),
     ):
         for sort in ("Mutating", "Validating"):
-            warned = {"allowed": True, "warnings": [f"{sort} webhook"]}
-            hook.decisions[f"/{sort}"] = lambda request, warned=warned: warned
+            hook.decisions[f"/{sort}"] = partial(_warned, f"{sort} webhook")
             asked = configured("c", webhook(hook, f"/{sort}", rules=[RULE]), sort=sort)
             await running.post(f"{GROUP}/{sort.lower()}webhookconfigurations", asked)
         await _prepare(running)
         yield running
+
+
+def _warned(text: str, request: Asked) -> Asked:
+    return {"allowed": True, "warnings": [text]}
 
 
 async def _prepare(server: LocalServer) -> None:
