@@ -15,12 +15,17 @@ YOUNG: Final = 10_000
 """Search the youngest objects when there are so many."""
 MIDDLE: Final = 4
 """Search the objects that survived so many such searches: 40,000, which takes 10 to 30 ms."""
-OLD: Final = 50
-"""Search all objects after so many searches of the middle ones: two million new objects."""
+STEP: Final = 5
+"""Look how many old objects there are after so many searches of the middle ones: 200,000 new
+objects."""
+PORTION: Final = 25_000
+"""Search old objects when there are so many, which takes 10 to 30 ms. Those that are left are set
+aside if they are more than half of it; so a search visits new objects, not the whole heap."""
 NEVER: Final = 1 << 30
-GROWTH: Final = 1.25
-"""How many times as many old objects there must be as the last full search has left. So a heap that
-only grows is searched in total in proportion to its size. The interpreter has the same rule."""
+GROWTH: Final = 2.0
+"""How many times as many objects must be set aside as the last search of all has left, until all
+are searched again: an object may have become garbage since. A heap that only grows is so searched
+in total in proportion to its size."""
 
 LOOK_SECONDS: Final = 5.0
 CALM_SECONDS: Final = 0.05
@@ -35,34 +40,63 @@ def search_young_only() -> None:
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
 
 
-class OldGarbage:
-    """Decides when old objects are searched."""
+class Heap:
+    """The objects of this process which the interpreter's collector knows."""
 
-    def __init__(
-        self,
-        searches: Callable[[], int] = lambda: gc.get_count()[2],
-        objects: Callable[[], int] = lambda: len(gc.get_objects(2)),
-        collect: Callable[[], object] = gc.collect,
-    ) -> None:
-        """`searches` counts those of middle objects since the last full one."""
-        self._searches = searches
-        self._objects = objects
-        self._collect = collect
-        self._next = OLD
+    def searches(self) -> int:
+        """Count the searches of middle objects since the last one of old objects. None counts in a
+        process that has left old objects to the interpreter."""
+        return gc.get_count()[2] if gc.get_threshold()[2] == NEVER else 0
+
+    def old(self) -> int:
+        """Count the old objects that are not set aside."""
+        return len(gc.get_objects(2))
+
+    def set_aside(self) -> int:
+        """Count the objects that are set aside."""
+        return gc.get_freeze_count()
+
+    def collect(self) -> None:
+        """Search all objects that are not set aside."""
+        gc.collect()
+
+    def freeze(self) -> None:
+        """Set all objects aside."""
+        gc.freeze()
+
+    def unfreeze(self) -> None:
+        """Let the next search visit the objects that were set aside."""
+        gc.unfreeze()
+
+
+class OldGarbage:
+    """Decides when and which old objects are searched."""
+
+    def __init__(self, heap: Heap | None = None) -> None:
+        self._heap = heap or Heap()
+        self._next = STEP
         self._left = 0
 
     def is_due(self) -> bool:
-        """Whether enough objects were made, and survived, for a search to be worth its time."""
-        searches = self._searches()
+        """Whether enough new objects have become old for a search to be worth its time."""
+        searches = self._heap.searches()
         if searches < self._next:
             return False
-        self._next = searches + OLD
-        return self._objects() > self._left * GROWTH
+        self._next = searches + STEP
+        return self._heap.old() >= PORTION
 
     def search(self) -> None:
-        """Search all objects."""
-        self._collect()
-        self._left, self._next = self._objects(), OLD
+        """Search the old objects; also those set aside, if these have become many more."""
+        self._left = self._left or self._heap.set_aside()
+        everything = self._heap.set_aside() > self._left * GROWTH
+        if everything:
+            self._heap.unfreeze()
+        self._heap.collect()
+        if everything or self._heap.old() > PORTION / 2:
+            self._heap.freeze()
+        if everything:
+            self._left = self._heap.set_aside()
+        self._next = STEP
 
 
 async def keep_searching(

@@ -8,8 +8,10 @@ import pytest
 
 from kedge.machinery.garbage import (
     LOOK_SECONDS,
-    OLD,
     PATIENCE_SECONDS,
+    PORTION,
+    STEP,
+    Heap,
     OldGarbage,
     keep_searching,
     search_young_only,
@@ -17,63 +19,108 @@ from kedge.machinery.garbage import (
 from kedge.testing.clock import FakeClock
 
 
-class CountedHeap:
+class CountedHeap(Heap):
     """A heap that is known by its numbers alone."""
 
     def __init__(self) -> None:
-        self.searches = 0
-        self.objects = 100
+        self.made = 0
+        self.live = PORTION
+        self.aside = 100_000
+        self.garbage = 0
+        """How many of the live objects are."""
         self.found: list[int] = []
 
+    def searches(self) -> int:
+        return self.made
+
+    def old(self) -> int:
+        return self.live
+
+    def set_aside(self) -> int:
+        return self.aside
+
     def collect(self) -> None:
-        self.found.append(self.objects)
-        self.searches = 0
+        self.found.append(self.live)
+        self.live -= self.garbage
+        self.made = self.garbage = 0
 
-    def garbage(self) -> OldGarbage:
-        return OldGarbage(lambda: self.searches, lambda: self.objects, self.collect)
+    def freeze(self) -> None:
+        self.aside += self.live
+        self.live = 0
+
+    def unfreeze(self) -> None:
+        self.live += self.aside
+        self.aside = 0
 
 
-def test_a_search_is_due_after_enough_new_objects() -> None:
+def test_a_search_is_due_when_many_objects_are_old() -> None:
     heap = CountedHeap()
-    garbage = heap.garbage()
-    heap.searches = OLD - 1
+    garbage = OldGarbage(heap)
+    heap.made = STEP - 1
     assert not garbage.is_due()
-    heap.searches = OLD
-    assert garbage.is_due()
-
-
-def test_a_heap_that_has_not_grown_is_not_searched_again() -> None:
-    heap = CountedHeap()
-    garbage = heap.garbage()
-    garbage.search()
-    heap.searches, heap.objects = OLD, 120
+    heap.made, heap.live = STEP, PORTION - 1
     assert not garbage.is_due()
-    heap.objects = 130
+    heap.live = PORTION
     assert not garbage.is_due(), "the next look is after as many objects again"
-    heap.searches = 2 * OLD
+    heap.made = 2 * STEP
     assert garbage.is_due()
+
+
+def test_what_a_search_has_left_is_not_searched_again() -> None:
+    heap = CountedHeap()
+    garbage = OldGarbage(heap)
+    garbage.search()
+    assert heap.live == 0
+    heap.live = PORTION
+    garbage.search()
+    assert heap.found == [PORTION, PORTION]
+
+
+def test_few_objects_that_are_left_are_searched_again() -> None:
+    heap = CountedHeap()
+    heap.garbage = PORTION - 100
+    OldGarbage(heap).search()
+    assert heap.live == 100
+
+
+def test_all_objects_are_searched_when_those_set_aside_have_doubled() -> None:
+    heap = CountedHeap()
+    garbage = OldGarbage(heap)
+    garbage.search()
+    heap.live, heap.aside = PORTION, 200_001
+    heap.garbage = 150_000
+    garbage.search()
+    assert heap.found == [PORTION, 200_001 + PORTION]
+    assert (heap.live, heap.aside) == (0, 50_001 + PORTION)
+    heap.live, heap.aside = PORTION, 100_000
+    garbage.search()
+    assert heap.found[2:] == [PORTION], "100,000 are not twice as many as were left"
+
+
+def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
+    assert Heap().searches() == 0
 
 
 async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
     heap, clock, calm = CountedHeap(), FakeClock(), False
-    heap.searches = OLD
+    heap.made = STEP
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: calm, heap.garbage()))
+        task = tasks.create_task(keep_searching(clock, lambda: calm, OldGarbage(heap)))
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
         assert heap.found == []
         calm = True
         await clock.advance(1)
-        assert heap.found == [100]
+        assert heap.found == [PORTION]
         task.cancel()
 
 
 async def test_a_search_does_not_wait_forever() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.searches = OLD
+    heap.made = STEP
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: False, heap.garbage()))
+        task = tasks.create_task(keep_searching(clock, lambda: False, OldGarbage(heap)))
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS + 1)
-        assert heap.found == [100]
+        assert heap.found == [PORTION]
         task.cancel()
 
 

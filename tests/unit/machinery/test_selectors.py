@@ -1,5 +1,6 @@
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from kedge.machinery.selectors import (
     EVERYTHING,
+    MOST_REQUIREMENTS,
     NOTHING,
     FieldSelector,
     FieldTerm,
@@ -320,3 +322,13 @@ def test_comparisons_take_all_integers_of_64_bits_and_no_others() -> None:
     assert [above.matches({"size": str(each)}) for each in (most, most + 1)] == [True, False]
     assert not below.matches({"size": "0"})
     assert not above.matches({"size": "0"})
+
+
+@pytest.mark.parametrize("parse", [parse_labels, parse_fields])
+def test_a_selector_has_at_most_so_many_requirements(
+    parse: Callable[[str], LabelRequirements | FieldSelector],
+) -> None:
+    most = ",".join(["a=b"] * MOST_REQUIREMENTS)
+    assert not parse(most).empty
+    with pytest.raises(ValueError, match=r"^a selector has at most 4,000 requirements$"):
+        parse(f"{most},a=b")

@@ -539,36 +539,33 @@ class Stepping:
 DAY = 86_400
 
 
+@pytest.mark.parametrize("name", SHAPES)
 def test_point_29_a_day_of_every_shape_is_what_all_values_say(
-    tmp_path: Path, machine: MeasuredMachine
+    tmp_path: Path, machine: MeasuredMachine, name: str
 ) -> None:
     chance = random.Random(11)
     clock, script = Stepping(), Scripted()
-    book = TrackIndex(WindowFile(tmp_path / "usage", "b"), clock)
-    meters = {}
-    for name in SHAPES:
-        machine.run(name, name, began=START)
-        meters[name] = PodMeter(machine.known[f"uid-{name}"][0], book, script)
-        meters[name].see(*machine.known[f"uid-{name}"])
-    kept: dict[str, list[tuple[float, int]]] = {name: [] for name in SHAPES}
-    total = dict.fromkeys(SHAPES, 0.0)
+    machine.run(name, name, began=START)
+    pod = machine.known[f"uid-{name}"]
+    meter = PodMeter(pod[0], TrackIndex(WindowFile(tmp_path / "usage", "b"), clock), script)
+    meter.see(*pod)
+    kept: list[tuple[float, int]] = []
+    total = 0.0
     for second in range(1, DAY + 1201):
         clock.seconds = second
+        cores, memory = SHAPES[name](chance, second)
+        total += cores
+        kept.append((cores, memory))
         # An agent that is gone for ten minutes looks at nothing.
-        gone = 40_000 < second <= 40_600
-        for name, shape in SHAPES.items():
-            cores, memory = shape(chance, second)
-            total[name] += cores
-            kept[name].append((cores, memory))
-            script.used[name] = UsageReading(round(total[name] * 1e9), memory)
-            if not gone:
-                for each in meters[name].meters():
-                    each.sample(START + second, clock)
-            if not gone and second % 10 == 0:
-                meters[name].close((START + second) // 10)
-    for name, meter in meters.items():
-        assert meter.total is not None
-        check(name, tuple(meter.total.row()), kept[name])
+        if 40_000 < second <= 40_600:
+            continue
+        script.used[name] = UsageReading(round(total * 1e9), memory)
+        for each in meter.meters():
+            each.sample(START + second, clock)
+        if second % 10 == 0:
+            meter.close((START + second) // 10)
+    assert meter.total is not None
+    check(name, tuple(meter.total.row()), kept)
 
 
 def check(name: str, row: tuple[float, ...], kept: list[tuple[float, int]]) -> None:
