@@ -16,6 +16,7 @@ from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
 from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
 from kedge.apiserver.admission.device_access import DeviceAccess
 from kedge.apiserver.admission.device_claims import DeviceClaims
+from kedge.apiserver.admission.disabled_plugins import DisabledPlugins
 from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.admission.unenforced_policies import UnenforcedPolicies
 from kedge.apiserver.agents import AgentLocator
@@ -99,6 +100,7 @@ async def assemble(
     namespaces = cache.of(namespace.RESOURCE)
     always: list[AdmissionPlugin] = [
         SigningRequests(clock),
+        DisabledPlugins(frozenset(admission)),
         UnenforcedPolicies(cache.of(node.RESOURCE)),
         DeviceClaims(
             lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
