@@ -28,6 +28,8 @@ class CountedHeap(Heap):
         self.aside = 100_000
         self.garbage = 0
         """How many of the live objects are."""
+        self.documents = 0
+        """Objects of documents in memory."""
         self.found: list[int] = []
 
     def searches(self) -> int:
@@ -35,6 +37,9 @@ class CountedHeap(Heap):
 
     def old(self) -> int:
         return self.live
+
+    def objects(self) -> int:
+        return self.live + self.documents
 
     def set_aside(self) -> int:
         return self.aside
@@ -102,13 +107,28 @@ def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
 
 
 async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
-    heap, clock, calm = CountedHeap(), FakeClock(), False
-    heap.made = STEP
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.documents = STEP, 300_000
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: calm, OldGarbage(heap)))
+        task = tasks.create_task(keep_searching(clock, heap))
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
         assert heap.found == []
-        calm = True
+        heap.documents = 0
+        await clock.advance(1)
+        assert heap.found == [PORTION]
+        task.cancel()
+
+
+async def test_a_search_that_has_waited_long_takes_a_moment_with_few_objects() -> None:
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.documents = STEP, 100_000
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
+        heap.documents = 300_000
+        await clock.advance(PATIENCE_SECONDS)
+        assert heap.found == []
+        heap.documents = 110_000
         await clock.advance(1)
         assert heap.found == [PORTION]
         task.cancel()
@@ -116,10 +136,12 @@ async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
 
 async def test_a_search_does_not_wait_forever() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.made = STEP
+    heap.made, heap.documents = STEP, 100_000
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: False, OldGarbage(heap)))
-        await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS + 1)
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS + 1)
+        heap.documents = 300_000
+        await clock.advance(2 * PATIENCE_SECONDS)
         assert heap.found == [PORTION]
         task.cancel()
 
