@@ -13,16 +13,17 @@ from kedge.machinery.clock import Clock
 
 YOUNG: Final = 10_000
 """Search the youngest objects when there are so many."""
-MIDDLE: Final = 4
-"""Search the objects that survived so many such searches: 40,000, which takes 10 to 30 ms."""
+MIDDLE: Final = 2
+"""Search the objects that survived after so many such searches more: at most 30,000 objects, which
+takes 10 to 30 ms."""
 STEP: Final = 5
-"""Look how many old objects there are after so many searches of the middle ones: 200,000 new
+"""Look how many old objects there are after so many searches of the middle ones: 150,000 new
 objects."""
-PORTION: Final = 25_000
+PORTION: Final = 20_000
 """Search old objects when there are so many, which takes 10 to 30 ms. Those that are left are set
 aside if they are more than half of it; so a search visits new objects, not the whole heap."""
 NEVER: Final = 1 << 30
-GROWTH: Final = 2.0
+GROWTH: Final = 3.0
 """How many times as many objects must be set aside as the last search of all has left, until all
 are searched again: an object may have become garbage since. A heap that only grows is so searched
 in total in proportion to its size."""
@@ -30,9 +31,9 @@ in total in proportion to its size."""
 LOOK_SECONDS: Final = 1.0
 CALM_SECONDS: Final = 0.25
 """How often to look for a calm moment."""
-CALM: Final = 2 * PORTION
-"""A search of so many objects, old or not, keeps nobody waiting. While a thread holds a large
-document, there are many more."""
+CALM: Final = PORTION + 4 * YOUNG
+"""A search of so many objects, old or not, keeps nobody waiting: it takes 25 to 60 ms. While a
+thread holds a large document, there are many more."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a search waits for a calm moment, and again as long for a moment with about as few
 objects as were seen meanwhile: clients who always have large requests under way must not put it off

@@ -88,18 +88,18 @@ def test_few_objects_that_are_left_are_searched_again() -> None:
     assert heap.live == 100
 
 
-def test_all_objects_are_searched_when_those_set_aside_have_doubled() -> None:
+def test_all_objects_are_searched_when_three_times_as_many_are_set_aside() -> None:
     heap = CountedHeap()
     garbage = OldGarbage(heap)
     garbage.search()
-    heap.live, heap.aside = PORTION, 200_001
-    heap.garbage = 150_000
+    heap.live, heap.aside = PORTION, 300_001
+    heap.garbage = 250_000
     garbage.search()
-    assert heap.found == [PORTION, 200_001 + PORTION]
+    assert heap.found == [PORTION, 300_001 + PORTION]
     assert (heap.live, heap.aside) == (0, 50_001 + PORTION)
     heap.live, heap.aside = PORTION, 100_000
     garbage.search()
-    assert heap.found[2:] == [PORTION], "100,000 are not twice as many as were left"
+    assert heap.found[2:] == [PORTION], "100,000 are not three times as many as were left"
 
 
 def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
