@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kedge.apiserver import render, steps
 from kedge.apiserver.aggregation.aggregator import Aggregator
@@ -30,6 +30,20 @@ log = logging.getLogger(__name__)
 _DEFECT: Final = "the server has a defect; its log has the details"
 
 
+class ControlSteps(NamedTuple):
+    """The steps that a server for tests adds. Other servers have none, and no cost."""
+
+    before_work: Sequence[Step] = ()
+    """After authorization, before the handler."""
+    after_work: Sequence[Step] = ()
+    """When the handler has answered, or has begun to work."""
+    last: Sequence[Step] = ()
+    """When the response is complete, or has begun to stream."""
+
+
+NO_CONTROLS: Final = ControlSteps()
+
+
 class App:
     """The whole server, from an HTTP request to its response."""
 
@@ -46,8 +60,10 @@ class App:
         flows: FlowController,
         aggregator: Aggregator | None = None,
         audit_log: AuditLog | None = None,
+        controls: ControlSteps = NO_CONTROLS,
     ) -> None:
-        """`aggregator` forwards requests; None if this server answers all of them itself."""
+        """`aggregator` forwards requests; None if this server answers all of them itself.
+        `controls` are the steps of a server for tests."""
         self.api = api
         self.telemetry = telemetry
         self.flows = flows
@@ -63,14 +79,17 @@ class App:
         self._steps: Sequence[Step] = (
             *self._head_steps,
             *(() if aggregator is None else (steps.delegate(aggregator),)),
+            *controls.before_work,
             steps.dispatch(api, handlers(authenticator, token_requests, decisions), pages),
             steps.limit(in_flight),
             steps.share(flows, api.cache),
+            *controls.after_work,
         )
         self._last_steps: Sequence[Step] = (
             *(() if audit_log is None else (steps.audit(audit_log, api.clock),)),
             steps.count(telemetry, api.clock),
             steps.indent,
+            *controls.last,
         )
 
     def handle(self, http: HttpRequest) -> Answer:

@@ -24,7 +24,7 @@ from kedge.apiserver.allocation.address_records import AddressRecords
 from kedge.apiserver.allocation.pod_networks import PodNetworks
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import App
+from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.keys import SigningKey
@@ -186,10 +186,12 @@ def application(
     pauses: LoopPauses | None = None,
     outside: OutsideIdentities = identities.NONE,
     extend_tokens: bool = True,
+    controls: ControlSteps = NO_CONTROLS,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
-    servers; `outside` knows the users of other issuers."""
+    servers; `outside` knows the users of other issuers; `controls` are the steps of a server for
+    tests."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
     for add in outside.metrics:
@@ -225,6 +227,7 @@ def application(
         flows=flows,
         aggregator=aggregator,
         audit_log=audit_log,
+        controls=controls,
     )
 
 

@@ -428,6 +428,16 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="do not",
         ),
     ] = False
+    testing: Annotated[
+        bool,
+        Setting(
+            "testing",
+            values.SWITCH,
+            "let administrators inject faults and see what clients did, under /testing: for"
+            " clusters of tests only",
+            default="do not",
+        ),
+    ] = False
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
 

@@ -1,7 +1,7 @@
 """RequestContext: what the steps of the server have learned about one request so far."""
 
 from collections.abc import Awaitable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -10,6 +10,9 @@ from kedge.apiserver.fairness.flow_controller import RequestClass
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.route import ResourcePath
 from kedge.web.message import HttpRequest, Response
+
+if TYPE_CHECKING:
+    from kedge.api.testing.fault_rule import FaultRule
 
 Answer = Response | Awaitable[Response]
 """A response, or work that returns one."""
@@ -37,6 +40,8 @@ class RequestContext(msgspec.Struct):
     """The flow and the priority level; None if the request failed before they were found."""
     decision: Decision | None = None
     """The authorizer's decision; None if it was not asked."""
+    fault: "FaultRule | None" = None
+    """The rule by which the request fails on purpose, in clusters for tests."""
     request: Request | None = None
     """The operation on a resource; None if the request is refused earlier or names no resource."""
     answer: Answer | None = None

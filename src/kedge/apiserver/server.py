@@ -25,7 +25,7 @@ from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.aggregation.extension_servers import ExtensionServers
 from kedge.apiserver.aggregation.run import FrontProxyPki, aggregate
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import App
+from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
 from kedge.apiserver.assembly import admission_configuration, application, assemble, in_flight
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
@@ -245,6 +245,7 @@ async def build(
         pauses=pauses,
         outside=outside,
         extend_tokens=config.extend_tokens,
+        controls=control_steps(config, api),
     )
     listener = HttpServer(
         app.handle,
@@ -256,6 +257,15 @@ async def build(
     return ServerParts(
         config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
     )
+
+
+def control_steps(config: ServerConfig, api: Api) -> ControlSteps:
+    """Return the steps of a server for tests; none for every other server."""
+    if not config.testing:
+        return NO_CONTROLS
+    from kedge.apiserver.testing.controls import ClusterControls
+
+    return ClusterControls(api).steps()
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:

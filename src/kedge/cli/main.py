@@ -73,6 +73,7 @@ COMMANDS: Final = (
     CliCommand("image", "image", "Load, list and remove images"),
     CliCommand("volume", "volume.command", "List volumes, and show how much data they hold"),
     CliCommand("device", "device", "Test a device plugin"),
+    CliCommand("faults", "faults.command", "Make requests fail on purpose, in a cluster for tests"),
     CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
     CliCommand(
         "node-autoscaler",

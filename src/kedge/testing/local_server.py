@@ -14,7 +14,7 @@ import msgspec
 from kedge.api.protobuf import decoder as protobuf
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.apiserver import bootstrap
-from kedge.apiserver.app import App
+from kedge.apiserver.app import NO_CONTROLS, App
 from kedge.apiserver.assembly import application, assemble
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import ADMIN
@@ -26,6 +26,7 @@ from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.server import HOOKS
+from kedge.apiserver.testing.controls import ClusterControls
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.settings.device_access import DeviceAccessRule
@@ -185,8 +186,10 @@ class LocalServer:
         components: ControlPlaneComponents | None = None,
         audit_log: AuditLog | None = None,
         outside: OutsideIdentities = NONE,
+        is_for_tests: bool = False,
     ) -> AsyncIterator[Self]:
-        """Serve while the context is open; on a store that another server left, if given."""
+        """Serve while the context is open; on a store that another server left, if given. One that
+        is for tests has the pages under /testing."""
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
         api = await assemble(
@@ -210,6 +213,7 @@ class LocalServer:
             components=components,
             audit_log=audit_log,
             outside=outside,
+            controls=ClusterControls(api).steps() if is_for_tests else NO_CONTROLS,
         )
         server = cls(store, clock, app, lifecycle, components)
         try:
