@@ -11,15 +11,15 @@ from typing import Final, NoReturn
 
 from kedge.machinery.clock import Clock
 
-YOUNG: Final = 10_000
+YOUNG: Final = 5_000
 """Search the youngest objects when there are so many."""
 MIDDLE: Final = 2
-"""Search the objects that survived after so many such searches more: at most 30,000 objects, which
-takes 10 to 30 ms."""
+"""Search the objects that survived after so many such searches more: at most 15,000 objects, which
+takes 5 to 15 ms."""
 STEP: Final = 5
-"""Look how many old objects there are after so many searches of the middle ones: 150,000 new
+"""Look how many old objects there are after so many searches of the middle ones: 75,000 new
 objects."""
-PORTION: Final = 20_000
+PORTION: Final = 15_000
 """Search old objects when there are so many, which takes 10 to 30 ms. Those that are left are set
 aside if they are more than half of it; so a search visits new objects, not the whole heap."""
 NEVER: Final = 1 << 30
@@ -32,7 +32,7 @@ LOOK_SECONDS: Final = 1.0
 CALM_SECONDS: Final = 0.25
 """How often to look for a calm moment."""
 CALM: Final = PORTION + 4 * YOUNG
-"""A search of so many objects, old or not, keeps nobody waiting: it takes 25 to 60 ms. While a
+"""A search of so many objects, old or not, keeps no client waiting: it takes 15 to 40 ms. While a
 thread holds a large document, there are many more."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a search waits for a calm moment, and again as long for a moment with about as few
