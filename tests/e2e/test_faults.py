@@ -6,7 +6,11 @@ import json
 from http.client import RemoteDisconnected
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+
+from kedge.api.testing import request_checks
+from kedge.api.testing.recorded_request import RecordedRequest, RequestPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Clusters, OwnCluster
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+AGENT = {"User_Agent": "my-operator/1.0"}
 
 
 class TestingCluster:
@@ -27,6 +34,12 @@ class TestingCluster:
 
     def faults(self, line: str) -> str:
         return self._own.kedge("faults", *line.split(), f"--kubeconfig={self._own.kubeconfig}")
+
+    def requests(self, line: str) -> list[RecordedRequest]:
+        said = self._own.kedge(
+            "requests", *line.split(), "-o=json", f"--kubeconfig={self._own.kubeconfig}"
+        )
+        return msgspec.json.decode(said, type=RequestPage).items
 
     def fails(self, line: str) -> str:
         return self._own.fails("faults", *line.split(), f"--kubeconfig={self._own.kubeconfig}")
@@ -57,13 +70,12 @@ def test_two_conflicts_for_one_client(cluster: TestingCluster) -> None:
     )
     assert added.endswith(" added\n")
     path, body = f"{MAPS}/counter", {"metadata": {"name": "counter"}, "data": {"n": "1"}}
-    operator = {"User_Agent": "my-operator/1.0"}
     # The test itself is not affected, the operator is, twice.
     cluster.request("PUT", path, body)
     for _ in range(2):
         with pytest.raises(Exception, match="409: the fault rule"):
-            cluster.request("PUT", path, body, **operator)
-    assert cluster.request("PUT", path, body, **operator)["data"] == {"n": "1"}
+            cluster.request("PUT", path, body, **AGENT)
+    assert cluster.request("PUT", path, body, **AGENT)["data"] == {"n": "1"}
     row = cluster.faults("list").splitlines()[1].split()
     assert row[1:] == ["update", "configmaps", "<any>", "my-operator", "409", "2", "2"]
 
@@ -78,7 +90,7 @@ def test_a_dropped_connection(cluster: TestingCluster) -> None:
 
 def test_a_watch_that_must_begin_again(cluster: TestingCluster) -> None:
     path = f"{MAPS}?watch=1&resourceVersion=0"
-    request = cluster.api.request("GET", path, User_Agent="my-operator/1.0")
+    request = cluster.api.request("GET", path, **AGENT)
     with cluster.api.open(request) as watch:
         # Controllers of the cluster watch configmaps, too: name the client.
         cluster.faults("add --verbs watch --user-agent my-operator --code 410 --times 1")
@@ -91,3 +103,26 @@ def test_bad_rules_are_refused(cluster: TestingCluster) -> None:
     assert 'verbs[0]: Unsupported value: "updat"' in said
     assert "code: Invalid value: 200: must be between 400 and 599" in said
     assert cluster.faults("list") == "There are no fault rules.\n"
+
+
+def test_requests_of_a_controller(cluster: TestingCluster) -> None:
+    agent = {"User_Agent": "careless-operator/1.0"}
+    cluster.request("POST", MAPS, {"metadata": {"name": "seen"}}, **agent)
+    cluster.request("GET", MAPS, **agent)
+    body = {"metadata": {"name": "seen"}}
+    for _ in range(3):
+        cluster.request("PUT", f"{MAPS}/seen", body, **agent)
+    found = cluster.requests("--user-agent careless-operator")
+    assert [each.verb for each in found] == ["create", "list", "update", "update", "update"]
+    # It lists without a cache, and writes what is there already.
+    with pytest.raises(AssertionError, match="1 lists without a resourceVersion"):
+        request_checks.assert_cached(found)
+    with pytest.raises(AssertionError, match="3 writes that changed nothing"):
+        request_checks.assert_effective(found)
+    with pytest.raises(AssertionError, match="3 times: kubernetes-admin update configmaps"):
+        request_checks.assert_no_hot_loops(found, most=2)
+    request_checks.assert_no_conflicts(found)
+    last = found[-1].number
+    request_checks.assert_quiet(
+        cluster.requests(f"--user-agent careless-operator --since {last + 1}")
+    )

@@ -61,6 +61,8 @@ class Request(msgspec.Struct):
     """Texts for Warning headers of the response."""
     annotations: dict[str, str] = {}
     """Annotations for the audit event."""
+    is_unchanged: bool = False
+    """Whether the write left its object as it was."""
 
     @property
     def query(self) -> Query:

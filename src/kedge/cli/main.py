@@ -74,6 +74,9 @@ COMMANDS: Final = (
     CliCommand("volume", "volume.command", "List volumes, and show how much data they hold"),
     CliCommand("device", "device", "Test a device plugin"),
     CliCommand("faults", "faults.command", "Make requests fail on purpose, in a cluster for tests"),
+    CliCommand(
+        "requests", "requests.command", "Show what clients of a cluster for tests asked for"
+    ),
     CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
     CliCommand(
         "node-autoscaler",

@@ -1,10 +1,12 @@
 """ControlsClient: the pages under /testing of a cluster that was started for tests."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from kedge.api.testing.fault_rule import FaultRule
+from kedge.api.testing.recorded_request import RequestPage
 from kedge.client.client import Client
 from kedge.machinery.errors import StatusError
 
@@ -36,10 +38,41 @@ class ControlsClient:
         """Remove all rules."""
         return msgspec.convert((await self._ask("DELETE", "faults"))["items"], list[FaultRule])
 
-    async def _ask(self, method: str, page: str, content: object = None) -> Any:
+    async def requests(
+        self,
+        *,
+        since: int | str = "",
+        verbs: Sequence[str] = (),
+        resource: str = "",
+        namespace: str = "",
+        name: str = "",
+        user: str = "",
+        service_account: str = "",
+        user_agent: str = "",
+    ) -> RequestPage:
+        """Return the requests that the server has answered, from a number or a time on."""
+        query = {
+            "since": str(since),
+            "verbs": ",".join(verbs),
+            "resource": resource,
+            "namespace": namespace,
+            "name": name,
+            "user": user,
+            "serviceAccount": service_account,
+            "userAgent": user_agent,
+        }
+        return msgspec.convert(await self._ask("GET", "requests", query=query), RequestPage)
+
+    async def _ask(
+        self,
+        method: str,
+        page: str,
+        content: object = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
         body = b"" if content is None else msgspec.json.encode(content)
         try:
-            reply = await self._client.send(method, f"/testing/{page}", body=body)
+            reply = await self._client.send(method, f"/testing/{page}", query, body=body)
         except StatusError as error:
             # A page, and not a Status: the server does not know the path.
             if error.code == 404 and error.reason == "Unknown":

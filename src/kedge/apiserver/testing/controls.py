@@ -10,6 +10,7 @@ from kedge.apiserver.app import ControlSteps
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.testing import fault_steps
 from kedge.apiserver.testing.fault_table import FaultTable
+from kedge.apiserver.testing.request_log import RequestLog, record
 from kedge.machinery.errors import method_not_allowed, too_large
 from kedge.web.message import HttpRequest, Response
 
@@ -24,13 +25,17 @@ class ClusterControls:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._faults = FaultTable()
+        self._requests = RequestLog()
 
     def steps(self) -> ControlSteps:
         clock = self._api.clock
         return ControlSteps(
             before_work=(self._pages, fault_steps.inject(self._faults, clock)),
             after_work=(fault_steps.delay(clock),),
-            last=(fault_steps.follow(self._faults),),
+            last=(
+                fault_steps.follow(self._faults),
+                record(self._requests, clock, except_below=PREFIX),
+            ),
         )
 
     def _pages(self, context: RequestContext) -> None:
@@ -45,6 +50,10 @@ class ClusterControls:
                 if http.method != "DELETE":
                     raise method_not_allowed()
                 return _document(self._faults.remove(name))
+            case ["requests"]:
+                if http.method != "GET":
+                    raise method_not_allowed()
+                return _document(self._requests.page(http.query))
             case _:
                 return None
 

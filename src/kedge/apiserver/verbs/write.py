@@ -418,6 +418,7 @@ async def modify(
                 new = await _changed(api, request, live, wanted, part, manager, stored)
                 same = is_current and await api.long_work.run(stored, eq, new, live)
                 if same and (dry or not await api.is_stale(item)):
+                    request.is_unchanged = True
                     return item
                 if dry:
                     return Item(item.key, item.revision, _unstored_bytes(request.resource, new))

@@ -1,0 +1,61 @@
+"""Cluster: a throw-away cluster, for code without an event loop."""
+
+from pathlib import Path
+from typing import Self
+
+from kedge.cluster.async_cluster import START_SECONDS, AsyncCluster
+from kedge.cluster.settings import Value
+from kedge.cluster.sync_client import BlockingClient
+
+
+class Cluster(BlockingClient[AsyncCluster]):
+    """A cluster that lives as long as the context: `with kedge.Cluster() as c`.
+
+    Keyword arguments are the settings of `kedge up`, with underscores:
+    `image_map="busybox:*=host"`. The cluster ends with this process, however that ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: str = "memory",
+        nodes: int = 1,
+        state: Path | str | None = None,
+        kubeconfig: Path | str | None = None,
+        wait: float = START_SECONDS,
+        **settings: Value,
+    ) -> None:
+        """Take the settings; the context starts the cluster.
+
+        `state` is a directory that is kept when the cluster ends, `wait` the number of seconds in
+        which the cluster must be ready.
+        """
+        super().__init__(
+            AsyncCluster(
+                store=store,
+                nodes=nodes,
+                state=state,
+                kubeconfig=kubeconfig,
+                wait=wait,
+                **settings,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """The address of the API server."""
+        return self._async.url
+
+    @property
+    def state(self) -> Path:
+        """The directory of the cluster, with the logs of its programs."""
+        return self._async.state
+
+    def start(self) -> Self:
+        """Start the cluster; returns when it is ready."""
+        self._run(self._async.start())
+        return self
+
+    def close(self) -> None:
+        """End the cluster; returns when nothing of it is left."""
+        super().close()

@@ -1,0 +1,1 @@
+"""A small process with kedge's modules in memory, from which clusters for tests are forked."""

@@ -1,0 +1,20 @@
+"""Every block of Python in docs/testing.md is a file of tests, which passes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks
+    for number, block in enumerate(blocks, start=1):
+        assert "def test_" in block
+        (tmp_path / f"test_block_{number}.py").write_text(block)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{sum(block.count('def test_') for block in blocks)} passed" in done.stdout
