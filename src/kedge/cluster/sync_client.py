@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kedge.cluster import libraries
 from kedge.cluster.async_client import WAIT_SECONDS, AsyncClusterClient
@@ -12,6 +12,9 @@ from kedge.cluster.command_result import CommandResult
 from kedge.cluster.conditions import State
 from kedge.cluster.loop_thread import loop_thread
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectEvent
+
+if TYPE_CHECKING:
+    from kedge.cluster.namespace import ClusterNamespace
 
 T = TypeVar("T")
 A = TypeVar("A", bound=AsyncClusterClient)
@@ -211,6 +214,16 @@ class BlockingClient(Generic[A]):
     def lightkube(self) -> Any:
         """Return a Client of the package lightkube."""
         return libraries.lightkube(self.kubeconfig, self.namespace)
+
+    def new_namespace(self, prefix: str = "test") -> "ClusterNamespace":
+        """Return a new namespace with a service account; a context creates and deletes it."""
+        from kedge.cluster.namespace import ClusterNamespace
+
+        return ClusterNamespace(self._async.new_namespace(prefix))
+
+    def how_to_reach(self) -> str:
+        """Return a text for people: how to use the cluster with kubectl."""
+        return self._async.how_to_reach()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return loop_thread().run(work)

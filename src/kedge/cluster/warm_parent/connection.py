@@ -19,6 +19,7 @@ from kedge.cluster.warm_parent.message import (
     ClusterAnswer,
     ClusterEnd,
     ClusterRequest,
+    KeepRequest,
     MessageSocket,
 )
 
@@ -88,6 +89,13 @@ class KeptCluster:
     def __init__(self, messages: MessageSocket, answer: ClusterAnswer) -> None:
         self._messages: MessageSocket | None = messages
         self.answer = answer
+
+    def keep(self) -> None:
+        """Let the cluster run after this process ends."""
+        messages, self._messages = self._messages, None
+        if messages is not None:
+            with messages.connected:
+                messages.send(KeepRequest())
 
     def close(self) -> None:
         """End the cluster; returns when nothing of it is left."""
