@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Iterator
 
-import kedge
 import pytest
 from kubernetes import client, watch
+
+import kedge
 
 # The controller creates a ConfigMap with the team in every namespace with a label "team".
 

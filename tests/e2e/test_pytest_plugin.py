@@ -14,7 +14,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
 # By its module, whether or not the environment was installed after the entry point was declared.
-PLUGIN = ("-p", "no:kedge", "-p", "kedge.cluster.pytest_plugin", "-p", "no:cacheprovider")
+PLUGIN = ("-pno:kedge", "-pkedge.cluster.pytest_plugin", "-pno:cacheprovider", "-pno:asyncio")
 SETTINGS = """
 import pytest
 
