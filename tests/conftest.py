@@ -5,11 +5,18 @@ luck. `--hypothesis-profile=exploring` looks for new ones.
 """
 
 import functools
+import gc
 import os
 import sys
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, Phase, settings
+
+# libyaml reads the tables of cases many times as fast as the parser in Python.
+yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# What is collected lives as long as the run: no search for garbage need look at it.
+gc.disable()
 
 settings.register_profile(
     "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -46,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=MOST_SKIPPED if os.geteuid() == 0 else sys.maxsize,
         help="tests that may be skipped before the run fails",
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

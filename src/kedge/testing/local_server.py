@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from kedge.api.protobuf import decoder as protobuf
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.apiserver import bootstrap
+from kedge.apiserver.api import Api
 from kedge.apiserver.app import NO_CONTROLS, App
 from kedge.apiserver.assembly import application, assemble
 from kedge.apiserver.audit import AuditLog
@@ -32,6 +33,7 @@ from kedge.client.transport import Call, LocalTransport
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.memory import MemoryStore
+from kedge.storage.store import StoreEntry
 from kedge.testing.clock import FakeClock
 from kedge.web.exchange import ServerAddress
 from kedge.web.message import HttpRequest, Response
@@ -145,6 +147,25 @@ def _signing_key() -> SigningKey:
     return SigningKey(Path(mkdtemp(prefix="kedge-keys-")))
 
 
+_ROLES: Final[dict[str, list[StoreEntry]]] = {}
+"""The default roles and bindings, by the time of their creation."""
+
+
+async def _ensure_roles(api: Api) -> None:
+    """Write the default roles and bindings to a new store. The first server of a process creates
+    them, which takes most of its start; later ones copy them."""
+    store, now = api.store, api.timestamp()
+    if now in _ROLES:
+        for entry in _ROLES[now]:
+            await store.put(entry.key, entry.value, expect=0)
+        await api.cache.reached(store.revision)
+        return
+    before = store.revision
+    await policy.ensure(api)
+    made = [entry for entry in (await store.list("")).entries if entry.revision > before]
+    _ROLES[now] = sorted(made, key=lambda entry: entry.revision)
+
+
 class LoopbackAgents:
     """Finds agents where their nodes say, without TLS."""
 
@@ -191,6 +212,7 @@ class LocalServer:
         """Serve while the context is open; on a store that another server left, if given. One that
         is for tests has the pages under /testing."""
         clock = clock or FakeClock()
+        is_new = store is None
         store = store or MemoryStore(clock)
         api = await assemble(
             store,
@@ -225,7 +247,7 @@ class LocalServer:
             server.start(PolicyTypeChecks(api).run())
             await bootstrap.ensure(api, "127.0.0.1", 6443)
             await bootstrap.ensure_range(api)
-            await policy.ensure(api)
+            await (_ensure_roles(api) if is_new else policy.ensure(api))
             for hook in lifecycle.hooks:
                 lifecycle.finish(hook)
             yield server

@@ -1,6 +1,7 @@
 """The roles and bindings that every cluster has, as objects."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from kedge.api.model import LabelSelector, ObjectMeta
@@ -59,11 +60,12 @@ def bindings() -> Iterator[AnyBinding]:
         yield RoleBinding(metadata=meta, roleRef=ref, subjects=_subjects(subjects))
 
 
-def node_rules() -> list[PolicyRule]:
+@cache
+def node_rules() -> Sequence[PolicyRule]:
     """Return the rules of all nodes, which do not depend on the node's name."""
     upstream = dict(_listed(default_rules.CLUSTER_ROLES))["system:node"]
     [(_, added)] = _listed(default_rules.AGENT)
-    return [*upstream, *added]
+    return (*upstream, *added)
 
 
 def _listed(text: str) -> Iterator[tuple[str, list[PolicyRule]]]:

@@ -81,7 +81,7 @@ def test_roles_and_bindings_of_a_namespace_are_there() -> None:
 def test_rules_of_nodes_are_those_of_their_role_and_of_proxy_dns_and_policies() -> None:
     upstream = list(role("system:node").rules)
     rules = defaults.node_rules()
-    assert rules[: len(upstream)] == upstream
+    assert [*rules[: len(upstream)]] == upstream
     added = {(*each.apiGroups, *each.resources, *each.verbs) for each in rules[len(upstream) :]}
     assert added == {
         ("discovery.k8s.io", "endpointslices", "list", "watch"),

@@ -46,6 +46,8 @@ CONFIGS = st.builds(
     node_ports=st.integers(1, 65535).map(lambda first: range(first, 65536)),
     load_balancer_network=st.sampled_from(["10.97.0.0/24", "192.0.2.7/32"]),
 )
+PARSER = parser()
+"""Made once: that takes longer than to parse a command line."""
 
 
 @given(CONFIGS)
@@ -73,5 +75,5 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_SERVICE_NODE_PORT_RANGE": "1-2",
         "KEDGE_LOAD_BALANCER_CIDR": "10.0.0.0/8",
     }
-    flags = parser().parse_args(["server", *child_arguments(wanted)])
+    flags = PARSER.parse_args(["server", *child_arguments(wanted)])
     assert server_config(Settings(flags, environment)) == wanted
