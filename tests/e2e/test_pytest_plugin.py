@@ -13,7 +13,7 @@ import kedge
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
-# By its module, whether or not the environment was installed after the entry point was declared.
+# By its module: the environment may be older than the declaration of the entry point.
 PLUGIN = ("-pno:kedge", "-pkedge.cluster.pytest_plugin", "-pno:cacheprovider", "-pno:asyncio")
 SETTINGS = """
 import pytest
