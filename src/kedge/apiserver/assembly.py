@@ -16,6 +16,7 @@ from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
 from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
 from kedge.apiserver.admission.device_access import DeviceAccess
 from kedge.apiserver.admission.device_claims import DeviceClaims
+from kedge.apiserver.admission.disabled_plugins import DisabledPlugins
 from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.admission.unenforced_policies import UnenforcedPolicies
 from kedge.apiserver.agents import AgentLocator
@@ -52,7 +53,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
@@ -94,6 +95,7 @@ async def assemble(
     namespaces = cache.of(namespace.RESOURCE)
     always: list[AdmissionPlugin] = [
         SigningRequests(clock),
+        DisabledPlugins(frozenset(admission)),
         UnenforcedPolicies(cache.of(node.RESOURCE)),
         DeviceClaims(
             lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
@@ -110,7 +112,7 @@ async def assemble(
         allocator=allocator,
         caller=caller,
         authorizer=authorizer,
-        metrics=node_reports(cache, clock, usage_window=usage_window),
+        metrics=node_reports(cache, machine_clock(clock), usage_window=usage_window),
         agents=agents,
         network=network,
         clock=clock,

@@ -46,7 +46,7 @@ from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.garbage import keep_searching
 from kedge.machinery.heap import keep_trimmed
@@ -135,7 +135,7 @@ class ServerParts(NamedTuple):
             self.app.flows.run(),
             keep_history(api.store, clock),
             keep_reserve_files(api.store, self.config.state, clock),
-            pki.keep_renewed(identity, hosts, clock),
+            pki.keep_renewed(identity, hosts, machine_clock(clock)),
             *(work() for work in self.outside.tasks),
         ]
 
@@ -165,7 +165,9 @@ async def serve(
     key.check()
     identity = pki.ensure(config.pki, hosts)
     for name, at in config.local_nodes.items():
-        pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), clock.now())
+        pki.ensure_node(
+            config.pki, name, (name, at), config.node_pki(name), machine_clock(clock).now()
+        )
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
@@ -250,7 +252,7 @@ async def build(
     )
     listener = HttpServer(
         app.handle,
-        clock,
+        machine_clock(clock),
         screen=app.screen,
         refused=api.metrics.refused_unread,
         comma_headers=outside.comma_headers,
@@ -383,7 +385,7 @@ def local_nodes(
         hosts = (name, config.local_nodes[name], address)
         theirs = config.node_pki(name)
         await asyncio.to_thread(
-            pki.ensure_serving, config.pki, name, hosts, theirs, api.clock.now()
+            pki.ensure_serving, config.pki, name, hosts, theirs, machine_clock(api.clock).now()
         )
 
     async def listen(host: str) -> None:
