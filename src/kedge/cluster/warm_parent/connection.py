@@ -27,6 +27,8 @@ _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from kedge.cluster.warm_parent.process import main; main(int(sys.argv[2]))"
 )
+_END_SECONDS: Final = 10.0
+"""How long the warm parent may take to end, while it imports modules for example."""
 _PACKAGES: Final = str(Path(kedge.__file__).parents[1])
 
 
@@ -61,8 +63,14 @@ class WarmParent:
             if process is None or self._owner != os.getpid():
                 return
             assert self._control is not None
-            self._control.close()
-            process.wait()
+            with self._control as control, contextlib.suppress(OSError):
+                # Not only closed: a fork of this process may have the socket, too.
+                control.shutdown(socket.SHUT_RDWR)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _start(self) -> None:
         self._owner = os.getpid()

@@ -10,7 +10,7 @@ import select
 import signal
 import socket
 import tempfile
-from argparse import ArgumentError, ArgumentParser
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +50,9 @@ def keep(connection: socket.socket, parser: ArgumentParser, key: SharedSigningKe
     keeper = Keeper(msgspec.json.decode(line, type=ClusterRequest), messages, key)
     try:
         answer = keeper.start(parser)
-    except (Failure, ArgumentError, OSError) as error:
-        answer = ClusterAnswer(error=str(error))
+    except Exception as error:
+        # The test process raises it; here the rest of the cluster is to be removed.
+        answer = ClusterAnswer(error=str(error) or repr(error))
     try:
         messages.send(answer)
         if not answer.error and not keeper.wait():
