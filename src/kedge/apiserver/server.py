@@ -25,8 +25,15 @@ from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.aggregation.extension_servers import ExtensionServers
 from kedge.apiserver.aggregation.run import FrontProxyPki, aggregate
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
-from kedge.apiserver.assembly import admission_configuration, application, assemble, in_flight
+from kedge.apiserver.app import App
+from kedge.apiserver.assembly import (
+    admission_configuration,
+    application,
+    assemble,
+    control_steps,
+    fault_table,
+    in_flight,
+)
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
 from kedge.apiserver.authentication.authenticator import ADMIN
@@ -42,7 +49,6 @@ from kedge.apiserver.flow_control import (
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
-from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
@@ -130,7 +136,7 @@ class ServerParts(NamedTuple):
             api.allocator.run(),
             self.listener.sweep(),
             keep_trimmed(clock),
-            keep_searching(clock, lambda: self.listener.bodies.under_way() < LONG),
+            keep_searching(clock),
             api.metrics.run(),
             self.app.flows.run(),
             keep_history(api.store, clock),
@@ -214,6 +220,7 @@ async def build(
 ) -> ServerParts:
     """Build a server on a store; `token` is that of its administrator."""
     host, network = server_addresses.advertised_host(config), network_of(config.nodes)
+    faults = fault_table(config)
     api = await assemble(
         store,
         clock,
@@ -225,6 +232,7 @@ async def build(
         node_ports=config.node_ports,
         device_access=config.device_access,
         configuration=admission_configuration(config),
+        faults=faults,
     )
     audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
@@ -248,7 +256,7 @@ async def build(
         pauses=pauses,
         outside=outside,
         extend_tokens=config.extend_tokens,
-        controls=control_steps(config, api),
+        controls=control_steps(api, faults),
     )
     listener = HttpServer(
         app.handle,
@@ -260,15 +268,6 @@ async def build(
     return ServerParts(
         config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
     )
-
-
-def control_steps(config: ServerConfig, api: Api) -> ControlSteps:
-    """Return the steps of a server for tests; none for every other server."""
-    if not config.testing:
-        return NO_CONTROLS
-    from kedge.apiserver.testing.controls import ClusterControls
-
-    return ClusterControls(api).steps()
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:

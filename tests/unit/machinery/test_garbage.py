@@ -28,6 +28,8 @@ class CountedHeap(Heap):
         self.aside = 100_000
         self.garbage = 0
         """How many of the live objects are."""
+        self.documents = 0
+        """Objects of documents in memory."""
         self.found: list[int] = []
 
     def searches(self) -> int:
@@ -35,6 +37,9 @@ class CountedHeap(Heap):
 
     def old(self) -> int:
         return self.live
+
+    def objects(self) -> int:
+        return self.live + self.documents
 
     def set_aside(self) -> int:
         return self.aside
@@ -83,18 +88,18 @@ def test_few_objects_that_are_left_are_searched_again() -> None:
     assert heap.live == 100
 
 
-def test_all_objects_are_searched_when_those_set_aside_have_doubled() -> None:
+def test_all_objects_are_searched_when_three_times_as_many_are_set_aside() -> None:
     heap = CountedHeap()
     garbage = OldGarbage(heap)
     garbage.search()
-    heap.live, heap.aside = PORTION, 200_001
-    heap.garbage = 150_000
+    heap.live, heap.aside = PORTION, 300_001
+    heap.garbage = 250_000
     garbage.search()
-    assert heap.found == [PORTION, 200_001 + PORTION]
+    assert heap.found == [PORTION, 300_001 + PORTION]
     assert (heap.live, heap.aside) == (0, 50_001 + PORTION)
     heap.live, heap.aside = PORTION, 100_000
     garbage.search()
-    assert heap.found[2:] == [PORTION], "100,000 are not twice as many as were left"
+    assert heap.found[2:] == [PORTION], "100,000 are not three times as many as were left"
 
 
 def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
@@ -102,13 +107,28 @@ def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
 
 
 async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
-    heap, clock, calm = CountedHeap(), FakeClock(), False
-    heap.made = STEP
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.documents = STEP, 300_000
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: calm, OldGarbage(heap)))
+        task = tasks.create_task(keep_searching(clock, heap))
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
         assert heap.found == []
-        calm = True
+        heap.documents = 0
+        await clock.advance(1)
+        assert heap.found == [PORTION]
+        task.cancel()
+
+
+async def test_a_search_that_has_waited_long_takes_a_moment_with_few_objects() -> None:
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.documents = STEP, 100_000
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
+        heap.documents = 300_000
+        await clock.advance(PATIENCE_SECONDS)
+        assert heap.found == []
+        heap.documents = 110_000
         await clock.advance(1)
         assert heap.found == [PORTION]
         task.cancel()
@@ -116,10 +136,12 @@ async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
 
 async def test_a_search_does_not_wait_forever() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.made = STEP
+    heap.made, heap.documents = STEP, 100_000
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: False, OldGarbage(heap)))
-        await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS + 1)
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS + 1)
+        heap.documents = 300_000
+        await clock.advance(2 * PATIENCE_SECONDS)
         assert heap.found == [PORTION]
         task.cancel()
 

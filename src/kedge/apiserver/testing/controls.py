@@ -28,9 +28,9 @@ MOST_BYTES: Final = 1 << 16
 class ClusterControls:
     """The abilities of tests that clients of Kubernetes do not have."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, faults: FaultTable) -> None:
         self._api = api
-        self._faults = FaultTable()
+        self._faults = faults
         self._requests = RequestLog()
         self._snapshots = Snapshots(api)
 

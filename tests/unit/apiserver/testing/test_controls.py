@@ -9,6 +9,7 @@ import pytest
 from kedge.api.testing.clock_change import ClockChange, ClockState
 from kedge.apiserver.context import RequestContext
 from kedge.apiserver.testing.controls import ClusterControls, change, state_of
+from kedge.apiserver.testing.fault_table import FaultTable
 from kedge.machinery.errors import StatusError
 from kedge.machinery.travel_clock import TravelClock
 from kedge.testing.clock import FakeClock
@@ -68,7 +69,7 @@ def test_a_clock_is_moved_and_stopped() -> None:
 async def test_the_page_of_the_clock(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await server.call("GET", "/testing/clock")).status == 404
     api = server.app.api
-    page = ClusterControls(api).steps().before_work[0]
+    page = ClusterControls(api, FaultTable()).steps().before_work[0]
 
     def ask(method: str, body: bytes = b"") -> Any:
         context = RequestContext(HttpRequest(method, "/testing/clock", body=body), 0.0)
