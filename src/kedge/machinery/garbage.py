@@ -11,17 +11,17 @@ from typing import Final, NoReturn
 
 from kedge.machinery.clock import Clock
 
-YOUNG: Final = 5_000
+YOUNG: Final = 4_000
 """Search the youngest objects when there are so many."""
 MIDDLE: Final = 2
-"""Search the objects that survived after so many such searches more: at most 15,000 objects, which
-takes 5 to 15 ms."""
+"""Search the objects that survived after so many such searches more: at most 12,000 objects, which
+takes 4 to 12 ms."""
 STEP: Final = 5
-"""Look how many old objects there are after so many searches of the middle ones: 75,000 new
+"""Look how many old objects there are after so many searches of the middle ones: 60,000 new
 objects."""
-PORTION: Final = 15_000
-"""Search old objects when there are so many, which takes 10 to 30 ms. Those that are left are set
-aside if they are more than half of it; so a search visits new objects, not the whole heap."""
+PORTION: Final = 10_000
+"""Search old objects when there are so many, which takes 4 to 10 ms. Those that are left are set
+aside; so a search visits new objects, not the whole heap."""
 NEVER: Final = 1 << 30
 GROWTH: Final = 3.0
 """How many times as many objects must be set aside as the last search of all has left, until all
@@ -31,9 +31,9 @@ in total in proportion to its size."""
 LOOK_SECONDS: Final = 1.0
 CALM_SECONDS: Final = 0.25
 """How often to look for a calm moment."""
-CALM: Final = PORTION + 4 * YOUNG
-"""A search of so many objects, old or not, keeps no client waiting: it takes 15 to 40 ms. While a
-thread holds a large document, there are many more."""
+CALM: Final = 2 * PORTION
+"""A search of so many old objects, with the younger ones, keeps no client waiting: it takes 10 to
+30 ms. While a thread holds a large document, there are many more."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a search waits for a calm moment, and again as long for a moment with about as few
 objects as were seen meanwhile: clients who always have large requests under way must not put it off
@@ -57,12 +57,8 @@ class Heap:
         """Count the old objects that are not set aside."""
         return len(gc.get_objects(2))
 
-    def objects(self) -> int:
-        """Count all objects that are not set aside."""
-        return len(gc.get_objects())
-
     def set_aside(self) -> int:
-        """Count the objects that are set aside."""
+        """Count the objects that are set aside; takes a millisecond for 20,000 of them."""
         return gc.get_freeze_count()
 
     def collect(self) -> None:
@@ -85,6 +81,8 @@ class OldGarbage:
         self._heap = heap
         self._next = STEP
         self._left = 0
+        self._aside = 0
+        """How many are set aside at most: those that were deleted since are not known."""
 
     def is_due(self) -> bool:
         """Whether enough new objects have become old for a search to be worth its time."""
@@ -94,22 +92,29 @@ class OldGarbage:
         self._next = searches + STEP
         return self._heap.old() >= PORTION
 
-    def search(self) -> None:
-        """Search the old objects; also those set aside, if these have become many more."""
-        self._left = self._left or self._heap.set_aside()
-        everything = self._heap.set_aside() > self._left * GROWTH
+    def search(self, objects: int) -> None:
+        """Search the old objects, which are so many; also those set aside, if these have become
+        many more."""
+        everything = self._is_grown(objects)
         if everything:
             self._heap.unfreeze()
         self._heap.collect()
-        if everything or self._heap.old() > PORTION / 2:
-            self._heap.freeze()
+        self._heap.freeze()
         if everything:
-            self._left = self._heap.set_aside()
+            self._left = self._aside = self._heap.set_aside()
         self._next = STEP
+
+    def _is_grown(self, objects: int) -> bool:
+        if not self._left:
+            self._left = self._aside = self._heap.set_aside()
+        self._aside += objects
+        if self._aside > self._left * GROWTH:
+            self._aside = self._heap.set_aside() + objects
+        return self._aside > self._left * GROWTH
 
 
 def most_objects(seconds: float, fewest: int) -> float:
-    """Return how many objects a search may visit which has waited so long and has seen so few."""
+    """Return how many old objects may be searched after so long a wait, which has seen so few."""
     if seconds < PATIENCE_SECONDS:
         return CALM
     return max(CALM, fewest * 1.25) if seconds < 2 * PATIENCE_SECONDS else math.inf
@@ -122,10 +127,10 @@ async def keep_searching(clock: Clock, heap: Heap | None = None) -> NoReturn:
     while True:
         await clock.sleep(LOOK_SECONDS)
         if garbage.is_due():
-            begun, objects = clock.monotonic(), heap.objects()
+            begun, objects = clock.monotonic(), heap.old()
             fewest = objects
             while objects > most_objects(clock.monotonic() - begun, fewest):
                 await clock.sleep(CALM_SECONDS)
-                objects = heap.objects()
+                objects = heap.old()
                 fewest = min(fewest, objects)
-            garbage.search()
+            garbage.search(objects)
