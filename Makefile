@@ -28,6 +28,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 IN_CONTAINER := tests/e2e/pods/test_in_container.py
 PLAIN_TESTS := $(patsubst %,tests/e2e/pods/test_%.py,downward_api volumes) $(addprefix tests/e2e/pods/test_, \
 	deployment.py::test_a_deployment_comes_up_and_is_shown \
+	device_plugins.py::test_devices_that_only_have_to_exist \
 	life_cycle.py::test_a_pod_runs_and_its_status_is_whole \
 	life_cycle.py::test_an_http_probe_reads_the_status \
 	metrics_api.py::test_kubectl_gets_and_explains_metrics)
