@@ -21,6 +21,7 @@ ORDINARY_API := $(patsubst %,tests/e2e/test_%.py,client_commands durability limi
 ORDINARY_PODS := $(patsubst %,tests/e2e/pods/test_%.py,claims daemon_set deployment device_plugins \
 	aggregation dns downward_api gateway images job kill life_cycle metrics_api network network_policy \
 	proxy scheduling services stateful_set streams volumes)
+SEVERAL_USERS := tests/e2e/pods/test_several_users.py
 # The longest files first: tests/e2e/conftest.py.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # These tests run once more in a container as Docker makes it, where nodes have the level plain.
@@ -33,7 +34,10 @@ PLAIN_TESTS := $(patsubst %,tests/e2e/pods/test_%.py,downward_api volumes) $(add
 KUBECTLS = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS"
 E2E = $(KUBECTLS) $(PATIENT)
-ORDINARY = $(KUBECTLS) tools/as_ordinary_user -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
+AS_USER = tools/as_ordinary_user -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
+ORDINARY = $(KUBECTLS) $(AS_USER)
+# Root can pretend that a machine grants subordinate ids to the ordinary user.
+SUBORDINATE = $(KUBECTLS) tools/with_subordinate_ids $(AS_USER)
 PLAIN = $(KUBECTLS) tools/in_plain_container -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
 
 .PHONY: help up down setup check test e2e ordinary plain soak fuzz coverage mutate bench docs lock audit clean
@@ -73,6 +77,7 @@ ordinary: .venv/.dev ## run the core of the end-to-end tests as an ordinary user
 	$(ORDINARY) -n 3 $(BY_FILE) --most-skipped=3 $(ORDINARY_API) \
 		'tests/e2e/test_examples.py::test_transcript[examples/guestbook/README.md]'
 	$(ORDINARY) -n 3 $(BY_FILE) --most-skipped=10 $(ORDINARY_PODS)
+	@if [ "$$(id -u)" = 0 ]; then $(SUBORDINATE) --most-skipped=3 $(SEVERAL_USERS); fi
 
 plain: .venv/.dev ## run a part of the end-to-end tests in a container without privileges; takes root
 	$(PLAIN) -n 3 --dist loadfile --most-skipped=6 $(IN_CONTAINER) $(PLAIN_TESTS)

@@ -22,7 +22,7 @@ from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.names import SCHEDULER
 from kedge.machinery.allocator import return_free_memory
-from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.clock import Clock, SystemClock, machine_clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.garbage import search_young_only
 from kedge.machinery.open_files import raise_limit
@@ -77,7 +77,16 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     bound_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await _serve(config, SystemClock(), on_ready, stop)
+    await _serve(config, clock_of(config), on_ready, stop)
+
+
+def clock_of(config: ServerConfig) -> Clock:
+    """Return the clock of the control plane: that of the machine, unless tests may move it."""
+    if not config.testing:
+        return SystemClock()
+    from kedge.machinery.travel_clock import TravelClock
+
+    return TravelClock()
 
 
 async def _serve(
@@ -94,7 +103,7 @@ async def _serve(
         gc.enable()
         on_ready(server)
         # Not before: a start that makes keys keeps no client waiting.
-        with watched(clock, pauses):
+        with watched(machine_clock(clock), pauses):
             offices = elections(server, components, config, clock, pauses)
             work = [tasks.create_task(gateway)] if gateway else []
             await _work(server, offices, config, clock, tasks, stop, work)

@@ -182,7 +182,9 @@ def test_a_server_enforces_limits_only_if_it_is_told_to(
     terminal: Terminal, flags: tuple[str, ...], enforced: bool
 ) -> None:
     with bare_server(terminal, *flags) as server:
-        assert terminal.kubectl(*server, "create", "-f", SEED).returncode == 0
+        made = terminal.kubectl(*server, "create", "-f", SEED)
+        assert made.returncode == 0
+        assert ("the admission plugin LimitRanger is disabled" in made.stderr) is not enforced
         assert terminal.kubectl(*server, "get", "limits").stdout == "NAME\nlimits\n"
         pod = f"{EXAMPLES}/too-little.yaml"
         made = terminal.kubectl(*server, "create", "-f", pod)

@@ -54,6 +54,19 @@ def no_warnings(obj: Any) -> Iterable[str]:
     return ()
 
 
+def on_update(new: Any, old: Any) -> bool:
+    return True
+
+
+def not_on_update(new: Any, old: Any) -> bool:
+    return False
+
+
+def with_change_of_spec(new: Any, old: Any) -> bool:
+    """Whether an update changes the spec."""
+    return bool(new.spec != old.spec)
+
+
 class Strategy(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
     """The rules of one kind that the generic verbs of the server call."""
 
@@ -63,6 +76,8 @@ class Strategy(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=False):
     """Return the errors of an object's name."""
     warnings: Callable[[T], Iterable[str]] = no_warnings
     """Return the warnings for the client that writes a valid but unwise object."""
+    warns_on_update: Callable[[T, T], bool] = on_update
+    """(new, old): whether an update of the main resource draws these warnings, too."""
 
     prepare_for_create: Callable[[T], T] = unchanged
     """Set the fields that a new object begins with; its status is already cleared."""

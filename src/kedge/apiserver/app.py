@@ -13,14 +13,14 @@ from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.fairness.flow_controller import FlowController
 from kedge.apiserver.handlers import handlers
-from kedge.apiserver.inflight import InFlight
+from kedge.apiserver.inflight import InFlight, too_late
 from kedge.apiserver.pages import Pages
-from kedge.apiserver.pending import ANSWERS, MOST_ROUNDS, MOST_WAITING, AnswerPending
+from kedge.apiserver.pending import ANSWERS, MOST_ANSWERS, MOST_WAITING, AnswerPending
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery import reserve_files
-from kedge.machinery.errors import StatusError, insufficient_storage, internal
+from kedge.machinery.errors import StatusError, insufficient_storage, internal, timeout
 from kedge.storage.store import DiskFull, StoreError
 from kedge.web.connection_limits import too_many
 from kedge.web.message import HttpRequest, Response, warning_headers
@@ -67,6 +67,7 @@ class App:
         self.api = api
         self.telemetry = telemetry
         self.flows = flows
+        self._in_flight = in_flight
         self._waiting = 0
         """Requests that wait for answers of other servers."""
         self._head_steps: Sequence[Step] = (
@@ -156,8 +157,10 @@ class App:
     async def _answer_after(
         self, context: RequestContext, headers: Mapping[str, str], pending: AnswerPending
     ) -> Response:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_ANSWERS):
             await pending.ask()
+            if self._is_late(context):
+                return self._finish(context, failed(context, too_late()))
             # A step may have taken a token out of the headers.
             context.http.headers = headers
             context = RequestContext(context.http, context.started)
@@ -173,8 +176,12 @@ class App:
                 return self._finish(context, failed(context, error))
             else:
                 return self._finish(context, response)
-        why = internal("the request needs too many answers of other servers")
+        why = timeout(f"the request needs more than {MOST_ANSWERS} answers of other servers")
         return self._finish(context, failed(context, why))
+
+    def _is_late(self, context: RequestContext) -> bool:
+        seconds = self._in_flight.seconds
+        return seconds is not None and self.api.clock.monotonic() - context.started >= seconds
 
     def _finish(self, context: RequestContext, response: Response) -> Response:
         context.response = response

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random, SystemRandom
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import namespace, node, service
@@ -16,6 +16,7 @@ from kedge.apiserver.admission.chain import AdmissionPlugin, Chain
 from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfiguration
 from kedge.apiserver.admission.device_access import DeviceAccess
 from kedge.apiserver.admission.device_claims import DeviceClaims
+from kedge.apiserver.admission.disabled_plugins import DisabledPlugins
 from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.admission.unenforced_policies import UnenforcedPolicies
 from kedge.apiserver.agents import AgentLocator
@@ -52,13 +53,16 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
 from kedge.storage.store import Store
 from kedge.web.cluster_network import MACHINE, ClusterNetwork
 from kedge.web.watchdog import LoopPauses
+
+if TYPE_CHECKING:
+    from kedge.apiserver.testing.fault_table import FaultTable
 
 SEATS: Final = 600
 """Requests that are worked on at once, of all priority levels."""
@@ -77,13 +81,15 @@ async def assemble(
     node_ports: range = NODE_PORTS,
     device_access: Sequence[DeviceAccessRule] = (),
     configuration: AdmissionConfiguration = UNCONFIGURED,
+    faults: "FaultTable | None" = None,
 ) -> Api:
-    """Return an Api on a store, with its watch cache filled."""
+    """Return an Api on a store, with its watch cache filled. `faults` make calls of webhooks fail
+    on purpose, in clusters for tests."""
     catalog = Catalog(upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
     authorizer = Authorizer.following(cache, catalog)
-    caller = Caller(Resolver(cache), network)
+    caller = webhook_caller(cache, network, faults, clock)
     given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration)
     chosen = plugins.enabled(admission, given)
     if device_access:
@@ -94,6 +100,7 @@ async def assemble(
     namespaces = cache.of(namespace.RESOURCE)
     always: list[AdmissionPlugin] = [
         SigningRequests(clock),
+        DisabledPlugins(frozenset(admission)),
         UnenforcedPolicies(cache.of(node.RESOURCE)),
         DeviceClaims(
             lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
@@ -110,12 +117,23 @@ async def assemble(
         allocator=allocator,
         caller=caller,
         authorizer=authorizer,
-        metrics=node_reports(cache, clock, usage_window=usage_window),
+        metrics=node_reports(cache, machine_clock(clock), usage_window=usage_window),
         agents=agents,
         network=network,
         clock=clock,
         random=random,
     )
+
+
+def webhook_caller(
+    cache: WatchCache, network: ClusterNetwork, faults: "FaultTable | None", clock: Clock
+) -> Caller:
+    """Return the caller of webhooks; one that fails on purpose if there are rules for it."""
+    if faults is None:
+        return Caller(Resolver(cache), network)
+    from kedge.apiserver.testing.faulty_caller import FaultyCaller
+
+    return FaultyCaller(Resolver(cache), network, faults, clock)
 
 
 def service_allocator(
@@ -229,6 +247,24 @@ def application(
         audit_log=audit_log,
         controls=controls,
     )
+
+
+def fault_table(config: ServerConfig) -> "FaultTable | None":
+    """Return the fault rules of a server for tests; None for every other server."""
+    if not config.testing:
+        return None
+    from kedge.apiserver.testing.fault_table import FaultTable
+
+    return FaultTable()
+
+
+def control_steps(api: Api, faults: "FaultTable | None") -> ControlSteps:
+    """Return the steps of a server with fault rules; none for every other server."""
+    if faults is None:
+        return NO_CONTROLS
+    from kedge.apiserver.testing.controls import ClusterControls
+
+    return ClusterControls(api, faults).steps()
 
 
 def documents(api: Api, address: Callable[[], str], aggregator: Aggregator | None) -> Documents:

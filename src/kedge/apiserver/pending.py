@@ -11,7 +11,10 @@ from typing import Final
 MOST_WAITING: Final = 1000
 """Requests that may wait for answers of other servers at once."""
 MOST_ROUNDS: Final = 40
-"""How many answers one request may wait for, one after the other."""
+"""How many answers one decision may wait for, one after the other."""
+MOST_ANSWERS: Final = 200
+"""How many answers one request may wait for, one after the other: it begins again after each. An
+expression may ask an authorizer twice, all expressions of a policy together 28 times."""
 
 ANSWERS: Final[ContextVar[dict[object, object] | None]] = ContextVar("ANSWERS", default=None)
 """Answers that hold for the current request only, because they may not be cached."""

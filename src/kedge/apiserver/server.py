@@ -25,8 +25,15 @@ from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.aggregation.extension_servers import ExtensionServers
 from kedge.apiserver.aggregation.run import FrontProxyPki, aggregate
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
-from kedge.apiserver.assembly import admission_configuration, application, assemble, in_flight
+from kedge.apiserver.app import App
+from kedge.apiserver.assembly import (
+    admission_configuration,
+    application,
+    assemble,
+    control_steps,
+    fault_table,
+    in_flight,
+)
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
 from kedge.apiserver.authentication.authenticator import ADMIN
@@ -46,7 +53,7 @@ from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.garbage import keep_searching
 from kedge.machinery.heap import keep_trimmed
@@ -135,7 +142,7 @@ class ServerParts(NamedTuple):
             self.app.flows.run(),
             keep_history(api.store, clock),
             keep_reserve_files(api.store, self.config.state, clock),
-            pki.keep_renewed(identity, hosts, clock),
+            pki.keep_renewed(identity, hosts, machine_clock(clock)),
             *(work() for work in self.outside.tasks),
         ]
 
@@ -165,7 +172,9 @@ async def serve(
     key.check()
     identity = pki.ensure(config.pki, hosts)
     for name, at in config.local_nodes.items():
-        pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), clock.now())
+        pki.ensure_node(
+            config.pki, name, (name, at), config.node_pki(name), machine_clock(clock).now()
+        )
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
@@ -212,6 +221,7 @@ async def build(
 ) -> ServerParts:
     """Build a server on a store; `token` is that of its administrator."""
     host, network = server_addresses.advertised_host(config), network_of(config.nodes)
+    faults = fault_table(config)
     api = await assemble(
         store,
         clock,
@@ -223,6 +233,7 @@ async def build(
         node_ports=config.node_ports,
         device_access=config.device_access,
         configuration=admission_configuration(config),
+        faults=faults,
     )
     audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
@@ -246,11 +257,11 @@ async def build(
         pauses=pauses,
         outside=outside,
         extend_tokens=config.extend_tokens,
-        controls=control_steps(config, api),
+        controls=control_steps(api, faults),
     )
     listener = HttpServer(
         app.handle,
-        clock,
+        machine_clock(clock),
         screen=app.screen,
         refused=api.metrics.refused_unread,
         comma_headers=outside.comma_headers,
@@ -258,15 +269,6 @@ async def build(
     return ServerParts(
         config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
     )
-
-
-def control_steps(config: ServerConfig, api: Api) -> ControlSteps:
-    """Return the steps of a server for tests; none for every other server."""
-    if not config.testing:
-        return NO_CONTROLS
-    from kedge.apiserver.testing.controls import ClusterControls
-
-    return ClusterControls(api).steps()
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:
@@ -383,7 +385,7 @@ def local_nodes(
         hosts = (name, config.local_nodes[name], address)
         theirs = config.node_pki(name)
         await asyncio.to_thread(
-            pki.ensure_serving, config.pki, name, hosts, theirs, api.clock.now()
+            pki.ensure_serving, config.pki, name, hosts, theirs, machine_clock(api.clock).now()
         )
 
     async def listen(host: str) -> None:

@@ -16,7 +16,7 @@ from kedge.apiserver.encryption_configuration import (
     split,
 )
 from kedge.apiserver.followed_file import FollowedFile
-from kedge.apiserver.kms.measured_plugin import kms_latency
+from kedge.apiserver.kms.key_metrics import KeyMetrics
 from kedge.apiserver.kms.services import START_SECONDS, KeyServices
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.clock import Clock
@@ -83,11 +83,11 @@ class ConfiguredStore(EncryptedStore):
         """Read the file; ConfigurationFileError if it cannot be used. `is_followed` says whether
         `follow` will be called."""
         self._is_followed = is_followed
-        self._latency = kms_latency()
+        self._metrics = KeyMetrics(clock)
         self.log = ReloadLog("encryption", clock)
         self._clock = clock
         self._file = FollowedFile(path, clock)
-        self._services = KeyServices(clock, self._latency)
+        self._services = KeyServices(clock, self._metrics)
         self._former: list[KeyServices] = []
         """Services of files before, which the history may need."""
         file = encryption_configuration.read(path)
@@ -107,11 +107,7 @@ class ConfiguredStore(EncryptedStore):
 
     def add_metrics(self, telemetry: Telemetry) -> None:
         """Add the metrics of key services, and of reloads if the file is followed."""
-        telemetry.histogram(
-            "apiserver_envelope_encryption_kms_operations_latency_seconds",
-            "Calls of key management services, by seconds.",
-            self._latency.histograms,
-        )
+        self._metrics.add_to(telemetry)
         if self._is_followed:
             self.log.add_metrics(telemetry)
 
@@ -131,7 +127,7 @@ class ConfiguredStore(EncryptedStore):
         await super().close()
 
     async def _replace(self) -> bool:
-        services = KeyServices(self._clock, self._latency)
+        services = KeyServices(self._clock, self._metrics)
         try:
             file = self._file.read(encryption_configuration.parse)
             protection = protect(file, built_in_names(), services)

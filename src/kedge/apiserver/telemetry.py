@@ -91,11 +91,18 @@ class Telemetry:
         for name, kind, text, read in self._others:
             yield from _header(name, kind, text)
             for labels, value in read():
-                yield f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
+                yield (
+                    f"{name}{{{labels}}} {_number(value)}" if labels else f"{name} {_number(value)}"
+                )
         for name, text, histograms in self._histograms:
             yield from _header(name, "histogram", text)
             for labels, histogram in histograms():
                 yield from histogram.lines(name, labels)
+
+
+def _number(value: float) -> str:
+    """Return a value with all its digits: counters and times are larger than a million."""
+    return str(int(value)) if float(value).is_integer() else repr(value)
 
 
 def _header(name: str, kind: str, text: str) -> Iterator[str]:

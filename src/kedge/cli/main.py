@@ -77,6 +77,7 @@ COMMANDS: Final = (
     CliCommand(
         "requests", "requests.command", "Show what clients of a cluster for tests asked for"
     ),
+    CliCommand("clock", "clock.command", "Show and move the time of a cluster for tests"),
     CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
     CliCommand(
         "node-autoscaler",

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from kedge.api.testing.clock_change import ClockChange, ClockState
 from kedge.api.testing.fault_rule import FaultRule
 from kedge.api.testing.recorded_request import RequestPage
+from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
 from kedge.client.client import Client
 from kedge.machinery.errors import StatusError
 
@@ -62,6 +64,26 @@ class ControlsClient:
             "userAgent": user_agent,
         }
         return msgspec.convert(await self._ask("GET", "requests", query=query), RequestPage)
+
+    async def clock(self) -> ClockState:
+        return msgspec.convert(await self._ask("GET", "clock"), ClockState)
+
+    async def change_clock(self, change: ClockChange) -> ClockState:
+        """Move, stop or continue the clock; returns where it stands then."""
+        return msgspec.convert(await self._ask("POST", "clock", change), ClockState)
+
+    async def snapshots(self) -> list[SnapshotInfo]:
+        return msgspec.convert((await self._ask("GET", "snapshots"))["items"], list[SnapshotInfo])
+
+    async def take_snapshot(self) -> SnapshotInfo:
+        return msgspec.convert(await self._ask("POST", "snapshots"), SnapshotInfo)
+
+    async def restore_snapshot(self, name: str) -> RestoreResult:
+        """Bring the objects of a snapshot back; returns when everybody sees them."""
+        return msgspec.convert(await self._ask("POST", f"snapshots/{name}/restore"), RestoreResult)
+
+    async def delete_snapshot(self, name: str) -> SnapshotInfo:
+        return msgspec.convert(await self._ask("DELETE", f"snapshots/{name}"), SnapshotInfo)
 
     async def _ask(
         self,

@@ -4,18 +4,23 @@ loop."""
 import asyncio
 import builtins
 from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
+from kedge.api.testing.recorded_request import RecordedRequest
+from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
 from kedge.cli.objects.connection import ApiSession
 from kedge.client import login
 from kedge.client.client import Client
+from kedge.client.controls import ControlsClient
 from kedge.client.discovery import Discovery
 from kedge.client.kubeconfig import KubeconfigError
 from kedge.cluster import command_result, kubectl, libraries, observation, report
 from kedge.cluster.command_result import CommandResult
 from kedge.cluster.conditions import DELETED, State
+from kedge.cluster.controls import AsyncClock, AsyncControls, AsyncFaults, RequestFilter
 from kedge.cluster.errors import ClusterError, WaitTimeout
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectApi, ObjectEvent, read
 from kedge.cluster.waiting import until, wait_for
@@ -219,6 +224,34 @@ class AsyncClusterClient:
             kubectl.run, self.kubeconfig, self.namespace, arguments, text=stdin, check=check
         )
 
+    @property
+    def clock(self) -> AsyncClock:
+        """The time of a cluster that was started for tests."""
+        return AsyncClock(self._controls_client)
+
+    @property
+    def faults(self) -> AsyncFaults:
+        """The rules by which requests to a cluster for tests fail on purpose."""
+        return AsyncFaults(self._controls_client)
+
+    async def requests(
+        self, since: int | str | datetime = "", **chosen: Unpack[RequestFilter]
+    ) -> builtins.list[RecordedRequest]:
+        """Return the requests that a cluster for tests has answered, from a number or a time on."""
+        return await AsyncControls(self._controls_client).requests(since, **chosen)
+
+    async def assert_quiet(self, seconds: float = 2.0, **chosen: Unpack[RequestFilter]) -> None:
+        """Fail if these clients do more in so many seconds than watch and renew leases."""
+        await AsyncControls(self._controls_client).assert_quiet(seconds, **chosen)
+
+    async def snapshot(self) -> SnapshotInfo:
+        """Remember all objects of a cluster for tests."""
+        return await AsyncControls(self._controls_client).snapshot()
+
+    async def restore(self, snapshot: SnapshotInfo | str) -> RestoreResult:
+        """Bring the objects of a snapshot back; returns when everybody sees them."""
+        return await AsyncControls(self._controls_client).restore(snapshot)
+
     async def kubernetes_asyncio(self) -> Any:
         """Return an ApiClient of the package kubernetes_asyncio."""
         return await libraries.kubernetes_asyncio(self.kubeconfig)
@@ -236,6 +269,10 @@ class AsyncClusterClient:
         if self._objects is None:
             self._objects = ObjectApi(_session(self.kubeconfig, self._given_namespace))
         return self._objects
+
+    @property
+    def _controls_client(self) -> ControlsClient:
+        return ControlsClient(self._api.session.client)
 
     async def _pod(self, what: str, namespace: str) -> KubeObject:
         ref = await self._api.ref(*(("pod", what) if "/" not in what else (what, "")), namespace)

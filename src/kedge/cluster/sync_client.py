@@ -2,14 +2,19 @@
 
 import builtins
 from collections.abc import Coroutine, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack
 
+from kedge.api.testing.recorded_request import RecordedRequest
+from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
 from kedge.cluster import libraries
 from kedge.cluster.async_client import WAIT_SECONDS, AsyncClusterClient
+from kedge.cluster.blocking_controls import BlockingClock, BlockingFaults
 from kedge.cluster.command_result import CommandResult
 from kedge.cluster.conditions import State
+from kedge.cluster.controls import RequestFilter
 from kedge.cluster.loop_thread import loop_thread
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectEvent
 
@@ -199,6 +204,34 @@ class BlockingClient(Generic[A]):
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run kubectl and return its output."""
         return self._run(self._async.kubectl(*arguments, stdin=stdin, check=check))
+
+    @property
+    def clock(self) -> BlockingClock:
+        """The time of a cluster that was started for tests."""
+        return BlockingClock(self._async.clock)
+
+    @property
+    def faults(self) -> BlockingFaults:
+        """The rules by which requests to a cluster for tests fail on purpose."""
+        return BlockingFaults(self._async.faults)
+
+    def requests(
+        self, since: int | str | datetime = "", **chosen: Unpack[RequestFilter]
+    ) -> builtins.list[RecordedRequest]:
+        """Return the requests that a cluster for tests has answered, from a number or a time on."""
+        return self._run(self._async.requests(since, **chosen))
+
+    def assert_quiet(self, seconds: float = 2.0, **chosen: Unpack[RequestFilter]) -> None:
+        """Fail if these clients do more in so many seconds than watch and renew leases."""
+        self._run(self._async.assert_quiet(seconds, **chosen))
+
+    def snapshot(self) -> SnapshotInfo:
+        """Remember all objects of a cluster for tests."""
+        return self._run(self._async.snapshot())
+
+    def restore(self, snapshot: SnapshotInfo | str) -> RestoreResult:
+        """Bring the objects of a snapshot back; returns when everybody sees them."""
+        return self._run(self._async.restore(snapshot))
 
     def kubernetes(self) -> Any:
         """Return an ApiClient of the package kubernetes."""

@@ -55,7 +55,7 @@ from kedge.controllers.workloads.deployment import DeploymentController
 from kedge.controllers.workloads.replica_set import ReplicaSetController
 from kedge.controllers.workloads.replication_controller import ReplicationControllerController
 from kedge.controllers.workloads.stateful_set import StatefulSetController
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, heartbeat_clock, machine_clock
 from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 
 
@@ -105,7 +105,7 @@ MAKERS: Final[Mapping[str, ControllerMaker]] = {
         given.client, given.sign, given.ca_pem, given.clock
     ),
     "certificatesigningrequest-signing-controller": lambda given: CertificateSigningController(
-        given.client, given.sign_request, given.clock
+        given.client, given.sign_request, machine_clock(given.clock)
     ),
     "cluster-info-controller": lambda given: ClusterInfoController(given.client, given.clock),
     "bootstrap-token-cleaner-controller": lambda given: BootstrapTokenCleaner(
@@ -141,7 +141,7 @@ MAKERS: Final[Mapping[str, ControllerMaker]] = {
     "horizontal-pod-autoscaler-controller": _sharing(HorizontalPodAutoscalerController),
     "disruption-controller": _sharing(DisruptionController),
     "node-lifecycle-controller": lambda given: NodeLifecycleController(
-        given.client, given.shared, given.clock, grace=given.node_grace
+        given.client, given.shared, heartbeat_clock(given.clock), grace=given.node_grace
     ),
     "taint-eviction-controller": _sharing(TaintEvictionController),
     "endpointslice-controller": _sharing(EndpointSliceController),

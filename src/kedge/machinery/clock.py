@@ -59,6 +59,19 @@ class SystemClock:
         await self._turns.give_way()
 
 
+def machine_clock(clock: Clock) -> Clock:
+    """Return the clock of the machine, for dealings with other processes: connections, certificates
+    and the usage that nodes report. It differs only in clusters for tests (travel_clock.py)."""
+    found: Clock = getattr(clock, "machine", clock)
+    return found
+
+
+def heartbeat_clock(clock: Clock) -> Clock:
+    """Return the clock by which the silence of nodes is measured; see `machine_clock`."""
+    found: Clock = getattr(clock, "heartbeats", clock)
+    return found
+
+
 async def every(seconds: float, act: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:
     """Do that again and again, with so much time in between and before; until cancelled."""
     while True:

@@ -210,5 +210,5 @@ def _asks_differently(pod: Pod, old: Pod) -> bool:
 
 def _character(state: NodeState) -> tuple[object, ...]:
     """All of a node that filters look at."""
-    spec = state.node.spec
-    return state.labels, spec.taints, spec.unschedulable, state.allocatable
+    spec, features = state.node.spec, state.node.status.declaredFeatures
+    return state.labels, spec.taints, spec.unschedulable, state.allocatable, features

@@ -78,7 +78,10 @@ def _supervise(directory: str, listening: int) -> NoReturn:
     found, groups = level.probe()
     rootless = found.user_namespace
     with network.exclusive(directory) if rootless else contextlib.nullcontext():
-        outer = level.enter(network.shared_namespaces(directory)) if rootless else -1
+        outer = -1
+        if rootless:
+            outer = level.enter(network.shared_namespaces(directory))
+            found = level.with_own_ids(found)
         ignore_signals()
         launcher = start_launcher(ENTRY_POINTS if found.namespaces else _without_namespaces())
         loop = EventLoop()

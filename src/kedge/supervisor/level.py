@@ -4,13 +4,19 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from typing import Final
 
-from kedge.supervisor import machine_capabilities
-from kedge.supervisor.kernel import cgroups, delegation, libc
+from kedge.supervisor import machine_capabilities, subordinate_ids
+from kedge.supervisor.kernel import delegation, libc
 from kedge.supervisor.kernel.cgroups import Cgroups
-from kedge.supervisor.machine_capabilities import MachineAttempts, MachineCapabilities
+from kedge.supervisor.machine_capabilities import (
+    ONE_ID,
+    SUBORDINATE_IDS,
+    MachineAttempts,
+    MachineCapabilities,
+)
 from kedge.supervisor.network import SharedNamespaces
 
 _SIOCSIFFLAGS: Final = 0x8914
@@ -22,6 +28,8 @@ ALL: Final = (
 _REFUSED: Final = 1
 _NO_OVERLAY: Final = 2
 """The exit code of an attempt at which everything works but overlays."""
+_MANY_IDS: Final = 4
+"""Added to the exit code if subordinate ids were mapped."""
 
 
 def probe() -> tuple[MachineCapabilities, Cgroups]:
@@ -34,9 +42,10 @@ def probe() -> tuple[MachineCapabilities, Cgroups]:
         is_root=is_root,
         namespaces=namespaces != _REFUSED,
         mapped_namespaces=mapped != _REFUSED,
-        overlay=0 in (namespaces, mapped),
+        overlay=0 in (namespaces, mapped & ~_MANY_IDS),
         controllers=groups.controllers(),
         sees_children=os.path.exists("/proc/thread-self/children"),
+        subordinate_ids=mapped != _REFUSED and bool(mapped & _MANY_IDS),
     )
     return machine_capabilities.decide(tried), groups
 
@@ -52,7 +61,8 @@ def enter(shared: SharedNamespaces | None) -> int:
     """
     outer = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     if shared is None:
-        _map_root(libc.NEW_MOUNT | libc.NEW_PID | libc.NEW_NET)
+        if problem := subordinate_ids.unshare(libc.NEW_MOUNT | libc.NEW_PID | libc.NEW_NET):
+            print(f"containers have one user and group: {problem}", file=sys.stderr, flush=True)
         raise_loopback()
     else:
         libc.setns(shared.user, libc.NEW_USER)
@@ -67,10 +77,17 @@ def enter(shared: SharedNamespaces | None) -> int:
     return outer
 
 
+def with_own_ids(found: MachineCapabilities) -> MachineCapabilities:
+    """Return the capabilities with the ids of the user namespace that was entered: another
+    supervisor may have made it before ids were granted, or after they were withdrawn."""
+    ids = SUBORDINATE_IDS if subordinate_ids.are_mapped() else ONE_ID
+    return found._replace(ids=ids)
+
+
 def isolate_network(*, is_mapped: bool) -> None:
     """Continue in a new network namespace, as root of a new user namespace if `is_mapped`."""
     if is_mapped:
-        _map_root(libc.NEW_NET)
+        subordinate_ids.unshare(libc.NEW_NET)
     else:
         libc.unshare(libc.NEW_NET)
 
@@ -79,14 +96,6 @@ def raise_loopback() -> None:
     """Bring up the loopback device of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
-
-
-def _map_root(namespaces: int) -> None:
-    user, group = os.geteuid(), os.getegid()
-    libc.unshare(libc.NEW_USER | namespaces)
-    cgroups.write("/proc/self/setgroups", "deny")
-    cgroups.write("/proc/self/uid_map", f"0 {user} 1")
-    cgroups.write("/proc/self/gid_map", f"0 {group} 1")
 
 
 def _outcome(attempt: Callable[[], int]) -> int:
@@ -99,12 +108,13 @@ def _outcome(attempt: Callable[[], int]) -> int:
         finally:
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return code if code in (0, _NO_OVERLAY) else _REFUSED
+    return code if code & ~_MANY_IDS in (0, _NO_OVERLAY) else _REFUSED
 
 
 def _mapped_namespaces() -> int:
-    _map_root(libc.NEW_MOUNT)
-    return _namespaces()
+    subordinate_ids.unshare(libc.NEW_MOUNT)
+    many = _MANY_IDS if subordinate_ids.are_mapped() else 0
+    return _namespaces() | many
 
 
 def _namespaces() -> int:

@@ -20,6 +20,8 @@ ADVISORY: Final = "advisory"
 
 ALL_IDS: Final = "all"
 """Containers have any user and group."""
+SUBORDINATE_IDS: Final = "subordinate"
+"""Containers have the users and groups that /etc/subuid and /etc/subgid grant to kedge's user."""
 ONE_ID: Final = "one"
 """A container has one user and one group, with the numbers that it asks for."""
 OWN_ID: Final = "own"
@@ -47,6 +49,8 @@ class MachineAttempts(NamedTuple):
     """The controllers in whose hierarchies it may make groups."""
     sees_children: bool = True
     """Whether /proc names the children of a process, by which those of a container are found."""
+    subordinate_ids: bool = False
+    """Whether the user namespace has the subordinate ids of the user."""
 
 
 class MachineCapabilities(NamedTuple):
@@ -61,7 +65,7 @@ class MachineCapabilities(NamedTuple):
     overlay: bool
     """Whether container roots are overlays; else they are copies."""
     ids: str
-    """The users and groups of containers: all, one or own."""
+    """The users and groups of containers: all, subordinate, one or own."""
     devices: str
     """How the devices of containers are limited: confined, bound or unconfined."""
     controllers: tuple[str, ...]
@@ -114,7 +118,7 @@ def decide(tried: MachineAttempts) -> MachineCapabilities:
 
 def _ids(tried: MachineAttempts, *, user_namespace: bool) -> str:
     if user_namespace:
-        return ONE_ID
+        return SUBORDINATE_IDS if tried.subordinate_ids else ONE_ID
     return ALL_IDS if tried.is_root else OWN_ID
 
 

@@ -28,6 +28,7 @@ from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.server import HOOKS
 from kedge.apiserver.testing.controls import ClusterControls
+from kedge.apiserver.testing.fault_table import FaultTable
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.settings.device_access import DeviceAccessRule
@@ -214,6 +215,7 @@ class LocalServer:
         clock = clock or FakeClock()
         is_new = store is None
         store = store or MemoryStore(clock)
+        faults = FaultTable() if is_for_tests else None
         api = await assemble(
             store,
             clock,
@@ -223,6 +225,7 @@ class LocalServer:
             usage_window=usage_window,
             node_ports=node_ports,
             device_access=device_access,
+            faults=faults,
         )
         lifecycle = ServerLifecycle(HOOKS)
         components = components or ControlPlaneComponents()
@@ -235,7 +238,7 @@ class LocalServer:
             components=components,
             audit_log=audit_log,
             outside=outside,
-            controls=ClusterControls(api).steps() if is_for_tests else NO_CONTROLS,
+            controls=ClusterControls(api, faults).steps() if faults else NO_CONTROLS,
         )
         server = cls(store, clock, app, lifecycle, components)
         try:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver.context import RequestContext
+from kedge.apiserver.pending import MOST_ANSWERS, AnswerPending
 from kedge.testing.local_server import TABLE, LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -339,3 +341,42 @@ async def test_a_defect_is_a_500_that_tells_nothing(
     answer = await server.call("GET", f"{MAPS}/a")
     assert (answer.status, answer.reason) == (500, "InternalError")
     assert "private" not in answer.text
+
+
+# Answers of other servers.
+
+
+def ask_for_answers(server: LocalServer, number: int, seconds: float = 0.0) -> None:
+    """Let requests need as many answers of other servers, each of which takes so long."""
+    got = 0
+
+    async def ask() -> None:
+        nonlocal got
+        got += 1
+        await server.clock.advance(seconds)
+
+    def step(context: RequestContext) -> None:
+        if got < number:
+            raise AnswerPending(ask)
+
+    server.app._steps = (step, *server.app._steps)
+
+
+async def test_a_request_waits_for_many_answers_of_other_servers(server: LocalServer) -> None:
+    ask_for_answers(server, MOST_ANSWERS)
+    assert (await server.call("GET", MAPS)).status == 200
+
+
+async def test_a_request_that_needs_too_many_answers_gets_504(server: LocalServer) -> None:
+    ask_for_answers(server, MOST_ANSWERS + 1)
+    answer = await server.call("GET", MAPS)
+    assert (answer.status, answer.reason) == (504, "Timeout")
+    assert answer.message.endswith("the request needs more than 200 answers of other servers")
+
+
+async def test_answers_that_come_too_late_end_the_request(server: LocalServer) -> None:
+    server.app._in_flight.seconds = 60
+    ask_for_answers(server, 3, seconds=25)
+    answer = await server.call("GET", MAPS)
+    assert (answer.status, answer.reason) == (504, "Timeout")
+    assert "within the allotted timeout" in answer.message

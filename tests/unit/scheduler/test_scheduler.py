@@ -11,7 +11,7 @@ from kedge.client.transport import Call, LocalTransport
 from kedge.scheduler.loop import SchedulingLoop
 from kedge.scheduler.queue import PATIENCE, QueuedPod
 from kedge.scheduler.scheduler import Scheduler
-from kedge.testing.local_server import TOKEN, LocalServer
+from kedge.testing.local_server import MERGE, TOKEN, LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.scheduling import new_node
 from kedge.web.message import HttpRequest, Response
@@ -150,6 +150,21 @@ async def test_a_change_of_the_pod_or_the_node_helps_at_once() -> None:
         assert (await cluster.home("a"), await cluster.home("b")) == ("n1", "")
         await cluster.server.merge(f"{NODES}/n1", {"spec": {"unschedulable": False}})
         assert await cluster.home("b") == "n1"
+
+
+async def test_a_pod_waits_for_a_node_that_declares_its_feature() -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [3]}}
+    own = {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    async with scheduled() as cluster:
+        await cluster.node("n")
+        document = pod_document(metadata={"name": "a"}, container=own)
+        await cluster.server.post(PODS, document)
+        why = "0/1 nodes are available: 1 node(s) didn't match Pod's required features. preemption:"
+        assert (await cluster.condition("a"))["message"].startswith(why)
+        await cluster.server.clock.advance(10)
+        status = {"status": {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}}
+        await cluster.server.call("PATCH", f"{NODES}/n/status", status, content_type=MERGE)
+        assert await cluster.home("a") == "n"
 
 
 async def test_who_wants_company_follows_when_it_comes() -> None:

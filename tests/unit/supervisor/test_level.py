@@ -3,11 +3,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from kedge.supervisor import level
+from kedge.supervisor import level, subordinate_ids
 from kedge.supervisor.kernel import delegation
-from kedge.supervisor.machine_capabilities import FULL, PLAIN, USERNS
+from kedge.supervisor.machine_capabilities import (
+    FULL,
+    ONE_ID,
+    PLAIN,
+    SUBORDINATE_IDS,
+    USERNS,
+    of_level,
+)
 
-REFUSED, WORKS, NO_OVERLAY = level._REFUSED, 0, level._NO_OVERLAY
+REFUSED, WORKS, NO_OVERLAY, MANY = level._REFUSED, 0, level._NO_OVERLAY, level._MANY_IDS
 
 
 def moving() -> int:
@@ -50,10 +57,38 @@ def test_the_level_follows_from_what_works(
     assert found.has_cgroups is writable
 
 
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (MANY, (SUBORDINATE_IDS, True)),
+        (MANY | NO_OVERLAY, (SUBORDINATE_IDS, False)),
+        (WORKS, (ONE_ID, True)),
+    ],
+)
+def test_an_attempt_tells_whether_ids_were_mapped(
+    outcome: int, expected: tuple[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(level, "_outcome", lambda _: outcome)
+    monkeypatch.setattr(delegation, "here", lambda: SimpleNamespace(controllers=frozenset))
+    found, _ = level.probe()
+    assert (found.ids, found.overlay) == expected
+
+
+def test_the_ids_are_those_of_the_entered_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = of_level(USERNS)
+    monkeypatch.setattr(subordinate_ids, "are_mapped", lambda: True)
+    assert level.with_own_ids(found).ids == SUBORDINATE_IDS
+    monkeypatch.setattr(subordinate_ids, "are_mapped", lambda: False)
+    assert level.with_own_ids(found).ids == ONE_ID
+
+
 def test_an_attempt_does_not_change_this_process() -> None:
     before = os.getcwd()
     assert level._outcome(moving) == 0
     assert level._outcome(lambda: NO_OVERLAY) == NO_OVERLAY
+    assert level._outcome(lambda: MANY | NO_OVERLAY) == MANY | NO_OVERLAY
+    assert level._outcome(lambda: MANY | REFUSED) == REFUSED
     assert level._outcome(raising) == REFUSED
     assert level._outcome(lambda: 77) == REFUSED
     assert os.getcwd() == before

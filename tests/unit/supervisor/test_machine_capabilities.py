@@ -13,6 +13,7 @@ from kedge.supervisor.machine_capabilities import (
     OWN_ID,
     PLAIN,
     SAMPLED,
+    SUBORDINATE_IDS,
     UNCONFINED,
     USERNS,
     MachineAttempts,
@@ -55,6 +56,11 @@ def test_a_user_has_namespaces_and_sampled_limits() -> None:
     assert (found.level, found.ids, found.devices) == (USERNS, ONE_ID, BOUND)
     assert (found.memory, found.cpu, found.pids) == (SAMPLED, SAMPLED, SAMPLED)
     assert not found.has_cgroups
+
+
+def test_a_user_has_subordinate_ids_where_they_could_be_mapped() -> None:
+    assert decide(USER._replace(subordinate_ids=True)).ids == SUBORDINATE_IDS
+    assert decide(JAILED._replace(subordinate_ids=True)).ids == OWN_ID
 
 
 def test_limits_are_advisory_if_processes_cannot_be_found() -> None:

@@ -16,7 +16,7 @@ from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed, null
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, with_change_of_spec
 from kedge.machinery.errors import FieldError
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -244,6 +244,7 @@ RESOURCE: Resource[DaemonSet] = Resource(
         validate_update=validate_update,
         validate_status=validate_status,
         warnings=lambda obj: warn_template(obj.spec.template, "spec.template"),
+        warns_on_update=with_change_of_spec,
     ),
     presentation=Presentation(
         short_names=["ds"],

@@ -22,7 +22,7 @@ from kedge.api.model import (
 )
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, with_change_of_spec
 from kedge.machinery.errors import FieldError
 
 
@@ -233,6 +233,7 @@ RESOURCE: Resource[Deployment] = Resource(
         validate_status=validate_status,
         prepare_for_status_update=prepare_for_status_update,
         warnings=workload.warn,
+        warns_on_update=with_change_of_spec,
     ),
     presentation=Presentation(
         short_names=["deploy"],

@@ -13,7 +13,7 @@ from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Int32, LabelSelector, Model, Object, Time, keyed
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, with_change_of_spec
 from kedge.machinery.errors import FieldError
 
 
@@ -126,6 +126,7 @@ RESOURCE: Resource[ReplicaSet] = Resource(
         validate_update=validate_update,
         validate_status=validate_status,
         warnings=workload.warn,
+        warns_on_update=with_change_of_spec,
     ),
     presentation=Presentation(
         short_names=["rs"],

@@ -18,7 +18,7 @@ from kedge.api.core_v1.volume.volume import PersistentVolumeClaimVolumeSource, V
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
 from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, with_change_of_spec
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -331,6 +331,7 @@ RESOURCE: Resource[StatefulSet] = Resource(
         validate_update=validate_update,
         validate_status=validate_status,
         warnings=warn,
+        warns_on_update=with_change_of_spec,
         check_name=names.dns_label,
     ),
     presentation=Presentation(

@@ -17,7 +17,7 @@ from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, Model, Object, ObjectMeta, Time
 from kedge.api.presentation import Age, Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, with_change_of_spec
 from kedge.machinery.errors import FieldError
 
 LONGEST_NAME = 52
@@ -176,7 +176,9 @@ RESOURCE: Resource[CronJob] = Resource(
     group="batch",
     plural="cronjobs",
     subresources=[STATUS],
-    strategy=Strategy(default=default, validate=validate, warnings=warn),
+    strategy=Strategy(
+        default=default, validate=validate, warnings=warn, warns_on_update=with_change_of_spec
+    ),
     presentation=Presentation(
         short_names=["cj"],
         categories=["all"],

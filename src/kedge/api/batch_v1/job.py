@@ -28,7 +28,7 @@ from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.model import LabelSelector
 from kedge.api.presentation import Age, Column, Presentation, age_column, name_column
 from kedge.api.resource import STATUS, Resource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, with_change_of_spec
 from kedge.machinery import durations
 
 UNLIMITED = 2**31 - 1
@@ -161,6 +161,7 @@ RESOURCE: Resource[Job] = Resource(
         validate_update=validate_update,
         validate_status=validate_status,
         warnings=warn,
+        warns_on_update=with_change_of_spec,
     ),
     presentation=Presentation(
         categories=["all"],

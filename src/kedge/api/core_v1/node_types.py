@@ -19,11 +19,15 @@ POD_LEVEL_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"
 """Resizes the resources of a pod as a whole."""
 INIT_CONTAINER_RESIZE: Final = "InPlacePodVerticalScalingInitContainers"
 """Resizes init containers that are no sidecars."""
+RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
+"""Restarts all containers of a pod if a rule of one of them says so."""
+HOST_NETWORK_OF_USERS: Final = "UserNamespacesHostNetworkSupport"
+"""Runs pods with users of their own in the network of the host, which kedge's nodes do not."""
 DECLARED_FEATURES: Final = (
     "ExtendWebSocketsToKubelet",
     POD_LEVEL_RESIZE,
     INIT_CONTAINER_RESIZE,
-    "RestartAllContainersOnContainerExits",
+    RESTART_ALL_CONTAINERS,
 )
 """All features that kedge's nodes have, sorted as the status must have them."""
 

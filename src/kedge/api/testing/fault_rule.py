@@ -7,6 +7,8 @@ import msgspec
 
 from kedge.machinery.errors import FieldError, StatusError, bad_request, invalid
 
+CALL: Final = "call"
+WEBHOOKS: Final = "webhooks"
 VERBS: Final = (
     "get",
     "list",
@@ -16,7 +18,9 @@ VERBS: Final = (
     "patch",
     "delete",
     "deletecollection",
+    CALL,
 )
+"""Those of requests, and `call` for calls of webhooks by the server."""
 STAGES: Final = ("before", "after")
 MOST_LATENCY: Final = 300.0
 MOST_TIMES: Final = 1_000_000
@@ -169,13 +173,20 @@ def _answer_errors(rule: FaultRule) -> Iterator[FieldError]:
 def matches(rule: FaultRule, request: RequestFacts) -> bool:
     """Whether a rule fits a request."""
     return (
-        (not rule.verbs or request.verb in rule.verbs)
+        _fits_verb(rule, request.verb)
         and _fits_resource(rule.resource, request)
         and _fits(rule.namespace, request.namespace)
         and _fits(rule.name, request.name)
         and _fits(_user(rule), request.user)
         and request.user_agent.startswith(rule.user_agent)
     )
+
+
+def _fits_verb(rule: FaultRule, verb: str) -> bool:
+    """Calls of webhooks fit only rules that are meant for them."""
+    if rule.verbs:
+        return verb in rule.verbs
+    return verb != CALL or rule.resource == WEBHOOKS
 
 
 def _user(rule: FaultRule) -> str:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kedge.apiserver.kms import messages as m
+from kedge.apiserver.kms.key_metrics import FROM_STORAGE, TO_STORAGE, KeyMetrics
 from kedge.apiserver.kms.plugin import KeyPlugin
 from kedge.deviceplugin import wire
 from kedge.machinery import names
@@ -30,6 +31,7 @@ WRITABLE: Final = timedelta(minutes=3)
 _VERSIONS: Final = ("v2", "v2beta1")
 _LONGEST_SOURCE: Final = 1024
 _LONGEST_KEY_ID: Final = 1024
+_KEY_ID_FAULT: Final = "the key id is empty or longer than 1 kB"
 _LARGEST_ANNOTATIONS: Final = 32 << 10
 
 
@@ -65,10 +67,11 @@ class WritingSeed(NamedTuple):
 class EnvelopeCipher:
     """The cipher of one KMS provider."""
 
-    def __init__(self, name: str, plugin: KeyPlugin, clock: Clock) -> None:
+    def __init__(self, name: str, plugin: KeyPlugin, clock: Clock, metrics: KeyMetrics) -> None:
         self._name = name
         self._plugin = plugin
         self._clock = clock
+        self._metrics = metrics
         self._seed: WritingSeed | None = None
         self._ciphers: dict[bytes, SeedCipher | AesGcm] = {}
 
@@ -79,7 +82,9 @@ class EnvelopeCipher:
             raise KeyServiceError(self._name, "the plugin has not answered yet")
         if self._clock.now() > seed.expires:
             raise KeyServiceError(self._name, f"the plugin is not well since {seed.expires}")
-        return wire.encode(replace(seed.envelope, data=seed.cipher.encrypt(value, about)))
+        encrypted = seed.cipher.encrypt(value, about)
+        self._metrics.used(TO_STORAGE, self._name, seed.envelope.key_id)
+        return wire.encode(replace(seed.envelope, data=encrypted))
 
     def decrypt(self, value: bytes, about: bytes) -> bytes:
         """Return the plain value; KeyPending if the plugin has to decrypt its seed first,
@@ -90,7 +95,9 @@ class EnvelopeCipher:
             raise ValueError("encrypted data is empty")
         cipher = self._ciphers.get(_identity(found))
         if cipher is None:
+            self._metrics.cache_misses += 1
             raise KeyPending(self._fetching(found))
+        self._metrics.used(FROM_STORAGE, self._name, found.key_id)
         return cipher.decrypt(found.data, about)
 
     def is_stale(self, value: bytes) -> bool:
@@ -123,10 +130,15 @@ class EnvelopeCipher:
         if status.version not in _VERSIONS:
             why = f"expected KMSv2 API version v2, got {status.version[:64]}"
             raise KeyServiceError(self._name, why)
-        self._checked(lambda: check_key_id(status.key_id))
+        if fault := key_id_fault(status.key_id):
+            self._metrics.invalid_key_ids.observe(self._name, fault)
+            raise KeyServiceError(self._name, _KEY_ID_FAULT)
+        self._metrics.reported(self._name, status.key_id)
 
     async def _new_seed(self, key_id: str, expires: datetime) -> WritingSeed:
+        begun = self._clock.monotonic()
         plain = os.urandom(SEED_BYTES)
+        self._metrics.generations.observe(self._clock.monotonic() - begun)
         answer = await self._plugin.encrypt(plain)
         envelope = m.EncryptedObject(
             key_id=answer.key_id,
@@ -164,6 +176,7 @@ class EnvelopeCipher:
         if len(self._ciphers) >= MOST_SEEDS:
             self._ciphers.pop(next(iter(self._ciphers)))
         self._ciphers[identity] = cipher
+        self._metrics.seeds[self._name] = len(self._ciphers)
 
 
 def check(found: m.EncryptedObject) -> None:
@@ -172,7 +185,8 @@ def check(found: m.EncryptedObject) -> None:
         raise ValueError(f"unknown encryptedDEKSourceType: {found.source_type}")
     if not 0 < len(found.source) <= _LONGEST_SOURCE:
         raise ValueError(f"encrypted DEK source has {len(found.source)} bytes")
-    check_key_id(found.key_id)
+    if key_id_fault(found.key_id):
+        raise ValueError(_KEY_ID_FAULT)
     if any(not _is_qualified(key) for key in found.annotations):
         raise ValueError("the key of an annotation is not a fully qualified domain name")
     size = sum(len(key) + len(value) for key, value in found.annotations.items())
@@ -180,10 +194,11 @@ def check(found: m.EncryptedObject) -> None:
         raise ValueError(f"total size of annotations is {size}")
 
 
-def check_key_id(key_id: str) -> None:
-    """Raise ValueError for a key id that is empty or too long."""
-    if not 0 < len(key_id.encode()) <= _LONGEST_KEY_ID:
-        raise ValueError("the key id is empty or longer than 1 kB")
+def key_id_fault(key_id: str) -> str:
+    """Return upstream's word for what is wrong with a key id; empty if it is valid."""
+    if not key_id:
+        return "empty"
+    return "too_long" if len(key_id.encode()) > _LONGEST_KEY_ID else ""
 
 
 def _is_qualified(name: str) -> bool:

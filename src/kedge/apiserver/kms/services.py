@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.apiserver.encryption_configuration import KmsConfiguration
-from kedge.apiserver.histogram import LabelledMetric
 from kedge.apiserver.kms.envelope import EnvelopeCipher
-from kedge.apiserver.kms.measured_plugin import MeasuredPlugin, kms_latency
+from kedge.apiserver.kms.key_metrics import KeyMetrics
+from kedge.apiserver.kms.measured_plugin import MeasuredPlugin
 from kedge.apiserver.kms.plugin import GrpcKeyPlugin
 from kedge.machinery.clock import Clock
 from kedge.storage.store import KeyServiceError
@@ -38,10 +38,9 @@ class ServiceState(NamedTuple):
 class KeyServices:
     """Starts the services, and looks whether they are well."""
 
-    def __init__(self, clock: Clock, latency: LabelledMetric | None = None) -> None:
-        """`latency` measures the calls of the services."""
+    def __init__(self, clock: Clock, metrics: KeyMetrics | None = None) -> None:
         self._clock = clock
-        self._latency = latency or kms_latency()
+        self._metrics = metrics or KeyMetrics(clock)
         self._states: dict[EnvelopeCipher, ServiceState] = {}
         self._looking = asyncio.Lock()
         self._ciphers: list[EnvelopeCipher] = []
@@ -50,8 +49,8 @@ class KeyServices:
 
     def add(self, kms: KmsConfiguration) -> EnvelopeCipher:
         plugin = GrpcKeyPlugin(kms.name, Path(kms.socket), kms.seconds)
-        measured = MeasuredPlugin(kms.name, plugin, self._clock, self._latency)
-        cipher = EnvelopeCipher(kms.name, measured, self._clock)
+        measured = MeasuredPlugin(kms.name, plugin, self._clock, self._metrics.latency)
+        cipher = EnvelopeCipher(kms.name, measured, self._clock, self._metrics)
         self._ciphers.append(cipher)
         return cipher
 

@@ -12,6 +12,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
 from kedge.apiserver.admission.patched_object import fitted, settled
 from kedge.apiserver.admission.refusal import refused
+from kedge.apiserver.long_work import LONG, off_loop
 from kedge.apiserver.policies.mutation import MutatingParts, MutationError, PolicyMutation, patched
 from kedge.apiserver.policies.policy_request import (
     Invocation,
@@ -170,22 +171,34 @@ class _PolicyRun:
         if not view.is_schema_made:
             # That of a large custom kind takes long; the request may be in another version.
             await asyncio.to_thread(lambda: view.schema)
-        values = await self._values(about, invocation)
-        was = values["object"]
-        try:
-            with on_event_loop():
-                document = patched(mutation, values, view)
-        except PatienceError:
-            values = await self._values(about, invocation)
-            document = await asyncio.to_thread(patched, mutation, values, view)
-        shaped = _shaped(view, document)
+        was, document = await self._patched(mutation, invocation, about)
+        weight = _weight(document)
+        shaped = await off_loop(weight, _shaped, view, document)
         self._unpruned = (view.version, document) if view.custom else None
         self.has_changed = True
         if shaped == was:
             return
-        changed = decode.to_object(resource, await review.seen_as(shaped, view, resource))
-        obj = settled(self._attempt, resource.strategy.default(changed))
+        seen = await review.seen_as(shaped, view, resource)
+        changed = await off_loop(weight, _completed, resource, seen)
+        obj = settled(self._attempt, changed)
         self._attempt = msgspec.structs.replace(self._attempt, object=obj)
+
+    async def _patched(
+        self,
+        mutation: PolicyMutation,
+        invocation: Invocation[MutatingParts],
+        about: review.ReviewSubject,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the object before and after a mutation; a large one is changed in a thread."""
+        values, view = await self._values(about, invocation), invocation.view
+        was: dict[str, Any] = values["object"]
+        if _weight(was) < LONG:
+            try:
+                with on_event_loop():
+                    return was, patched(mutation, values, view)
+            except PatienceError:
+                values = await self._values(about, invocation)
+        return was, await asyncio.to_thread(patched, mutation, values, view)
 
     def _report(self, invocation: Invocation[MutatingParts], why: str) -> None:
         if not invocation.policy.ignores_failure:
@@ -203,6 +216,20 @@ class _PolicyRun:
         else:
             by = f"policy '{policy.name}' with binding '{binding.name}'"
         self._errors.append((f"{by} denied request: {why}", reason))
+
+
+def _weight(document: dict[str, Any]) -> int:
+    """Return how many bytes a document has; the most if it has values that JSON does not know."""
+    try:
+        return len(msgspec.json.encode(document))
+    except (TypeError, ValueError, RecursionError):
+        return LONG
+
+
+def _completed(resource: Resource[Any], document: dict[str, Any]) -> Object:
+    """Return a document as an object with its defaults."""
+    completed: Object = resource.strategy.default(decode.to_object(resource, document))
+    return completed
 
 
 def _shaped(view: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:

@@ -5,16 +5,22 @@ from typing import Final
 import msgspec
 
 from kedge.api.testing import fault_rule
+from kedge.api.testing.clock_change import ClockChange, ClockState, decoded_change
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import ControlSteps
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.testing import fault_steps
 from kedge.apiserver.testing.fault_table import FaultTable
 from kedge.apiserver.testing.request_log import RequestLog, record
-from kedge.machinery.errors import method_not_allowed, too_large
+from kedge.apiserver.testing.snapshots import Snapshots
+from kedge.machinery.durations import format_micro_time
+from kedge.machinery.errors import bad_request, method_not_allowed, too_large
+from kedge.machinery.travel_clock import TravelClock
 from kedge.web.message import HttpRequest, Response
 
 PREFIX: Final = "/testing/"
+LAST_YEAR: Final = 9000
+YEAR_SECONDS: Final = 365 * 86400
 MOST_BYTES: Final = 1 << 16
 """Bytes of the body of a request to these pages."""
 
@@ -22,10 +28,11 @@ MOST_BYTES: Final = 1 << 16
 class ClusterControls:
     """The abilities of tests that clients of Kubernetes do not have."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, faults: FaultTable) -> None:
         self._api = api
-        self._faults = FaultTable()
+        self._faults = faults
         self._requests = RequestLog()
+        self._snapshots = Snapshots(api)
 
     def steps(self) -> ControlSteps:
         clock = self._api.clock
@@ -54,6 +61,10 @@ class ClusterControls:
                 if http.method != "GET":
                     raise method_not_allowed()
                 return _document(self._requests.page(http.query))
+            case ["clock"]:
+                return self._clock_page(http)
+            case ["snapshots", *below]:
+                return self._snapshot_page(http, below)
             case _:
                 return None
 
@@ -67,6 +78,59 @@ class ClusterControls:
                 return _document({"items": self._faults.clear()})
             case _:
                 raise method_not_allowed()
+
+    def _clock_page(self, http: HttpRequest) -> Response | None:
+        clock = self._api.clock
+        if not isinstance(clock, TravelClock):
+            return None
+        match http.method:
+            case "GET":
+                pass
+            case "POST":
+                change(clock, decoded_change(_body(http)))
+            case _:
+                raise method_not_allowed()
+        return _document(state_of(clock))
+
+    def _snapshot_page(self, http: HttpRequest, below: list[str]) -> Answer | None:
+        match http.method, below:
+            case "GET", []:
+                return _document({"items": self._snapshots.infos()})
+            case "POST", []:
+                return self._take_snapshot()
+            case "DELETE", [name]:
+                return _document(self._snapshots.delete(name))
+            case "POST", [name, "restore"]:
+                return self._restore(name)
+            case _, [] | [_] | [_, "restore"]:
+                raise method_not_allowed()
+            case _:
+                return None
+
+    async def _take_snapshot(self) -> Response:
+        return _document(await self._snapshots.take(), 201)
+
+    async def _restore(self, name: str) -> Response:
+        return _document(await self._snapshots.restore(name))
+
+
+def change(clock: TravelClock, wanted: ClockChange) -> None:
+    """Move a clock; 400 if its time would have no spelling any more."""
+    if clock.now().year + wanted.advance / YEAR_SECONDS > LAST_YEAR:
+        raise bad_request(f"advance: the clock would pass the year {LAST_YEAR}")
+    if wanted.frozen is True:
+        clock.freeze()
+    if wanted.frozen is False:
+        clock.resume()
+    clock.advance(wanted.advance)
+
+
+def state_of(clock: TravelClock) -> ClockState:
+    """Return where a clock stands."""
+    reading = clock.reading
+    return ClockState(
+        now=format_micro_time(reading.now), offset=reading.offset, frozen=reading.frozen
+    )
 
 
 def _body(http: HttpRequest) -> bytes:

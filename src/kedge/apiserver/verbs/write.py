@@ -204,7 +204,7 @@ async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager
     effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_new, api, request, begun, obj.metadata.name)
     await api.admission.validate(Attempt(request, "CREATE", begun))
-    return await api.long_work.run(weight, _new_bytes, request, begun, owners)
+    return await api.long_work.run(weight, new_stored_bytes, resource, begun, owners)
 
 
 def _new(
@@ -231,11 +231,8 @@ def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
     )
     if errors:
         _judge(api, request, name, errors)
-
-
-def _new_bytes(request: Request, new: Object, owners: Sequence[ManagedFieldsEntry]) -> bytes:
-    request.warnings += request.resource.strategy.warnings(new)
-    return new_stored_bytes(request.resource, new, owners)
+    # Before those of validating admission, as upstream does.
+    request.warnings += resource.strategy.warnings(new)
 
 
 def _judge(
@@ -474,14 +471,11 @@ async def _changed(
         admitted = part.take(resource, admitted, old)
     effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_update, api, request, part, admitted, old)
+    if not part.subresource:
+        request.warnings += _ineffective(resource, wanted)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
-    if not part.subresource:
-        request.warnings += _ineffective(resource, wanted)
-    # A list, because strategies yield warnings: the thread shall look for them, not this loop.
-    warnings = resource.strategy.warnings
-    request.warnings += await api.long_work.run(weight, lambda: [*warnings(admitted)])
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
     if part.counts and (generation := prepare.next_generation(resource, document, live)):
@@ -518,6 +512,9 @@ def _validate_update(
     if errors:
         known = part.validate(request.resource, old, old) if api.catalog.upstream_only else ()
         _judge(api, request, request.name, errors, known)
+    strategy = request.resource.strategy
+    if not part.subresource and strategy.warns_on_update(new, old):
+        request.warnings += strategy.warnings(new)
 
 
 def _attempt(request: Request, part: ObjectPart, new: Object, old: Object) -> Attempt | None:

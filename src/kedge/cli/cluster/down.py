@@ -311,10 +311,10 @@ def _bequeath(gone: "state.ClusterRecord", root: Path) -> None:
 
 def _delete(directory: Path) -> None:
     from kedge.cli.cluster import state
-    from kedge.supervisor.files.removal import remove
+    from kedge.supervisor.files.removal import remove_all
 
     # The kernel leaves directories there that not even their owner may look into.
-    if failure := remove(f"{directory}/nodes"):
+    if failure := remove_all(f"{directory}/nodes"):
         raise Failure(f"cannot delete {directory}/nodes: {failure}")
     try:
         state.delete(directory)

@@ -332,9 +332,10 @@ def delete(state: Path) -> None:
 
 def _delete_entry(entry: os.DirEntry[str]) -> None:
     # Not above: what starts clusters need not wait for what deletes them.
-    import shutil
+    from kedge.supervisor.files.removal import remove_all
 
     if entry.is_dir(follow_symlinks=False):
-        shutil.rmtree(entry.path)
+        if failure := remove_all(entry.path):
+            raise OSError(errno.ENOTEMPTY, failure, entry.path)
     else:
         os.unlink(entry.path)

@@ -8,8 +8,15 @@ import msgspec
 from kedge import KUBERNETES
 from kedge.cli.doctor.machine_facts import MachineFacts
 from kedge.cli.output.printers import size
-from kedge.supervisor.machine_capabilities import ALL_IDS, CONFINED, KERNEL
+from kedge.supervisor.machine_capabilities import (
+    ALL_IDS,
+    CONFINED,
+    KERNEL,
+    ONE_ID,
+    SUBORDINATE_IDS,
+)
 from kedge.supervisor.plain import grants
+from kedge.supervisor.sandbox.user_namespace import LENGTH
 
 OK: Final = "ok"
 LACKS: Final = "lacks"
@@ -21,6 +28,8 @@ _LEAST_DISK: Final = 1 << 30
 _NEEDED_DISK: Final = 64 << 20
 _LEAST_FILES: Final = 4096
 _HTTP: Final = 80
+_FIRST_SUBORDINATE: Final = 100_000
+"""Where useradd begins to grant ids."""
 _MINORS: Final = 1
 """The versions by which kubectl may differ from the server, as in Kubernetes."""
 _PRIVILEGED: Final = 'run the container with "--privileged", or kedge on the machine itself'
@@ -129,10 +138,19 @@ def _mend_groups(machine: MachineFacts) -> str:
 
 def _ids(machine: MachineFacts) -> MachineFinding:
     ids = machine.capabilities.ids
-    if ids == ALL_IDS:
+    if ids in (ALL_IDS, SUBORDINATE_IDS):
         return MachineFinding("users", OK, ids)
     cost = "a container has one user and group, so images with several users may fail"
-    return MachineFinding("users", LACKS, ids, cost, "run kedge as root")
+    mend = _mend_ids(machine) if ids == ONE_ID else "run kedge as root"
+    return MachineFinding("users", LACKS, ids, cost, mend)
+
+
+def _mend_ids(machine: MachineFacts) -> str:
+    ids = f"{_FIRST_SUBORDINATE}-{_FIRST_SUBORDINATE + LENGTH - 1}"
+    return (
+        "sudo apt install uidmap && sudo usermod"
+        f" --add-subuids {ids} --add-subgids {ids} {machine.user}"
+    )
 
 
 def _devices(machine: MachineFacts) -> MachineFinding:

@@ -30,6 +30,9 @@ EXAMPLES: Final = """\
   # A write is stored, and its client does not learn about it
   kedge faults add --verbs create --resource jobs.batch --drop --stage after --times 1
 
+  # A webhook hangs
+  kedge faults add --verbs call --name my-webhook-service --latency 60s
+
   # A node goes silent
   kedge faults add --user system:node:kedge-1 --drop
 

@@ -30,7 +30,7 @@ from kedge.node.images.oci import ImageConfig, InvalidImage
 from kedge.node.images.pull_records import PullRecords
 from kedge.node.images.reference import ImageReference, InvalidImageName
 from kedge.node.images.streams import ForwardReader, algorithm, unpacker, verify
-from kedge.node.images.unpack import ImageLimits, remove_tree, unpack
+from kedge.node.images.unpack import ImageLimits, remove_tree
 
 LAYOUT: Final = 1
 _SHORTEST: Final = 12
@@ -243,13 +243,15 @@ class ImageStore:
 
     def _fill(self, into: Path, blob: LayerBlob, below: Sequence[Path]) -> int:
         """Unpack a layer and verify its digest; return its size in bytes."""
+        from kedge.node.images.mapped_unpack import unpack_with_owners
+
         limit = self.limits.layer_bytes
         with blob.open() as file:
             decompressed = unpacker(file)
             raw = ForwardReader(file, limit, algorithm(blob.digest)) if blob.digest else None
             # Tar headers need additional space.
             tar = ForwardReader(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
-            size = unpack(tar, into, below, self.limits)
+            size = unpack_with_owners(tar, into, below, self.limits)
             verify(tar, blob.diff_id)
             if raw:
                 verify(raw, blob.digest)

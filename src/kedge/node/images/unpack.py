@@ -19,7 +19,7 @@ from kedge.node.images import layers
 from kedge.node.images.layers import OPAQUE, LayerFile, Parts
 from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
-from kedge.supervisor.files.removal import remove
+from kedge.supervisor.files.removal import remove_all
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"
@@ -31,6 +31,7 @@ _DEEPEST: Final = 256
 _FAULTS_OF_THE_FILE: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
 _XATTR: Final = "SCHILY.xattr."
 _CAPABILITY: Final = "security.capability"
+_ALL_IDS: Final = 0xFFFF_FFFF
 
 
 class ImageLimits(msgspec.Struct, frozen=True):
@@ -47,7 +48,8 @@ class ImageLimits(msgspec.Struct, frozen=True):
 def unpack(tar: ForwardReader, into: Path, below: Sequence[Path], limits: ImageLimits) -> int:
     """Unpack a layer into an empty directory, over the layers `below` it, uppermost first.
 
-    Return its size in bytes. A user other than root owns all files, and devices are refused.
+    Return its size in bytes. A user other than root owns all files, and devices are refused, also
+    to root of a user namespace.
     """
     tree = _LayerTree(str(into), [str(each) for each in below], limits)
     tree.begin()
@@ -80,6 +82,7 @@ class _LayerTree:
         self._limits = limits
         self._entries = 0
         self._is_root = os.geteuid() == 0
+        self._is_mapped = self._is_root and not _is_root_of_machine()
         self._directories: dict[Parts, Parts] = {}
         """Resolved paths of directories."""
         self._times: dict[str, float] = {}
@@ -113,6 +116,9 @@ class _LayerTree:
         """Apply what must wait until all files exist."""
         if self._root_is_opaque:
             self._hide_below_root()
+        if self._is_mapped:
+            # The agent, another user, looks for /etc/passwd in it.
+            os.chmod(self._root, stat.S_IMODE(os.stat(self._root).st_mode) | 0o711)
         for path, moment in self._times.items():
             _set_time(path, moment)
 
@@ -232,7 +238,7 @@ class _LayerTree:
             self._mark_opaque(path)
 
     def _make_device(self, member: tarfile.TarInfo, path: str) -> None:
-        if not self._is_root:
+        if not self._is_root or self._is_mapped:
             raise InvalidImage(f"{member.name} is a device, which only root can make")
         if member.ischr() and member.devmajor == member.devminor == 0:
             raise InvalidImage(f"{member.name} is a whiteout that is not written as one")
@@ -315,7 +321,7 @@ class _LayerTree:
     def _dress(self, path: str, member: tarfile.TarInfo) -> None:
         """Set owner, extended attributes, mode and time, in this order: chown clears mode bits."""
         if self._is_root:
-            os.chown(path, member.uid, member.gid, follow_symlinks=False)
+            self._own(path, member.uid, member.gid)
         if member.isreg() or member.isdir():
             self._set_attributes(path, member.pax_headers)
         if not member.issym():
@@ -328,12 +334,21 @@ class _LayerTree:
     def _dress_like(self, path: str, other: LayerFile) -> None:
         status = other.status
         if self._is_root:
-            os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
+            self._own(path, status.st_uid, status.st_gid)
         os.chmod(path, self._mode(stat.S_IMODE(status.st_mode), directory=other.is_directory))
         if other.is_directory:
             self._times[path] = status.st_mtime
         else:
             _set_time(path, status.st_mtime)
+
+    def _own(self, path: str, user: int, group: int) -> None:
+        try:
+            os.chown(path, user, group, follow_symlinks=False)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not self._is_mapped:
+                raise
+            # The user namespace lacks the id. The file belongs to root, as without subordinate ids.
+            os.chown(path, 0, 0, follow_symlinks=False)
 
     def _mode(self, mode: int, *, directory: bool) -> int:
         """Return the mode with the rights that a user other than root needs to read and remove the
@@ -374,6 +389,13 @@ def _lstat(path: str) -> os.stat_result | None:
         return None
 
 
+def _is_root_of_machine() -> bool:
+    from kedge.supervisor import subordinate_ids
+
+    with open("/proc/self/uid_map") as file:
+        return subordinate_ids.count(file.read()) == _ALL_IDS
+
+
 def _mkdir(path: str) -> None:
     os.mkdir(path)
     os.chmod(path, 0o755)
@@ -407,5 +429,5 @@ def _make_whiteout(path: str) -> None:
 
 def remove_tree(path: Path) -> None:
     """Delete a directory with its content, if it exists."""
-    if failure := remove(path):
+    if failure := remove_all(path):
         raise OSError(errno.ENOTEMPTY, failure, str(path))

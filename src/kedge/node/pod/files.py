@@ -84,7 +84,7 @@ class PodFiles:
             self._throw_away(directory)
         for entry in _entries(self._pods):
             if entry.name.startswith(_GONE):
-                _REMOVALS.submit(removal.remove, entry.path)
+                _REMOVALS.submit(removal.remove_all, entry.path)
 
     def _throw_away(self, directory: Path) -> None:
         """Rename the directory, then delete it. Deletion may take long, since a container may write
@@ -94,7 +94,7 @@ class PodFiles:
         except FileNotFoundError:
             return
         except OSError:
-            _REMOVALS.submit(removal.remove, directory)
+            _REMOVALS.submit(removal.remove_all, directory)
 
 
 class WritablePaths:

@@ -116,7 +116,7 @@ class LocalVolumeStore:
         place = self._place(handle)
         self._own_directory()
         unfinished = self.directory / f".{handle}.new"
-        if failure := removal.remove(unfinished):
+        if failure := removal.remove_all(unfinished):
             raise DriverError(f"cannot remove {unfinished}: {failure}")
         unfinished.mkdir(mode=0o700)
         if fill is not None:
@@ -143,10 +143,10 @@ class LocalVolumeStore:
         place = self._place(handle)
         going = self.directory / f".{handle}.gone"
         if place.exists():
-            if failure := removal.remove(going):
+            if failure := removal.remove_all(going):
                 raise DriverError(f"cannot remove {going}: {failure}")
             place.rename(going)
-        if failure := removal.remove(going):
+        if failure := removal.remove_all(going):
             raise DriverError(f"cannot remove {going}: {failure}")
 
     def free_bytes(self) -> int:

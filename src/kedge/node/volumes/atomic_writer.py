@@ -12,10 +12,13 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kedge.supervisor.files import beneath
 from kedge.supervisor.files.removal import remove
+
+if TYPE_CHECKING:
+    from kedge.supervisor.files.mapped import FileOwner
 
 _DATA: Final = "..data"
 _BESIDE: Final = "..data_tmp"
@@ -123,6 +126,7 @@ class AtomicWriter:
                         self._fill(target, wanted, same, source)
                 else:
                     self._fill(target, wanted, set(), -1)
+            self._own_all(self._place / fresh, wanted)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(_BESIDE, dir_fd=top)
             os.symlink(fresh, _BESIDE, dir_fd=top)
@@ -131,6 +135,18 @@ class AtomicWriter:
             remove(self._place / fresh)
             raise
         return fresh
+
+    def _own_all(self, directory: Path, wanted: Mapping[str, VolumeFile]) -> None:
+        """Give the files to their owners with the help of subordinate ids, where this process is
+        not root."""
+        if os.geteuid() == 0:
+            return
+        files = list(_owners(directory, wanted, self._group))
+        if files:
+            from kedge.supervisor.files import mapped
+
+            with contextlib.suppress(PermissionError):
+                mapped.own([*_top_owner(self._place, self._group), *files])
 
     def _fill(
         self, target: int, wanted: Mapping[str, VolumeFile], same: set[str], source: int
@@ -149,6 +165,29 @@ class AtomicWriter:
             _own(descriptor, file.owner, self._group)
             # After chown, which clears mode bits, and not by open, which applies the umask.
             os.fchmod(descriptor, file.mode if self._group < 0 else file.mode | _GROUP_READS)
+
+
+def _owners(directory: Path, wanted: Mapping[str, VolumeFile], group: int) -> Iterator["FileOwner"]:
+    """Yield the owners of files and directories that belong to a group or to another user."""
+    if group < 0 and all(file.owner < 0 for file in wanted.values()):
+        return
+    from kedge.supervisor.files.mapped import FileOwner
+
+    if group >= 0:
+        inner = {above for path in wanted for above in Path(path).parents}
+        for each in sorted(inner | {Path()}):
+            yield FileOwner(str(directory / each), -1, group, _INNER | _SET_GROUP)
+    for path, file in wanted.items():
+        if group >= 0 or file.owner >= 0:
+            mode = file.mode if group < 0 else file.mode | _GROUP_READS
+            yield FileOwner(str(directory / path), file.owner, group, mode)
+
+
+def _top_owner(place: Path, group: int) -> Iterator["FileOwner"]:
+    from kedge.supervisor.files.mapped import FileOwner
+
+    if group >= 0 and place.stat().st_gid != group:
+        yield FileOwner(str(place), -1, group, _TOP | _SET_GROUP)
 
 
 def _clean(path: str) -> str:
@@ -245,7 +284,7 @@ def _linked(path: str, source: int, target: int) -> bool:
 
 
 def _own(what: Path | int, owner: int, group: int) -> None:
-    """Change the owner; only root can, and for other users the containers have the same owner."""
+    """Change the owner; only root can. `_own_all` does it for others."""
     if (owner, group) != (-1, -1):
         with contextlib.suppress(PermissionError):
             os.chown(what, owner, group)

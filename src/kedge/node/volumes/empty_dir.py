@@ -28,11 +28,23 @@ def make_on_disk(place: Path, group: int) -> None:
     unfinished = place.with_name(f"..{place.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
     if group >= 0:
-        # Only root can change the group.
-        with contextlib.suppress(PermissionError):
-            os.chown(unfinished, -1, group)
-    unfinished.chmod(_OPEN if group < 0 else _OPEN | _SET_GROUP)
+        _give(unfinished, group)
+    else:
+        unfinished.chmod(_OPEN)
     unfinished.rename(place)
+
+
+def _give(directory: Path, group: int) -> None:
+    """Let a group write to a directory; root, or a user with that subordinate id, can."""
+    mode = _OPEN | _SET_GROUP
+    with contextlib.suppress(PermissionError):
+        os.chown(directory, -1, group)
+    directory.chmod(mode)
+    if directory.stat().st_gid != group:
+        from kedge.supervisor.files import mapped
+
+        with contextlib.suppress(PermissionError):
+            mapped.own([mapped.FileOwner(str(directory), -1, group, mode)])
 
 
 def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:

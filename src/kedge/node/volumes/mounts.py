@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.pod.dependencies import VolumeFailure
-from kedge.supervisor.files.removal import remove
+from kedge.supervisor.files.removal import remove_all
 from kedge.supervisor.kernel import libc
 
 _SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV
@@ -64,7 +64,7 @@ def take_down(place: Path) -> None:
             libc.unmount(where)
     if left := below(place):
         raise VolumeFailure("FailedUnmount", f"{left[0]} is still in use")
-    if failure := remove(place):
+    if failure := remove_all(place):
         raise VolumeFailure("FailedUnmount", f"{place} cannot be removed: {failure}")
 
 

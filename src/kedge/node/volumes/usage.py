@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,6 @@ from kedge.machinery.quantity import Quantity
 
 RESOURCE: Final = "ephemeral-storage"
 _BLOCK: Final = 512
-_OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def has_storage_limit(pod: Pod) -> bool:
@@ -60,8 +58,15 @@ def _in_memory(volume: Volume) -> bool:
 
 def disk_usage(directories: Iterable[Path]) -> int:
     """Return the disk usage of directories in bytes; a file with several names counts once."""
-    seen: set[tuple[int, int]] = set()
-    return sum(_directory_usage(os.fspath(each), seen) for each in directories)
+    from kedge.supervisor.files import mapped, tree_usage
+
+    paths = [os.fspath(each) for each in directories]
+    found = tree_usage.disk_usage(paths)
+    if found.is_complete:
+        return found.used
+    # Containers have other users, whose directories this one may not read.
+    whole = mapped.usage(paths)
+    return found.used if whole is None else whole
 
 
 def top_level_usage(directories: Iterable[Path]) -> int:
@@ -73,72 +78,3 @@ def top_level_usage(directories: Iterable[Path]) -> int:
                 if entry.is_file(follow_symlinks=False):
                     used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
     return used
-
-
-def _directory_usage(top: str, seen: set[tuple[int, int]]) -> int:
-    """Measure one directory. To hide its usage, a container could nest directories deeper than any
-    path, or replace them by links during the count. So this descends by descriptors, and returns by
-    `..` only if that is still the same directory."""
-    used = 0
-    try:
-        at = os.open(top, _OPENED)
-    except OSError:
-        return 0
-    above: list[tuple[tuple[int, int], list[str]]] = []
-    try:
-        size, waiting = _look(at, seen)
-        used += size
-        while True:
-            if waiting:
-                below = _opened(waiting.pop(), at)
-                if below >= 0:
-                    above.append((_identity(os.fstat(at)), waiting))
-                    os.close(at)
-                    at = below
-                    size, waiting = _look(at, seen)
-                    used += size
-                continue
-            if not above:
-                return used
-            parent = _opened("..", at)
-            if parent < 0:
-                return used
-            os.close(at)
-            at = parent
-            identity, waiting = above.pop()
-            if _identity(os.fstat(at)) != identity:
-                # The directory was moved: its new parent may be outside of the volume.
-                return used
-    finally:
-        os.close(at)
-
-
-def _look(directory: int, seen: set[tuple[int, int]]) -> tuple[int, list[str]]:
-    """Return the size of a directory's entries, and its subdirectories. Entries that disappear
-    or cannot be read count as 0."""
-    used, inner = 0, []
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                inner.append(entry.name)
-            elif status.st_nlink > 1:
-                if _identity(status) in seen:
-                    continue
-                seen.add(_identity(status))
-            used += status.st_blocks * _BLOCK
-    return used, inner
-
-
-def _opened(name: str, at: int) -> int:
-    try:
-        return os.open(name, _OPENED, dir_fd=at)
-    except OSError:
-        return -1
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

@@ -496,7 +496,7 @@ class PodVolumes:
     def _tell_of_shortfalls(self, pod: Pod) -> None:
         if self._may_mount:
             return
-        if (group := _group(pod)) >= 0:
+        if (group := _group(pod)) >= 0 and not _has_subordinate_ids():
             text = f"cannot change the group of volumes to {group}: the agent is not root"
             self._events.record(pod, "Warning", "NotEnforced", text)
         for volume in pod.spec.volumes:
@@ -506,6 +506,12 @@ class PodVolumes:
                     " mount, which the agent does not have"
                 )
                 self._events.record(pod, "Warning", "NotEnforced", text)
+
+
+def _has_subordinate_ids() -> bool:
+    from kedge.supervisor.files import mapped
+
+    return mapped.is_available()
 
 
 async def _whole(pool: Executor, work: Callable[..., T], *arguments: object) -> T:

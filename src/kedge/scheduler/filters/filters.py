@@ -6,6 +6,7 @@ from kedge.scheduler.filters import (
     dynamic_resources,
     inter_pod_affinity,
     node_affinity,
+    node_declared_features,
     node_name,
     node_ports,
     node_resources_fit,
@@ -32,6 +33,7 @@ VOLUME_BINDING: Final = "VolumeBinding"
 POD_TOPOLOGY_SPREAD: Final = "PodTopologySpread"
 INTER_POD_AFFINITY: Final = "InterPodAffinity"
 DYNAMIC_RESOURCES: Final = "DynamicResources"
+NODE_DECLARED_FEATURES: Final = "NodeDeclaredFeatures"
 
 FILTERS: Final = (
     Filter(NODE_UNSCHEDULABLE, node_unschedulable.prepare),
@@ -47,4 +49,5 @@ FILTERS: Final = (
     Filter(POD_TOPOLOGY_SPREAD, pod_topology_spread.prepare),
     Filter(INTER_POD_AFFINITY, inter_pod_affinity.prepare),
     Filter(DYNAMIC_RESOURCES, dynamic_resources.prepare),
+    Filter(NODE_DECLARED_FEATURES, node_declared_features.prepare),
 )

@@ -7,6 +7,7 @@ from functools import partial
 from resource import struct_rusage
 from typing import Any, Final
 
+from kedge.supervisor import subordinate_ids
 from kedge.supervisor.container.container import ContainerProcess
 from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.kernel import devices, libc, processes
@@ -119,7 +120,7 @@ class ExecProcess:
         options.target_pidns = _open(target, "pid")
         # The pod's own namespace, not one that its first process may have entered later.
         options.userns, options.first_id = self._container.pod.userns, self._container.pod.first_id
-        if rootless and (spec["user"] or spec["group"]):
+        if rootless and not subordinate_ids.are_present(spec["user"], spec["group"]):
             options.target_userns = _open(target, "user")
         try:
             return launcher.fork("command", (spec, vars(options), rootless), options.descriptors())

@@ -55,6 +55,18 @@ def remove(path: str | os.PathLike[str], enough: Callable[[], bool] = never) -> 
         os.close(parent)
 
 
+def remove_all(path: str | os.PathLike[str]) -> str:
+    """Remove a directory as `remove` does, also files of other users of containers if this user has
+    subordinate ids; returns why something is left."""
+    failure = remove(path)
+    if failure and os.geteuid() != 0:
+        # Rarely needed, so it is not imported by every agent.
+        from kedge.supervisor.files import mapped
+
+        return mapped.remove_rest(path, failure)
+    return failure
+
+
 class _Removal:
     """One directory on its way out."""
 

@@ -57,19 +57,18 @@ def container(
     """Become a container's first process."""
     options, root_options = LaunchOptions.of(launch_fields), RootfsOptions(**rootfs_fields)
 
-    def build() -> None:
+    def build() -> bool:
         # This process may be invisible in the container's own /proc, or have another pid there.
         own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         options.terminal = rootfs.build(spec, root_options, _noting(options))
         if options.terminal >= 0:
             _send(options, {"terminal": True}, [options.terminal])
-        if root_options.rootless:
-            privileges.map_user(spec["user"], spec["group"], own)
         privileges.raise_file_limit()
+        return root_options.rootless and _has_ids(spec, own, _noting(options))
 
     try:
         _prepare(spec, options)
-        _become(spec, options, build, rootless=root_options.rootless)
+        _become(spec, options, build)
     except BaseException as error:
         _give_up(options, error)
 
@@ -78,15 +77,18 @@ def command(spec: ContainerSpec, launch_fields: dict[str, Any], rootless: bool) 
     """Become a process in a running container."""
     options = LaunchOptions.of(launch_fields)
 
-    def enter() -> None:
+    def enter() -> bool:
+        own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         libc.setns(*options.target)
-        if options.target_userns >= 0:
-            libc.setns(options.target_userns, libc.NEW_USER)
         privileges.raise_file_limit()
+        if options.target_userns < 0:
+            return rootless and _has_ids(spec, own, _noting(options))
+        libc.setns(options.target_userns, libc.NEW_USER)
+        return True
 
     try:
         _prepare(spec, options)
-        _become(spec, options, enter, rootless=rootless)
+        _become(spec, options, enter)
     except BaseException as error:
         _give_up(options, error)
 
@@ -142,21 +144,29 @@ def plain(spec: ContainerSpec, launch_fields: dict[str, Any], home: str) -> NoRe
         _give_up(options, error)
 
 
-def _become(
-    spec: ContainerSpec, options: LaunchOptions, enter: Callable[[], None], *, rootless: bool
-) -> NoReturn:
-    """Enter the container, drop privileges and execute the program."""
-    in_directory, paths = _arrive(spec, options, enter)
-    privileges.drop(spec, rootless=rootless)
+def _has_ids(spec: ContainerSpec, own: int, note: Note) -> bool:
+    """Give a process in a user namespace the ids of the container, if the namespace lacks them;
+    returns whether it has them now."""
+    has_ids = privileges.map_user(spec["user"], spec["group"], own)
+    if not has_ids:
+        spec["groups"] = privileges.mapped_groups(spec["groups"], own, note)
+    return has_ids
+
+
+def _become(spec: ContainerSpec, options: LaunchOptions, enter: Callable[[], bool]) -> NoReturn:
+    """Enter the container, drop privileges and execute the program. `enter` returns whether the
+    process has the container's ids already."""
+    has_ids, in_directory, paths = _arrive(spec, options, enter)
+    privileges.drop(spec, has_ids=has_ids)
     _enter_pid_namespace(options)
     _run(spec, options, in_directory, paths)
 
 
 def _arrive(
-    spec: ContainerSpec, options: LaunchOptions, enter: Callable[[], None]
-) -> tuple[bool, list[str]]:
-    """Enter the container with only its own streams open; returns whether the working directory
-    was entered, and candidate paths of the program."""
+    spec: ContainerSpec, options: LaunchOptions, enter: Callable[[], bool]
+) -> tuple[bool, bool, list[str]]:
+    """Enter the container with only its own streams open; returns what `enter` does, whether the
+    working directory was entered, and candidate paths of the program."""
     if options.target_pidns >= 0:
         # setns changes the pid namespace of children only; see `_enter_pid_namespace`.
         libc.setns(options.target_pidns, libc.NEW_PID)
@@ -164,7 +174,7 @@ def _arrive(
         libc.setns(namespace, 0)
     if options.new_namespaces:
         libc.unshare(options.new_namespaces)
-    enter()
+    has_ids = enter()
     _connect(options, spec)
     if options.userns >= 0:
         # After this the process has no rights on the machine.
@@ -174,7 +184,8 @@ def _arrive(
     # so that no path through /proc/self/fd leads to anything of the machine.
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return program.enter_directory(root, spec["directory"]), program.admitted(root, spec)
+        entered = program.enter_directory(root, spec["directory"])
+        return has_ids, entered, program.admitted(root, spec)
     finally:
         os.close(root)
 

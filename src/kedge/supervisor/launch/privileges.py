@@ -24,8 +24,10 @@ import os
 import resource
 import select
 import signal
+from collections.abc import Sequence
 from typing import Final
 
+from kedge.supervisor import subordinate_ids
 from kedge.supervisor.kernel import libc
 from kedge.supervisor.rootfs.options import Note
 from kedge.supervisor.spec import ContainerSpec
@@ -72,10 +74,9 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def drop(spec: ContainerSpec, *, rootless: bool) -> None:
-    """Become the container's user, with its capabilities and, if it has to be set now, its
-    seccomp filter. Without root on the machine the namespace has one user, who already has the
-    right id (`map_user`)."""
+def drop(spec: ContainerSpec, *, has_ids: bool) -> None:
+    """Become the container's user, unless `has_ids` says that the process already is (`map_user`),
+    with its capabilities and, if it has to be set now, its seccomp filter."""
     program = binascii.a2b_base64(spec["seccomp"])
     # After `map_user`: the files in /proc of a process that is not dumpable belong to root.
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
@@ -84,26 +85,43 @@ def drop(spec: ContainerSpec, *, rootless: bool) -> None:
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     elif program:
         libc.set_filter(program)
-    if not rootless:
+    if not has_ids:
         _become(spec)
     # Root would keep its capabilities until execve, while the container can see it.
     kept = spec["capabilities"] if spec["user"] == 0 else 0
     libc.set_capabilities(kept & libc.capabilities())
 
 
-def map_user(user: int, group: int, own: int) -> None:
-    """Map the only user of the namespace to the requested id.
+def map_user(user: int, group: int, own: int) -> bool:
+    """Give the process the requested user and group if the user namespace lacks them: map its only
+    user, or root, to these. Return whether the process has them now.
 
     `own` is this process in the machine's /proc: by its name it would be looked up in what the
     container mounted there (CVE-2019-19921, CVE-2025-52881).
     """
-    if not user and not group:
-        return
+    users, groups = _read("uid_map", own), _read("gid_map", own)
+    if subordinate_ids.count(groups) > 1:
+        if subordinate_ids.has(users, user) and subordinate_ids.has(groups, group):
+            return False
+    elif not user and not group:
+        # It is root, and a namespace with one group does not allow to set groups.
+        return True
     libc.unshare(libc.NEW_USER)
     _write("uid_map", f"{user} 0 1", own)
     with contextlib.suppress(OSError):
         _write("setgroups", "deny", own)
     _write("gid_map", f"{group} 0 1", own)
+    return True
+
+
+def mapped_groups(groups: Sequence[int], own: int, note: Note) -> list[int]:
+    """Return the supplementary groups that the user namespace has. `own` is as in `map_user`."""
+    text = _read("gid_map", own)
+    for missing in (group for group in groups if not subordinate_ids.has(text, group)):
+        note(
+            f"it does not have the supplementary group {missing}, which /etc/subgid does not grant"
+        )
+    return [group for group in groups if subordinate_ids.has(text, group)]
 
 
 def set_late_filter(spec: ContainerSpec) -> None:
@@ -172,6 +190,12 @@ def _limit_bounding_set(capabilities: int) -> None:
                 # The kernel does not know this capability, nor any with a higher number.
                 return
             raise
+
+
+def _read(path: str, directory: int) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    with open(descriptor) as file:
+        return file.read()
 
 
 def _write(path: str, text: str, directory: int | None = None) -> None:

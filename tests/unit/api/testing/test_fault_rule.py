@@ -65,6 +65,14 @@ def test_any_subresource_is_not_the_object_itself() -> None:
     assert matches(FaultRule(resource="deployments"), whole)
 
 
+def test_calls_of_webhooks_fit_only_rules_for_them() -> None:
+    call = RequestFacts(verb="call", resource="webhooks", name="hook")
+    assert not matches(FaultRule(), call)
+    assert not matches(FaultRule(resource="*"), call)
+    assert matches(FaultRule(verbs=("call",), name="hook"), call)
+    assert matches(FaultRule(resource="webhooks"), call)
+
+
 @pytest.mark.parametrize(
     ("rule", "complaint"),
     [
@@ -75,7 +83,7 @@ def test_any_subresource_is_not_the_object_itself() -> None:
         (FaultRule(latency=301), "latency: Invalid value: 301: must be between 0 and 300 seconds"),
         (FaultRule(drop=True, stage="later"), 'stage: Unsupported value: "later"'),
         (FaultRule(drop=True, verbs=("updat",)), 'verbs[0]: Unsupported value: "updat"'),
-        (FaultRule(drop=True, verbs=("get",) * 9), "verbs: Too many: 9"),
+        (FaultRule(drop=True, verbs=("get",) * 10), "verbs: Too many: 10"),
         (FaultRule(drop=True, resource="a/b/c"), 'resource: Invalid value: "a/b/c"'),
         (FaultRule(drop=True, user="a", service_account="b/c"), "serviceAccount: Forbidden"),
         (FaultRule(drop=True, service_account="operator"), "serviceAccount: Invalid value"),

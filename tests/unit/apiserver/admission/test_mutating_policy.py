@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kedge.apiserver.crd.schema import from_openapi
+from kedge.apiserver.policies import mutating_policies
 from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.testing.local_server import LocalServer
 
@@ -275,3 +276,30 @@ async def test_mutations_of_custom_objects(case: dict[str, Any], server: LocalSe
     else:
         assert answer.status == 201
         assert answer.document["spec"] == case["gives"]
+
+
+@pytest.mark.parametrize(("size", "in_thread"), [(10, False), (50_000, True)])
+async def test_a_large_object_is_changed_in_a_thread(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, size: int, in_thread: bool
+) -> None:
+    threads: list[tuple[str, bool]] = []
+
+    def noted(name: str) -> None:
+        function = getattr(mutating_policies, name)
+
+        def noting(*given: Any) -> Any:
+            threads.append((name, threading.current_thread() is not threading.main_thread()))
+            return function(*given)
+
+        monkeypatch.setattr(mutating_policies, name, noting)
+
+    steps = ("patched", "_shaped", "_completed")
+    for name in steps:
+        noted(name)
+    label = 'Object{metadata: Object.metadata{labels: {"a": "b"}}}'
+    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": label}}
+    await bind(server, "m1", {"mutations": [mutation]})
+    body = {"metadata": {"name": "c"}, "data": {"k": "v" * size}}
+    made = await server.post(MAPS, body)
+    assert made["metadata"]["labels"] == {"a": "b"}
+    assert threads == [(name, in_thread) for name in steps]

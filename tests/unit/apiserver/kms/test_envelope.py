@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from kedge.apiserver.kms import messages as m
 from kedge.apiserver.kms.envelope import EnvelopeCipher, SeedCipher, check
+from kedge.apiserver.kms.key_metrics import KeyMetrics
 from kedge.deviceplugin import wire
 from kedge.storage.encryption import KeyPending
 from kedge.storage.store import KeyServiceError
@@ -17,7 +18,8 @@ ABOUT = b"/registry/secrets/default/a"
 
 
 async def started(plugin: TestKeyPlugin, clock: FakeClock | None = None) -> EnvelopeCipher:
-    cipher = EnvelopeCipher("test", plugin, clock or FakeClock())
+    clock = clock or FakeClock()
+    cipher = EnvelopeCipher("test", plugin, clock, KeyMetrics(clock))
     await cipher.refresh()
     return cipher
 
@@ -112,8 +114,10 @@ async def test_while_the_plugin_is_away_known_seeds_read_and_write_for_a_while()
 
 
 async def test_before_the_plugin_answers_nothing_is_written() -> None:
+    clock = FakeClock()
+    cipher = EnvelopeCipher("test", TestKeyPlugin(), clock, KeyMetrics(clock))
     with pytest.raises(KeyServiceError, match="has not answered yet"):
-        EnvelopeCipher("test", TestKeyPlugin(), FakeClock()).encrypt(b"v", ABOUT)
+        cipher.encrypt(b"v", ABOUT)
 
 
 @pytest.mark.parametrize(

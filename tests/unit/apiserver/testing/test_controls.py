@@ -1,6 +1,20 @@
 """The pages under /testing: only in clusters for tests, only for administrators."""
 
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from kedge.api.testing.clock_change import ClockChange, ClockState
+from kedge.apiserver.context import RequestContext
+from kedge.apiserver.testing.controls import ClusterControls, change, state_of
+from kedge.apiserver.testing.fault_table import FaultTable
+from kedge.machinery.errors import StatusError
+from kedge.machinery.travel_clock import TravelClock
+from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest, Response
 
 FAULTS = "/testing/faults"
 
@@ -36,3 +50,39 @@ async def test_mistakes_change_nothing(server: LocalServer) -> None:
         assert (await server.call(method, path)).status == 405
     assert (await server.call("GET", "/testing/nothing")).status == 404
     assert (await server.get(FAULTS)) == {"items": []}
+
+
+def test_a_clock_is_moved_and_stopped() -> None:
+    clock = TravelClock(FakeClock())
+    change(clock, ClockChange(advance=3600, frozen=True))
+    assert state_of(clock) == ClockState(
+        now="2030-01-01T01:00:00.000000Z", offset=3600.0, frozen=True
+    )
+    change(clock, ClockChange(frozen=False))
+    assert not state_of(clock).frozen
+    late = TravelClock(FakeClock(datetime(8995, 1, 1, tzinfo=UTC)))
+    with pytest.raises(StatusError, match="would pass the year 9000"):
+        change(late, ClockChange(advance=10 * 365 * 86400))
+    assert state_of(late).offset == 0
+
+
+async def test_the_page_of_the_clock(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (await server.call("GET", "/testing/clock")).status == 404
+    api = server.app.api
+    page = ClusterControls(api, FaultTable()).steps().before_work[0]
+
+    def ask(method: str, body: bytes = b"") -> Any:
+        context = RequestContext(HttpRequest(method, "/testing/clock", body=body), 0.0)
+        page(context)
+        assert isinstance(context.answer, Response)
+        assert isinstance(context.answer.body, bytes)
+        return msgspec.json.decode(context.answer.body)
+
+    monkeypatch.setattr(api, "clock", TravelClock(server.clock))
+    assert ask("GET")["offset"] == 0
+    assert ask("POST", b'{"advance":60}')["offset"] == 60
+    with pytest.raises(StatusError):
+        ask("POST", b'{"advance":-1}')
+    with pytest.raises(StatusError):
+        ask("DELETE")
+    assert ask("GET")["offset"] == 60

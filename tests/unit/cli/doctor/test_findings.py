@@ -7,7 +7,14 @@ import pytest
 from kedge import KUBERNETES
 from kedge.cli.doctor.findings import MachineFinding, diagnose, is_supported, kernel_version
 from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt
-from kedge.supervisor.machine_capabilities import ADVISORY, FULL, PLAIN, USERNS, of_level
+from kedge.supervisor.machine_capabilities import (
+    ADVISORY,
+    FULL,
+    PLAIN,
+    SUBORDINATE_IDS,
+    USERNS,
+    of_level,
+)
 
 ROOT = MachineFacts(
     kernel="6.1.0-28-amd64",
@@ -56,6 +63,15 @@ def test_a_user_learns_how_to_get_control_groups() -> None:
     without_systemd = lacking(USER._replace(has_systemd=False))
     assert "that root has given to this user" in without_systemd["cpu limits"].mend
     assert all(each.cost and each.mend for each in found.values())
+
+
+def test_a_user_learns_how_to_get_subordinate_ids() -> None:
+    assert lacking(USER)["users"].mend == (
+        "sudo apt install uidmap && sudo usermod --add-subuids 100000-165535"
+        " --add-subgids 100000-165535 alice"
+    )
+    granted = of_level(USERNS)._replace(ids=SUBORDINATE_IDS)
+    assert "users" not in lacking(USER._replace(capabilities=granted))
 
 
 def test_each_controller_is_a_finding_of_its_own() -> None:

@@ -1,65 +1,41 @@
-"""fsGroup on volumes whose content a container controls."""
+"""fsGroup on volumes."""
 
 import os
-import stat
 from pathlib import Path
 
+import pytest
+
 from kedge.node.storage import group_ownership
+from kedge.supervisor.files import group_walk, mapped
 
 GROUP = os.getgid()
 """A group that an ordinary user may give files to."""
-
-
-def give(place: Path, *, stopped: bool = False) -> int:
-    return group_ownership.give(place, GROUP, is_stopped=lambda: stopped)
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def test_files_become_writable_and_directories_pass_the_group_on(tmp_path: Path) -> None:
-    (tmp_path / "d").mkdir(mode=0o700)
-    (tmp_path / "d" / "f").write_text("x")
-    (tmp_path / "d" / "f").chmod(0o600)
-    assert give(tmp_path) == 3
-    assert mode(tmp_path / "d" / "f") == 0o660
-    assert mode(tmp_path / "d") == 0o2770
-
-
-def test_links_are_not_followed(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.write_text("x")
-    outside.chmod(0o600)
-    volume = tmp_path / "volume"
-    volume.mkdir()
-    (volume / "link").symlink_to(outside)
-    (volume / "up").symlink_to("..")
-    give(volume)
-    assert mode(outside) == 0o600
-
-
-def test_a_stopped_walk_leaves_the_top_for_the_next_one(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    (tmp_path / "f").write_text("x")
-    assert give(tmp_path, stopped=True) == 0
-    assert not group_ownership.is_owned(tmp_path, GROUP)
-    give(tmp_path)
-    assert group_ownership.is_owned(tmp_path, GROUP)
-
-
-def test_directories_nested_very_deep_end_the_walk(tmp_path: Path) -> None:
-    at = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(600):
-        os.mkdir("d", dir_fd=at)
-        below = os.open("d", os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = below
-    os.close(at)
-    assert give(tmp_path) <= 258
 
 
 def test_the_top_decides_with_on_root_mismatch(tmp_path: Path) -> None:
     group_ownership.give(tmp_path, GROUP, is_stopped=lambda: False)
     assert group_ownership.is_owned(tmp_path, GROUP)
     assert not group_ownership.is_owned(tmp_path, GROUP + 1)
+
+
+@pytest.mark.parametrize("has_subordinate_ids", [True, False])
+def test_subordinate_ids_help_who_may_not_change_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_subordinate_ids: bool
+) -> None:
+    given: list[tuple[str, int]] = []
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    def give(path: str, group: int) -> bool:
+        given.append((path, group))
+        return has_subordinate_ids
+
+    monkeypatch.setattr(group_walk, "give", refuse)
+    monkeypatch.setattr(mapped, "give", give)
+    if has_subordinate_ids:
+        group_ownership.give(tmp_path, 7, is_stopped=lambda: False)
+    else:
+        with pytest.raises(PermissionError):
+            group_ownership.give(tmp_path, 7, is_stopped=lambda: False)
+    assert given == [(str(tmp_path), 7)]

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from kedge.node.volumes import atomic_writer
 from kedge.node.volumes.atomic_writer import VolumeFile
+from kedge.supervisor.files import mapped
+from kedge.supervisor.files.mapped import FileOwner
 from kedge.supervisor.files.removal import remove
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -263,3 +265,29 @@ def test_data_that_leads_elsewhere_is_not_ours(tmp_path: Path, led: str) -> None
     assert atomic_writer.write(place, files(a="1"), NOW)
     assert (tmp_path / "outside" / "a").exists()
     assert shown(place) == {"a": b"1"}
+
+
+def test_subordinate_ids_own_files_where_the_agent_is_not_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[FileOwner] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(mapped, "own", given.extend)
+    wanted = {"d/a": VolumeFile(b"1", 0o600, owner=7), "b": VolumeFile(b"2", 0o644)}
+    atomic_writer.write(tmp_path, files(plain="x"), NOW)
+    assert given == []
+    atomic_writer.write(tmp_path, wanted, NOW)
+    fresh = tmp_path / os.readlink(tmp_path / "..data")
+    assert given == [FileOwner(str(fresh / "d/a"), 7, -1, 0o600)]
+    given.clear()
+    other = tmp_path / "other"
+    atomic_writer.write(other, wanted, NOW, group=99)
+    fresh = other / os.readlink(other / "..data")
+    assert given == [
+        FileOwner(str(other), -1, 99, 0o2777),
+        FileOwner(str(fresh), -1, 99, 0o2755),
+        FileOwner(str(fresh / "d"), -1, 99, 0o2755),
+        FileOwner(str(fresh / "d/a"), 7, 99, 0o640),
+        FileOwner(str(fresh / "b"), -1, 99, 0o644),
+    ]

@@ -11,6 +11,8 @@ from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import empty_dir, mounts
+from kedge.supervisor.files import mapped
+from kedge.supervisor.files.mapped import FileOwner
 
 
 def mode(place: Path) -> int:
@@ -138,3 +140,14 @@ def test_media_that_cannot_be_had_are_refused(
     with pytest.raises(VolumeFailure) as failure:
         whole_medium(medium, **requests)
     assert str(failure.value) == text
+
+
+def test_subordinate_ids_give_it_to_a_group_that_the_agent_is_not_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[FileOwner] = []
+    monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(mapped, "own", given.extend)
+    group = os.getgid() + 1
+    empty_dir.make_on_disk(tmp_path / "v", group)
+    assert given == [FileOwner(str(tmp_path / "..v"), -1, group, 0o2777)]

@@ -8,6 +8,7 @@ import pytest
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.volumes import usage
+from kedge.supervisor.files import mapped, tree_usage
 from kedge.supervisor.files.removal import remove
 
 MI = 1024 * 1024
@@ -96,3 +97,14 @@ def test_small_files_of_the_pod_count_but_not_what_is_below_them(tmp_path: Path)
     (tmp_path / "volumes" / "large").write_bytes(b"x" * MI)
     kept = usage.top_level_usage([tmp_path, tmp_path / "missing"])
     assert MI <= kept < 2 * MI
+
+
+def test_directories_of_other_users_are_measured_with_subordinate_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tree_usage.TreeUsage(5, is_complete=False)
+    monkeypatch.setattr(tree_usage, "disk_usage", lambda _: found)
+    monkeypatch.setattr(mapped, "usage", lambda paths: 7 if paths == [str(tmp_path)] else 0)
+    assert usage.disk_usage([tmp_path]) == 7
+    monkeypatch.setattr(mapped, "usage", lambda _: None)
+    assert usage.disk_usage([tmp_path]) == 5

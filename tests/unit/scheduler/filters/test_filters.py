@@ -22,6 +22,7 @@ ORDER = (
     "PodTopologySpread",
     "InterPodAffinity",
     "DynamicResources",
+    "NodeDeclaredFeatures",
 )
 
 

@@ -106,12 +106,12 @@ def test_privileges_are_dropped_before_the_process_is_visible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(launch, "_arrive", lambda *_: (True, []))
+    monkeypatch.setattr(launch, "_arrive", lambda *_: (False, True, []))
     monkeypatch.setattr(privileges, "drop", lambda *_, **__: order.append("drop"))
     monkeypatch.setattr(launch, "_enter_pid_namespace", lambda *_: order.append("enter"))
     monkeypatch.setattr(launch, "_run", lambda *_: order.append("run"))
     spec: Any = {}
-    launch._become(spec, LaunchOptions(0, (0, 1, 2)), lambda: None, rootless=False)
+    launch._become(spec, LaunchOptions(0, (0, 1, 2)), lambda: False)
     assert order == ["drop", "enter", "run"]
 
 

@@ -2,6 +2,7 @@ import base64
 import os
 import resource
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def spec(*, user: int = 0, no_new_privileges: bool = False, seccomp: bytes = FIL
 def test_without_no_new_privs_the_filter_is_set_before_capabilities_are_dropped(
     calls: Calls,
 ) -> None:
-    privileges.drop(spec(), rootless=False)
+    privileges.drop(spec(), has_ids=False)
     privileges.set_late_filter(spec())
     assert calls == [
         *("not dumpable", "bounding set", "filter"),
@@ -64,7 +65,7 @@ def test_without_no_new_privs_the_filter_is_set_before_capabilities_are_dropped(
 
 
 def test_with_no_new_privs_the_filter_is_set_last(calls: Calls) -> None:
-    privileges.drop(spec(no_new_privileges=True), rootless=False)
+    privileges.drop(spec(no_new_privileges=True), has_ids=False)
     privileges.set_late_filter(spec(no_new_privileges=True))
     assert calls == [
         *("not dumpable", "bounding set", "no_new_privs"),
@@ -73,12 +74,12 @@ def test_with_no_new_privs_the_filter_is_set_last(calls: Calls) -> None:
 
 
 def test_a_user_other_than_root_has_no_capabilities(calls: Calls) -> None:
-    privileges.drop(spec(user=1000, seccomp=b""), rootless=False)
+    privileges.drop(spec(user=1000, seccomp=b""), has_ids=False)
     assert calls[-1] == "keep 0x0"
 
 
 def test_a_rootless_container_has_its_user_already(calls: Calls) -> None:
-    privileges.drop(spec(user=1000, seccomp=b""), rootless=True)
+    privileges.drop(spec(user=1000, seccomp=b""), has_ids=True)
     assert calls == ["not dumpable", "bounding set", "keep 0x0"]
 
 
@@ -136,3 +137,59 @@ def test_a_process_without_a_supervisor_ends(monkeypatch: pytest.MonkeyPatch) ->
         ours.close()
         privileges.die_with(theirs.fileno())
     assert ended == [1]
+
+
+ONE, MANY = "0 1000 1\n", "0 1000 1\n1 100000 65536\n"
+
+
+class OwnProcess:
+    """The directory of this process in /proc, with the maps of a user namespace."""
+
+    def __init__(self, directory: Path, users: str, groups: str) -> None:
+        self.directory = directory
+        (directory / "uid_map").write_text(users)
+        (directory / "gid_map").write_text(groups)
+        (directory / "setgroups").write_text("allow")
+
+    def map_user(self, user: int, group: int) -> bool:
+        opened = os.open(self.directory, os.O_PATH)
+        try:
+            return privileges.map_user(user, group, opened)
+        finally:
+            os.close(opened)
+
+
+@pytest.mark.parametrize(
+    ("maps", "user", "group", "expected"),
+    [
+        ((ONE, ONE), 0, 0, (True, ONE)),
+        ((ONE, ONE), 1000, 0, (True, "1000 0 1")),
+        ((MANY, MANY), 0, 0, (False, MANY)),
+        ((MANY, MANY), 1000, 65_536, (False, MANY)),
+        ((MANY, MANY), 1_000_000, 0, (True, "1000000 0 1")),
+        ((MANY, MANY), 5, 1_000_000, (True, "5 0 1")),
+        ((MANY, ONE), 5, 0, (True, "5 0 1")),
+        ((ONE, MANY), 0, 5, (False, ONE)),
+    ],
+)
+def test_a_user_that_the_namespace_lacks_is_the_only_one_of_another(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    maps: tuple[str, str],
+    user: int,
+    group: int,
+    expected: tuple[bool, str],
+) -> None:
+    monkeypatch.setattr(libc, "unshare", lambda _: (tmp_path / "uid_map").write_text(""))
+    assert OwnProcess(tmp_path, *maps).map_user(user, group) is expected[0]
+    assert (tmp_path / "uid_map").read_text() == expected[1]
+
+
+def test_groups_that_the_namespace_lacks_are_told(tmp_path: Path) -> None:
+    OwnProcess(tmp_path, MANY, MANY)
+    notes: list[str] = []
+    opened = os.open(tmp_path, os.O_PATH)
+    found = privileges.mapped_groups([5, 99_999], opened, notes.append)
+    os.close(opened)
+    assert (found, len(notes)) == ([5], 1)
+    assert "group 99999" in notes[0]

@@ -22,7 +22,7 @@ from kedge.api.core_v1.pod.warnings import warn
 from kedge.api.model import Object
 from kedge.api.presentation import Presentation
 from kedge.api.resource import STATUS, Resource, Subresource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, not_on_update
 
 
 class Pod(Object):
@@ -78,6 +78,7 @@ RESOURCE: Resource[Pod] = Resource(
         validate_update=validate_update,
         validate_status=validate_status,
         warnings=warn,
+        warns_on_update=not_on_update,
     ),
     presentation=Presentation(
         short_names=["po"],

@@ -1,0 +1,1 @@
+"""`kedge clock`."""
