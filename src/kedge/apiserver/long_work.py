@@ -9,9 +9,9 @@ from kedge.machinery.patience import PatienceError, on_event_loop
 from kedge.machinery.tenant_threads import TenantThreads
 from kedge.machinery.turns import TurnShare, next_turn
 
-LONG: Final = 32 << 10
-"""Work on at least so many bytes goes to a thread. Decoding and validating so much takes ten to
-twenty milliseconds at worst; handing work to a thread takes a twentieth of one."""
+LONG: Final = 16 << 10
+"""Work on at least so many bytes goes to a thread. Decoding and validating so much takes five to
+ten milliseconds at worst; handing work to a thread takes a twentieth of one."""
 THREADS: Final = 2
 """How many threads there are. Tenants take turns in them; small requests do not wait."""
 
@@ -20,7 +20,7 @@ SERVER_THREADS: Final = 6
 EXPRESSION_THREADS: Final = 2
 """How many of them may evaluate expressions of tenants at the same time."""
 
-SHARE_SECONDS: Final = 0.01
+SHARE_SECONDS: Final = 0.005
 """How long shorter work of all requests together may hold the event loop in one turn."""
 
 Result = TypeVar("Result")

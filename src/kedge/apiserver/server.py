@@ -49,7 +49,6 @@ from kedge.apiserver.flow_control import (
 from kedge.apiserver.health import ServerLifecycle
 from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
-from kedge.apiserver.long_work import LONG
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
@@ -137,7 +136,7 @@ class ServerParts(NamedTuple):
             api.allocator.run(),
             self.listener.sweep(),
             keep_trimmed(clock),
-            keep_searching(clock, lambda: self.listener.bodies.under_way() < LONG),
+            keep_searching(clock),
             api.metrics.run(),
             self.app.flows.run(),
             keep_history(api.store, clock),

@@ -28,7 +28,7 @@ from kedge.apiserver.handlers import Handler, Handlers
 from kedge.apiserver.inflight import STREAMED, InFlight, counted, too_late
 from kedge.apiserver.long_work import LONG
 from kedge.apiserver.metrics import ingest
-from kedge.apiserver.object_lists import indented_pieces
+from kedge.apiserver.object_lists import INDENTED_BYTES, indented_pieces
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.telemetry import Telemetry
@@ -365,10 +365,6 @@ def indent(context: RequestContext) -> None:
     """Indent JSON that people read."""
     if context.response is not None and is_read_by_people(context.http):
         indented(context.response)
-
-
-INDENTED_BYTES: Final = 4 << 20
-"""Longer documents are sent as they are: it takes a millisecond to indent a hundred kilobytes."""
 
 
 def indented(response: Response) -> Response:

@@ -92,7 +92,7 @@ def new_fields(schema: Schema, new: dict[str, Any]) -> Fields:
 
 
 def remove(schema: Schema, document: Any, fields: Fields) -> Any:
-    """The document without these fields; what is left empty goes too."""
+    """The document without these fields; a field that this leaves empty is null, as upstream."""
     return _pruned(schema, document, fields) if fields else document
 
 
@@ -498,7 +498,8 @@ def _pruned(schema: Schema, value: Any, fields: Fields) -> Any:
     if isinstance(value, list) and schema.list_type != "atomic":
         child = schema.items or ANY
         kept_items = (_kept(child, item, fields.get(element_of(schema, item))) for item in value)
-        return [item for item in kept_items if item is not _ABSENT]
+        # An item of an associative list is not null: one that is left empty goes.
+        return [item for item in kept_items if item is not _ABSENT and item is not None]
     return value
 
 
@@ -508,7 +509,7 @@ def _kept(schema: Schema, value: Any, fields: Fields | None) -> Any:
     if not fields or "." in fields:
         return _ABSENT
     left = _pruned(schema, value, fields)
-    return _ABSENT if value and not left else left
+    return None if value and not left else left
 
 
 # Elements of paths.

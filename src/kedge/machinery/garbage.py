@@ -6,33 +6,38 @@ tenth of a second and more.
 """
 
 import gc
-from collections.abc import Callable
+import math
 from typing import Final, NoReturn
 
 from kedge.machinery.clock import Clock
 
-YOUNG: Final = 10_000
+YOUNG: Final = 4_000
 """Search the youngest objects when there are so many."""
-MIDDLE: Final = 4
-"""Search the objects that survived so many such searches: 40,000, which takes 10 to 30 ms."""
+MIDDLE: Final = 2
+"""Search the objects that survived after so many such searches more: at most 12,000 objects, which
+takes 4 to 12 ms."""
 STEP: Final = 5
-"""Look how many old objects there are after so many searches of the middle ones: 200,000 new
+"""Look how many old objects there are after so many searches of the middle ones: 60,000 new
 objects."""
-PORTION: Final = 25_000
-"""Search old objects when there are so many, which takes 10 to 30 ms. Those that are left are set
-aside if they are more than half of it; so a search visits new objects, not the whole heap."""
+PORTION: Final = 10_000
+"""Search old objects when there are so many, which takes 4 to 10 ms. Those that are left are set
+aside; so a search visits new objects, not the whole heap."""
 NEVER: Final = 1 << 30
-GROWTH: Final = 2.0
+GROWTH: Final = 3.0
 """How many times as many objects must be set aside as the last search of all has left, until all
 are searched again: an object may have become garbage since. A heap that only grows is so searched
 in total in proportion to its size."""
 
-LOOK_SECONDS: Final = 5.0
-CALM_SECONDS: Final = 0.05
+LOOK_SECONDS: Final = 1.0
+CALM_SECONDS: Final = 0.25
 """How often to look for a calm moment."""
+CALM: Final = 2 * PORTION
+"""A search of so many old objects, with the younger ones, keeps no client waiting: it takes 10 to
+30 ms. While a thread holds a large document, there are many more."""
 PATIENCE_SECONDS: Final = 30.0
-"""How long a search waits for a calm moment: clients who always have large requests under way must
-not put it off forever."""
+"""How long a search waits for a calm moment, and again as long for a moment with about as few
+objects as were seen meanwhile: clients who always have large requests under way must not put it off
+forever."""
 
 
 def search_young_only() -> None:
@@ -53,7 +58,7 @@ class Heap:
         return len(gc.get_objects(2))
 
     def set_aside(self) -> int:
-        """Count the objects that are set aside."""
+        """Count the objects that are set aside; takes a millisecond for 20,000 of them."""
         return gc.get_freeze_count()
 
     def collect(self) -> None:
@@ -72,10 +77,12 @@ class Heap:
 class OldGarbage:
     """Decides when and which old objects are searched."""
 
-    def __init__(self, heap: Heap | None = None) -> None:
-        self._heap = heap or Heap()
+    def __init__(self, heap: Heap) -> None:
+        self._heap = heap
         self._next = STEP
         self._left = 0
+        self._aside = 0
+        """How many are set aside at most: those that were deleted since are not known."""
 
     def is_due(self) -> bool:
         """Whether enough new objects have become old for a search to be worth its time."""
@@ -85,29 +92,45 @@ class OldGarbage:
         self._next = searches + STEP
         return self._heap.old() >= PORTION
 
-    def search(self) -> None:
-        """Search the old objects; also those set aside, if these have become many more."""
-        self._left = self._left or self._heap.set_aside()
-        everything = self._heap.set_aside() > self._left * GROWTH
+    def search(self, objects: int) -> None:
+        """Search the old objects, which are so many; also those set aside, if these have become
+        many more."""
+        everything = self._is_grown(objects)
         if everything:
             self._heap.unfreeze()
         self._heap.collect()
-        if everything or self._heap.old() > PORTION / 2:
-            self._heap.freeze()
+        self._heap.freeze()
         if everything:
-            self._left = self._heap.set_aside()
+            self._left = self._aside = self._heap.set_aside()
         self._next = STEP
 
+    def _is_grown(self, objects: int) -> bool:
+        if not self._left:
+            self._left = self._aside = self._heap.set_aside()
+        self._aside += objects
+        if self._aside > self._left * GROWTH:
+            self._aside = self._heap.set_aside() + objects
+        return self._aside > self._left * GROWTH
 
-async def keep_searching(
-    clock: Clock, is_calm: Callable[[], bool], garbage: OldGarbage | None = None
-) -> NoReturn:
+
+def most_objects(seconds: float, fewest: int) -> float:
+    """Return how many old objects may be searched after so long a wait, which has seen so few."""
+    if seconds < PATIENCE_SECONDS:
+        return CALM
+    return max(CALM, fewest * 1.25) if seconds < 2 * PATIENCE_SECONDS else math.inf
+
+
+async def keep_searching(clock: Clock, heap: Heap | None = None) -> NoReturn:
     """Search old objects when it is due and no large document is in memory, for ever."""
-    garbage = garbage or OldGarbage()
+    heap = heap or Heap()
+    garbage = OldGarbage(heap)
     while True:
         await clock.sleep(LOOK_SECONDS)
         if garbage.is_due():
-            latest = clock.monotonic() + PATIENCE_SECONDS
-            while not is_calm() and clock.monotonic() < latest:
+            begun, objects = clock.monotonic(), heap.old()
+            fewest = objects
+            while objects > most_objects(clock.monotonic() - begun, fewest):
                 await clock.sleep(CALM_SECONDS)
-            garbage.search()
+                objects = heap.old()
+                fewest = min(fewest, objects)
+            garbage.search(objects)

@@ -24,10 +24,6 @@ class BodyBudget:
         self._unfinished: dict[BodySender, int] = {}
         self.size = 0
 
-    def under_way(self) -> int:
-        """Return the bytes of complete bodies whose requests are not answered."""
-        return self.size - sum(self._unfinished.values())
-
     def grow(self, sender: BodySender, size: int) -> None:
         """Count more bytes of a body; may refuse a body, also this one."""
         self._unfinished[sender] = self._unfinished.get(sender, 0) + size

@@ -64,6 +64,17 @@ def test_a_list_is_indented_piece_by_piece(count: int, size: int) -> None:
         assert indented == msgspec.json.format(whole, indent=2) + b"\n"
 
 
+@pytest.mark.parametrize("large", [0, 1, 2])
+def test_a_large_object_in_an_indented_list_is_sent_as_it_is(large: int) -> None:
+    sizes = [object_lists.INDENTED_BYTES + 1 if i == large else 300_000 for i in range(3)]
+    items = [item(i, size) for i, size in enumerate(sizes)]
+    whole = b"".join(object_lists.list_pieces(RESOURCE, items, META))
+    pieces = list(object_lists.indented_pieces(object_lists.list_pieces(RESOURCE, items, META)))
+    assert json.loads(b"".join(pieces)) == json.loads(whole)
+    longest = max(pieces, key=len)
+    assert longest.count(b"\n") <= 1
+
+
 def test_no_document_is_decoded_while_a_piece_of_yaml_is_sent() -> None:
     body = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{%b}}' % (
         b",".join(b'"key-%d":"%b"' % (i, b"v" * 90) for i in range(3_000))

@@ -397,7 +397,7 @@ def test_without_what_was_added_nothing_new_is_left(a: dict[str, Any], b: dict[s
     assert b == before
 
 
-def test_removal_takes_items_and_what_becomes_empty() -> None:
+def test_removal_takes_items_and_leaves_null_where_nothing_is_left() -> None:
     gone = {
         "f:metadata": {"f:labels": {"f:app": {}}},
         "f:spec": {
@@ -407,12 +407,14 @@ def test_removal_takes_items_and_what_becomes_empty() -> None:
     }
     assert fields.remove(POD, A_POD, gone) == {
         "metadata": {
+            "labels": None,
             "finalizers": ["kubernetes"],
             "ownerReferences": [{"uid": "u1", "name": "rs"}],
         },
         "spec": {
             "containers": [{"name": "c", "resources": {}}],
             "nodeSelector": {"zone": "a"},
+            "claims": None,
         },
     }
 

@@ -28,13 +28,15 @@ class CountedHeap(Heap):
         self.aside = 100_000
         self.garbage = 0
         """How many of the live objects are."""
+        self.documents = 0
+        """Objects of documents in memory."""
         self.found: list[int] = []
 
     def searches(self) -> int:
         return self.made
 
     def old(self) -> int:
-        return self.live
+        return self.live + self.documents
 
     def set_aside(self) -> int:
         return self.aside
@@ -45,8 +47,8 @@ class CountedHeap(Heap):
         self.made = self.garbage = 0
 
     def freeze(self) -> None:
-        self.aside += self.live
-        self.live = 0
+        self.aside += self.live + self.documents
+        self.live = self.documents = 0
 
     def unfreeze(self) -> None:
         self.live += self.aside
@@ -69,32 +71,36 @@ def test_a_search_is_due_when_many_objects_are_old() -> None:
 def test_what_a_search_has_left_is_not_searched_again() -> None:
     heap = CountedHeap()
     garbage = OldGarbage(heap)
-    garbage.search()
+    garbage.search(PORTION)
     assert heap.live == 0
     heap.live = PORTION
-    garbage.search()
+    garbage.search(PORTION)
     assert heap.found == [PORTION, PORTION]
 
 
-def test_few_objects_that_are_left_are_searched_again() -> None:
-    heap = CountedHeap()
-    heap.garbage = PORTION - 100
-    OldGarbage(heap).search()
-    assert heap.live == 100
-
-
-def test_all_objects_are_searched_when_those_set_aside_have_doubled() -> None:
+def test_all_objects_are_searched_when_three_times_as_many_are_set_aside() -> None:
     heap = CountedHeap()
     garbage = OldGarbage(heap)
-    garbage.search()
-    heap.live, heap.aside = PORTION, 200_001
-    heap.garbage = 150_000
-    garbage.search()
-    assert heap.found == [PORTION, 200_001 + PORTION]
+    garbage.search(PORTION)
+    heap.live, heap.aside = PORTION, 290_000
+    garbage.search(PORTION)
+    assert heap.found == [PORTION, PORTION]
+    heap.live, heap.aside, heap.garbage = PORTION, 300_001, 250_000
+    garbage.search(200_000)
+    assert heap.found[2:] == [300_001 + PORTION]
     assert (heap.live, heap.aside) == (0, 50_001 + PORTION)
-    heap.live, heap.aside = PORTION, 100_000
-    garbage.search()
-    assert heap.found[2:] == [PORTION], "100,000 are not twice as many as were left"
+    heap.live = PORTION
+    garbage.search(PORTION)
+    assert heap.found[3:] == [PORTION]
+
+
+def test_objects_that_were_deleted_are_not_counted_as_set_aside() -> None:
+    heap = CountedHeap()
+    garbage = OldGarbage(heap)
+    for _ in range(100):
+        heap.live, heap.aside = PORTION, 100_000
+        garbage.search(PORTION)
+    assert heap.found == [PORTION] * 100
 
 
 def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
@@ -102,13 +108,28 @@ def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
 
 
 async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
-    heap, clock, calm = CountedHeap(), FakeClock(), False
-    heap.made = STEP
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.documents = STEP, 300_000
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: calm, OldGarbage(heap)))
+        task = tasks.create_task(keep_searching(clock, heap))
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
         assert heap.found == []
-        calm = True
+        heap.documents = 0
+        await clock.advance(1)
+        assert heap.found == [PORTION]
+        task.cancel()
+
+
+async def test_a_search_that_has_waited_long_takes_a_moment_with_few_objects() -> None:
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.documents = STEP, 100_000
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
+        heap.documents = 300_000
+        await clock.advance(PATIENCE_SECONDS)
+        assert heap.found == []
+        heap.documents = 110_000
         await clock.advance(1)
         assert heap.found == [PORTION]
         task.cancel()
@@ -116,10 +137,12 @@ async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
 
 async def test_a_search_does_not_wait_forever() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.made = STEP
+    heap.made, heap.documents, heap.aside = STEP, 100_000, 1_000_000
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(keep_searching(clock, lambda: False, OldGarbage(heap)))
-        await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS + 1)
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS + 1)
+        heap.documents = 300_000
+        await clock.advance(2 * PATIENCE_SECONDS)
         assert heap.found == [PORTION]
         task.cancel()
 

@@ -3,6 +3,7 @@
 import pytest
 
 from kedge.machinery.go_json_syntax import older_syntax_error, syntax_error
+from kedge.machinery.patience import PatienceError, on_event_loop
 
 AGREED = [
     ("", "unexpected end of JSON input"),
@@ -62,3 +63,10 @@ def test_json_has_no_fault(text: str) -> None:
 
 def test_long_texts_are_not_scanned() -> None:
     assert syntax_error(b"[" * 70_000) == ""
+
+
+def test_the_event_loop_does_not_scan_thousands_of_values() -> None:
+    text = b"[" + b"1," * 5_000
+    assert syntax_error(text) == "unexpected end of JSON input"
+    with on_event_loop(), pytest.raises(PatienceError):
+        syntax_error(text)

@@ -22,7 +22,6 @@ def test_the_body_that_has_been_coming_the_longest_is_given_up() -> None:
     assert budget.finish(complete) == 30
     budget.grow(old, 40)
     budget.grow(young, 30)
-    assert budget.under_way() == 30
     assert not old.refused
     budget.grow(young, 10)
     assert (old.refused, young.refused) == (True, False)

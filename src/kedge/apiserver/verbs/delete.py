@@ -126,7 +126,9 @@ async def _begin_or_finish(
         if resource.strategy.grace_period is no_grace_period:
             return gone_item, True
         # An object that may have a grace period is marked before it is deleted.
-        marked = _terminating(api, resource, obj, grace, finalizers)
+        marked = await api.long_work.run(
+            len(item.body), _terminating, api, resource, obj, grace, finalizers
+        )
         return Item(item.key, gone_item.revision, msgspec.json.encode(marked)), True
     document, is_same = await api.long_work.run(
         len(item.body), _marked, api, resource, item, obj, grace, finalizers
