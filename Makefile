@@ -28,6 +28,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 IN_CONTAINER := tests/e2e/pods/test_in_container.py
 PLAIN_TESTS := $(patsubst %,tests/e2e/pods/test_%.py,downward_api volumes) $(addprefix tests/e2e/pods/test_, \
 	deployment.py::test_a_deployment_comes_up_and_is_shown \
+	device_plugins.py::test_devices_that_only_have_to_exist \
 	life_cycle.py::test_a_pod_runs_and_its_status_is_whole \
 	life_cycle.py::test_an_http_probe_reads_the_status \
 	metrics_api.py::test_kubectl_gets_and_explains_metrics)
@@ -104,6 +105,7 @@ test: check e2e ## run all checks and tests
 bench: .venv/.dev ## run the benchmarks; needs wrk
 	@command -v wrk >/dev/null || { echo "wrk, which generates the load, is not installed: apt install wrk" >&2; exit 1; }
 	$(BIN)/python bench/start.py --runs 3 --pods 500
+	$(BIN)/python bench/test_clusters.py --runs 5 --count 20
 	$(BIN)/python bench/store.py 0.5
 	$(BIN)/python bench/limits.py --pods 500
 	$(BIN)/python bench/cel.py

@@ -1,12 +1,12 @@
-"""Test a controller against a real API, with a temporary cluster for the test module."""
+"""Test a controller against a real API, in a cluster of kedge's pytest plugin."""
 
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from kubernetes import client, config, watch
+from kubernetes import client, watch
+
+import kedge
 
 # The controller creates a ConfigMap with the team in every namespace with a label "team".
 
@@ -31,61 +31,44 @@ def reconcile(api: client.CoreV1Api, namespace: client.V1Namespace) -> None:
         api.patch_namespaced_config_map("team", name, {"data": {"team": team}})
 
 
-# The cluster: `kedge up` returns when it is ready.
+# The cluster is a fixture of kedge's plugin. This controller needs no node.
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.CoreV1Api]:
-    place: Path = tmp_path_factory.mktemp("cluster")
-    which = ["--name=controller-test", f"--state={place}/state"]
-    kubeconfig = f"{place}/kubeconfig"
-    subprocess.run(
-        ["kedge", "up", *which, "--store=memory", f"--kubeconfig={kubeconfig}"], check=True
-    )
-    yield client.CoreV1Api(config.new_client_from_config(kubeconfig))
-    subprocess.run(["kedge", "down", *which, "--purge"], check=True)
+@pytest.fixture(scope="session")
+def kedge_settings() -> dict[str, object]:
+    return {"nodes": 0}
 
 
 @pytest.fixture(autouse=True)
-def controller(api: client.CoreV1Api) -> Iterator[None]:
+def controller(kedge_cluster: kedge.Cluster) -> Iterator[None]:
     stopped = threading.Event()
-    thread = threading.Thread(target=run, args=(api, stopped))
-    thread.start()
-    yield
-    stopped.set()
-    thread.join()
+    with kedge_cluster.kubernetes() as api:
+        thread = threading.Thread(target=run, args=(client.CoreV1Api(api), stopped))
+        thread.start()
+        yield
+        stopped.set()
+        thread.join()
 
 
-# The tests: change an object and check the reaction of the controller.
+# The tests: change an object and wait for the reaction of the controller.
 
 
-def test_a_namespace_with_a_team_gets_a_config_map(api: client.CoreV1Api) -> None:
-    metadata = client.V1ObjectMeta(name="shop", labels={"team": "apples"})
-    api.create_namespace(client.V1Namespace(metadata=metadata))
-    eventually(lambda: team(api, "shop") == "apples")
+def test_a_namespace_with_a_team_gets_a_config_map(kedge_cluster: kedge.Cluster) -> None:
+    kedge_cluster.apply(namespace("shop", "apples"))
+    wait_for_team(kedge_cluster, "shop", "apples")
 
 
-def test_a_change_of_team_is_followed(api: client.CoreV1Api) -> None:
-    metadata = client.V1ObjectMeta(name="depot", labels={"team": "apples"})
-    api.create_namespace(client.V1Namespace(metadata=metadata))
-    eventually(lambda: team(api, "depot") == "apples")
-    api.patch_namespace("depot", {"metadata": {"labels": {"team": "pears"}}})
-    eventually(lambda: team(api, "depot") == "pears")
+def test_a_change_of_team_is_followed(kedge_cluster: kedge.Cluster) -> None:
+    kedge_cluster.apply(namespace("depot", "apples"))
+    wait_for_team(kedge_cluster, "depot", "apples")
+    kedge_cluster.apply(namespace("depot", "pears"))
+    wait_for_team(kedge_cluster, "depot", "pears")
 
 
-def team(api: client.CoreV1Api, namespace: str) -> str | None:
-    try:
-        return api.read_namespaced_config_map("team", namespace).data["team"]
-    except client.ApiException as error:
-        if error.status == 404:
-            return None
-        raise
+def namespace(name: str, team: str) -> dict[str, object]:
+    metadata = {"name": name, "labels": {"team": team}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def eventually(condition: Callable[[], bool], tries: int = 100) -> None:
-    pause = threading.Event()
-    for _ in range(tries):
-        if condition():
-            return
-        pause.wait(0.05)
-    raise AssertionError("this did not come true")
+def wait_for_team(cluster: kedge.Cluster, name: str, team: str) -> None:
+    cluster.wait("cm/team", lambda found: found["data"] == {"team": team}, namespace=name)

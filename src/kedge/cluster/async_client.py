@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from kedge.api.testing.recorded_request import RecordedRequest
 from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
@@ -24,6 +24,9 @@ from kedge.cluster.controls import AsyncClock, AsyncControls, AsyncFaults, Reque
 from kedge.cluster.errors import ClusterError, WaitTimeout
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectApi, ObjectEvent, read
 from kedge.cluster.waiting import until, wait_for
+
+if TYPE_CHECKING:
+    from kedge.cluster.async_namespace import AsyncClusterNamespace
 
 WAIT_SECONDS: Final = 20.0
 """How long `wait` and `delete` wait if the caller does not say."""
@@ -263,6 +266,21 @@ class AsyncClusterClient:
     def lightkube(self) -> Any:
         """Return an AsyncClient of the package lightkube."""
         return libraries.lightkube_async(self.kubeconfig, self.namespace)
+
+    def new_namespace(self, prefix: str = "test") -> "AsyncClusterNamespace":
+        """Return a new namespace with a service account; a context creates and deletes it."""
+        from kedge.cluster.async_namespace import AsyncClusterNamespace
+
+        return AsyncClusterNamespace(self, prefix)
+
+    def how_to_reach(self) -> str:
+        """Return a text for people: how to use the cluster with kubectl."""
+        return f"Use it with: kubectl --kubeconfig {self.kubeconfig} get pods"
+
+    @property
+    def session(self) -> ApiSession:
+        """The connection to the server."""
+        return self._api.session
 
     @property
     def _api(self) -> ObjectApi:

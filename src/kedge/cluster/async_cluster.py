@@ -1,6 +1,7 @@
 """AsyncCluster: a throw-away cluster, for code with an event loop."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -61,6 +62,21 @@ class AsyncCluster(AsyncClusterClient):
         if self._kept is None:
             raise ClusterError("the cluster does not run: use it in a `with` statement")
         return self._kept
+
+    @property
+    def processes(self) -> Mapping[str, int]:
+        """The pid of each program by its name: server, node-1."""
+        return self._running.answer.processes
+
+    def keep(self) -> None:
+        """Let the cluster run when this process ends, until `kedge down` deletes it."""
+        self._running.keep()
+
+    def how_to_reach(self) -> str:
+        return (
+            f"Kept: kubectl --kubeconfig {self.state}/kubeconfig get all -A; delete it with:"
+            f" kedge down --state {self.state} --purge --yes"
+        )
 
     async def start(self) -> Self:
         """Start the cluster; returns when it is ready."""

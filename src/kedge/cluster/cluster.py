@@ -1,5 +1,6 @@
 """Cluster: a throw-away cluster, for code without an event loop."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -50,6 +51,15 @@ class Cluster(BlockingClient[AsyncCluster]):
     def state(self) -> Path:
         """The directory of the cluster, with the logs of its programs."""
         return self._async.state
+
+    @property
+    def processes(self) -> Mapping[str, int]:
+        """The pid of each program by its name: server, node-1."""
+        return self._async.processes
+
+    def keep(self) -> None:
+        """Let the cluster run when this process ends, until `kedge down` deletes it."""
+        self._async.keep()
 
     def start(self) -> Self:
         """Start the cluster; returns when it is ready."""

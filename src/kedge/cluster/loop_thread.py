@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from functools import cache
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ class LoopThread:
             future.cancel()
             raise
 
-    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         """Yield the items of an asynchronous generator, and close it."""
         try:
             while True:

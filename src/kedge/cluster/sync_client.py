@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from kedge.api.testing.recorded_request import RecordedRequest
 from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
@@ -17,6 +17,9 @@ from kedge.cluster.conditions import State
 from kedge.cluster.controls import RequestFilter
 from kedge.cluster.loop_thread import loop_thread
 from kedge.cluster.objects import KubeObject, ManifestSource, ObjectEvent
+
+if TYPE_CHECKING:
+    from kedge.cluster.namespace import ClusterNamespace
 
 T = TypeVar("T")
 A = TypeVar("A", bound=AsyncClusterClient)
@@ -244,6 +247,16 @@ class BlockingClient(Generic[A]):
     def lightkube(self) -> Any:
         """Return a Client of the package lightkube."""
         return libraries.lightkube(self.kubeconfig, self.namespace)
+
+    def new_namespace(self, prefix: str = "test") -> "ClusterNamespace":
+        """Return a new namespace with a service account; a context creates and deletes it."""
+        from kedge.cluster.namespace import ClusterNamespace
+
+        return ClusterNamespace(self._async.new_namespace(prefix))
+
+    def how_to_reach(self) -> str:
+        """Return a text for people: how to use the cluster with kubectl."""
+        return self._async.how_to_reach()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return loop_thread().run(work)

@@ -126,6 +126,7 @@ def pod_volumes(
         images=base.images,
         pull_secrets=PullSecrets(sources),
         may_mount=base.may_mount,
+        mounter=base.memory_mounter,
     )
     volumes.open()
     return volumes

@@ -22,6 +22,7 @@ from kedge.node.network.node_network import find_underlay, pod_mtu
 from kedge.node.pod.dependencies import PodCgroups
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.spawn import SupervisorStart
+from kedge.node.volumes.empty_dir import MemoryMounter
 from kedge.supervisor.files.spread import spread
 from kedge.web.watchdog import LoopPauses
 
@@ -46,6 +47,12 @@ class NodeFoundation(NamedTuple):
     def may_mount(self) -> bool:
         """Whether the agent itself may mount file systems."""
         return self.runtime.capabilities.is_root
+
+    @property
+    def memory_mounter(self) -> MemoryMounter | None:
+        """The mounter of volumes in memory if the agent may not mount; None if there is none."""
+        machine = self.runtime.capabilities
+        return self.runtime if machine.namespaces and machine.user_namespace else None
 
     def pod_cgroups(self) -> PodCgroups:
         """Return the control groups of pods."""

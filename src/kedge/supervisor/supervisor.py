@@ -21,7 +21,13 @@ from kedge.supervisor.machine_capabilities import MachineCapabilities
 from kedge.supervisor.registry import Registry, published
 from kedge.supervisor.sandbox import user_namespace
 from kedge.supervisor.sandbox.requests import SandboxRequests
-from kedge.supervisor.server import AgentListener, AgentRequest, EventFeed, Handler
+from kedge.supervisor.server import (
+    AgentListener,
+    AgentRequest,
+    EventFeed,
+    Handler,
+    RequestError,
+)
 
 PROTOCOL: Final = 1
 """Raised when an agent and a supervisor of different releases could misunderstand each other."""
@@ -68,6 +74,7 @@ class Supervisor:
             "watch": self._watch,
             "list": self._list,
             "shutdown": self._shutdown,
+            "mount_memory": self._mount_memory,
             **self._sandboxes.handlers(),
             **ContainerRequests(self._registry).handlers(),
             **commands.handlers(),
@@ -96,6 +103,14 @@ class Supervisor:
                 "network": network.OWN if self._host.rootless else network.MACHINE,
             }
         )
+
+    def _mount_memory(self, call: AgentRequest) -> None:
+        if not self._host.rootless:
+            raise RequestError("the agent mounts volumes in memory itself")
+        # Few pods have such volumes.
+        from kedge.supervisor import memory_volumes
+
+        memory_volumes.mount(call)
 
     def _watch(self, call: AgentRequest) -> None:
         self._feed.add(call.connection)

@@ -243,8 +243,11 @@ def test_pod_resources_are_told(pods: Pods, gadget: Gadget, home: Home) -> None:
     assert (devices.resource_name, devices.device_ids) == (GADGET, ["g-0"])
 
 
-def test_devices_that_only_have_to_exist(pods: Pods, home: Home) -> None:
-    assert home.amounts("example.com/toy") == (4, 4)
+def test_devices_that_only_have_to_exist(
+    pods: Pods, home: Home, eventually: Callable[..., Any]
+) -> None:
+    # The agent offers them after the node is ready.
+    eventually(lambda: home.amounts("example.com/toy") == (4, 4), 60)
     limits = {"limits": {"example.com/toy": "2"}}
     assert pods.says("p", "echo $EXAMPLE_COM_TOY", container={"resources": limits}) == "toy-0,toy-1"
 

@@ -139,6 +139,21 @@ def test_a_path_that_the_machine_has_is_refused_with_advice(
     eventually(told, 60)
 
 
+def test_an_empty_directory_of_the_machine_gives_way(
+    pods: Any, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    place = tmp_path / "empty"
+    place.mkdir()
+    place.chmod(0o755)
+    mounts = [{"name": "v", "mountPath": str(place)}]
+    script = f"echo here > {place}/file; cat {place}/file"
+    volumes = [{"name": "v", "emptyDir": {}}]
+    said = pods.says("empty", script, volumes=volumes, container={"volumeMounts": mounts})
+    assert said == "here"
+    eventually(lambda: place.is_dir() and not place.is_symlink(), 60)
+    assert list(place.iterdir()) == []
+
+
 def test_a_container_of_an_image_has_its_volumes_and_names(
     api: Any, namespace: str, cluster: Any, pods: Any, services: str, tmp_path: Path
 ) -> None:

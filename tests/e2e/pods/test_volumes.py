@@ -151,7 +151,7 @@ def test_a_group_of_the_pod_may_read_files_and_write_to_directories(pods: Pods) 
     ]
 
 
-@pytest.mark.usefixtures("full_level")
+@pytest.mark.usefixtures("mounts")
 def test_memory_is_limited_and_shared_by_containers(pods: Pods) -> None:
     filler = {
         "name": "first",

@@ -1,5 +1,6 @@
 """What only kedge knows: warned of where it is used, unknown where only Kubernetes' own counts."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ def document(selector: dict[str, Any] | None = None, **amounts: Any) -> dict[str
 
 
 SELECTED = document({"name": "web"})
+PLUGINS = ("NamespaceLifecycle", "LimitRanger")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LocalServer]:
+    async with LocalServer.running(admission=PLUGINS) as running:
+        yield running
 
 
 async def test_every_way_to_write_an_extension_is_warned_of(server: LocalServer) -> None:
@@ -55,7 +63,7 @@ async def test_it_is_kept_owned_and_published(server: LocalServer) -> None:
 
 
 async def test_upstream_has_no_such_field() -> None:
-    async with LocalServer.running(upstream_only=True) as server:
+    async with LocalServer.running(admission=PLUGINS, upstream_only=True) as server:
         strict = await server.call("POST", f"{LIMITS}?fieldValidation=Strict", SELECTED)
         assert strict.status == 400
         assert f'strict decoding error: unknown field "{NAME}"' in strict.message

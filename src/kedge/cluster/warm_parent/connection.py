@@ -19,6 +19,7 @@ from kedge.cluster.warm_parent.message import (
     ClusterAnswer,
     ClusterEnd,
     ClusterRequest,
+    KeepRequest,
     MessageSocket,
 )
 
@@ -26,6 +27,8 @@ _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from kedge.cluster.warm_parent.process import main; main(int(sys.argv[2]))"
 )
+_END_SECONDS: Final = 10.0
+"""How long the warm parent may take to end, while it imports modules for example."""
 _PACKAGES: Final = str(Path(kedge.__file__).parents[1])
 
 
@@ -60,8 +63,14 @@ class WarmParent:
             if process is None or self._owner != os.getpid():
                 return
             assert self._control is not None
-            self._control.close()
-            process.wait()
+            with self._control as control, contextlib.suppress(OSError):
+                # Not only closed: a fork of this process may have the socket, too.
+                control.shutdown(socket.SHUT_RDWR)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _start(self) -> None:
         self._owner = os.getpid()
@@ -88,6 +97,13 @@ class KeptCluster:
     def __init__(self, messages: MessageSocket, answer: ClusterAnswer) -> None:
         self._messages: MessageSocket | None = messages
         self.answer = answer
+
+    def keep(self) -> None:
+        """Let the cluster run after this process ends."""
+        messages, self._messages = self._messages, None
+        if messages is not None:
+            with messages.connected:
+                messages.send(KeepRequest())
 
     def close(self) -> None:
         """End the cluster; returns when nothing of it is left."""

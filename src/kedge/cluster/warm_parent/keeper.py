@@ -10,7 +10,7 @@ import select
 import signal
 import socket
 import tempfile
-from argparse import ArgumentError, ArgumentParser
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import Final
 
@@ -50,12 +50,13 @@ def keep(connection: socket.socket, parser: ArgumentParser, key: SharedSigningKe
     keeper = Keeper(msgspec.json.decode(line, type=ClusterRequest), messages, key)
     try:
         answer = keeper.start(parser)
-    except (Failure, ArgumentError, OSError) as error:
-        answer = ClusterAnswer(error=str(error))
+    except Exception as error:
+        # The test process raises it; here the rest of the cluster is to be removed.
+        answer = ClusterAnswer(error=str(error) or repr(error))
     try:
         messages.send(answer)
-        if not answer.error:
-            keeper.wait()
+        if not answer.error and not keeper.wait():
+            return
     except ConnectionError:
         pass  # the test process was killed
     ended = ClusterEnd(problems=keeper.end())
@@ -105,11 +106,15 @@ class Keeper:
             processes={each.name: each.pid for each in self._programs},
         )
 
-    def wait(self) -> None:
-        """Return when the test process closes the connection, or has gone."""
-        poll = select.poll()
-        poll.register(self._messages.connected.fileno(), select.POLLIN | select.POLLRDHUP)
-        poll.poll()
+    def wait(self) -> bool:
+        """Return when the cluster is to end: True if the test process closes the connection or has
+        gone, False if it kept the cluster and another command has ended that."""
+        if not self._messages.line():
+            return True
+        # Not before: the programs end when their keeper does.
+        for each in self._programs:
+            os.waitpid(each.pid, 0)
+        return False
 
     def end(self) -> str:
         """End the cluster; returns what could not be ended or removed."""
@@ -155,12 +160,16 @@ class Keeper:
         return program.line(deadline, self._messages.connected.fileno())
 
     def _write_kubeconfig(self, config: UpConfig, ready: Announcement) -> Path:
-        path = Path(self._request.kubeconfig or config.server.state / "kubeconfig").resolve()
+        own = config.server.state / "kubeconfig"
         access = kubeconfig.ClusterAccess(
             context(config.server.name), ready.url, ready.ca_pem, ready.token
         )
-        kubeconfig.merge(path, access)
-        return path
+        kubeconfig.merge(own, access)
+        if not self._request.kubeconfig:
+            return own
+        chosen = Path(self._request.kubeconfig).resolve()
+        kubeconfig.merge(chosen, access)
+        return chosen
 
     def _stop(self) -> None:
         """Let the programs end by themselves, because their files are used again."""

@@ -38,6 +38,10 @@ class ClusterAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The pid of each program by its name: server, node-1."""
 
 
+class KeepRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The test process lets the cluster run when it ends; `kedge down` ends the cluster."""
+
+
 class ClusterEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The last message of a keeper: the cluster is gone."""
 

@@ -244,6 +244,17 @@ class EmbeddedRuntime:
         _, descriptors = await (await self._connected()).call("kept_sockets", name=name)
         return descriptors
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether files in memory count for the memory limits of containers."""
+        return self.capabilities.memory == machine_capabilities.KERNEL
+
+    async def mount_memory(self, place: Path, *, size: int, mode: int, group: int) -> None:
+        """Have the supervisor mount a tmpfs for a volume, unless it is mounted. Idempotent."""
+        await self._ask_idempotent(
+            "mount_memory", place=str(place), size=size, mode=mode, group=group
+        )
+
     async def restarted(self) -> str:
         """Wait until a dead supervisor was replaced; return the message for the event."""
         return await self._restarts.get()

@@ -3,10 +3,10 @@
 import contextlib
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource
+from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, Volume
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts
@@ -53,8 +53,7 @@ def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:
     place.mkdir(parents=True, exist_ok=True)
     if mounts.mounted(place):
         return
-    mode = _OPEN | _STICKY | (_SET_GROUP if group >= 0 else 0)
-    options = [f"mode={mode:o}"]
+    options = [f"mode={mode_in_memory(group):o}"]
     if group >= 0:
         options.append(f"gid={group}")
     if medium == MEMORY:
@@ -62,6 +61,11 @@ def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:
     else:
         page = Quantity.parse(medium.partition("-")[2]).value()
         mounts.huge_pages(place, page, *options)
+
+
+def mode_in_memory(group: int) -> int:
+    """Return the mode of a volume in memory. `group` is the pod's fsGroup; -1 for none."""
+    return _OPEN | _STICKY | (_SET_GROUP if group >= 0 else 0)
 
 
 def whole_medium(source: EmptyDirVolumeSource, pod: Pod) -> str:
@@ -106,3 +110,50 @@ def size_in_memory(source: EmptyDirVolumeSource, limit: int, allocatable: int) -
     all pods together; 0 if there is none. `limit` is the pod's."""
     own = source.sizeLimit.value() if source.sizeLimit else 0
     return min((each for each in (own, limit, allocatable) if each > 0), default=0)
+
+
+class MemoryMounter(Protocol):
+    """Mounts a tmpfs that containers see, but the agent does not."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the usage counts for the memory limits of containers."""
+        ...
+
+    async def mount_memory(self, place: Path, *, size: int, mode: int, group: int) -> None:
+        """Mount a tmpfs, unless it is mounted; raises RuntimeFailure. It ends with the
+        directory."""
+        ...
+
+
+def is_mountable(pod: Pod, volume: Volume) -> bool:
+    """Return whether a volume is one in memory, and no container mounts a part of it: the agent
+    creates missing subPaths, and cannot in a file system that it does not see."""
+    if volume.emptyDir is None or volume.emptyDir.medium != MEMORY:
+        return False
+    spec = pod.spec
+    return not any(
+        mount.subPath or mount.subPathExpr
+        for container in (*spec.initContainers, *spec.containers)
+        for mount in container.volumeMounts
+        if mount.name == volume.name
+    )
+
+
+def memory_shortfall(pod: Pod, volume: Volume, mounter: MemoryMounter | None) -> str:
+    """Return what a volume in memory lacks if the agent may not mount; empty if nothing."""
+    if volume.emptyDir is None or volume.emptyDir.medium != MEMORY:
+        return ""
+    if mounter is None:
+        return (
+            f'volume "{volume.name}" is on disk: a volume in memory needs the right to mount,'
+            " which the agent does not have"
+        )
+    if not is_mountable(pod, volume):
+        return f'volume "{volume.name}" is on disk: without root, one in memory has no subPath'
+    if not mounter.is_counted:
+        return (
+            f'volume "{volume.name}" does not count for the memory limits of containers: no control'
+            " groups are available"
+        )
+    return ""

@@ -35,11 +35,12 @@ from kedge.node.pod.referenced_objects import (
     ReferencedObjects,
     ServiceAccountToken,
 )
-from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount, RuntimeFailure
 from kedge.node.storage.pod_storage import PodStorage
 from kedge.node.storage.republisher import Republisher
 from kedge.node.volumes import empty_dir, host_path, image_volume, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
+from kedge.node.volumes.empty_dir import MemoryMounter
 from kedge.node.volumes.payload import PayloadCollector, gather_all
 from kedge.supervisor.kernel import libc
 
@@ -123,7 +124,9 @@ class PodVolumes:
         images: ImageService,
         pull_secrets: PullSecretReader,
         may_mount: bool,
+        mounter: MemoryMounter | None,
     ) -> None:
+        """`mounter` mounts volumes in memory if the agent may not; None if nothing may."""
         self._directory = directory
         self._memory = memory
         self._payloads = PayloadCollector(sources, following, clock)
@@ -136,6 +139,7 @@ class PodVolumes:
         self._images = images
         self._pull_secrets = pull_secrets
         self._may_mount = may_mount
+        self._mounter = mounter
         self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
         self._republisher = Republisher(storage, self._pod, events, clock)
@@ -189,8 +193,16 @@ class PodVolumes:
                     await self._fill(held, volume)
             elif volume.image is None and volume.name not in held.made:
                 await self._do(held, self._make_once, held.pod, volume)
+                await self._mount_in_memory(held.pod, volume)
                 held.made.add(volume.name)
-        except (VolumeFailure, ImageFailure, StatusError, OSError, ValueError) as error:
+        except (
+            VolumeFailure,
+            ImageFailure,
+            RuntimeFailure,
+            StatusError,
+            OSError,
+            ValueError,
+        ) as error:
             text = f'MountVolume.SetUp failed for volume "{volume.name}" : {_words(error)}'
             raise VolumeFailure("FailedMount", text) from error
 
@@ -254,10 +266,25 @@ class PodVolumes:
                 "FailedMount",
                 "huge pages need the right to mount, which the agent does not have",
             )
+        empty_dir.mount_in_memory(place, medium, _group(pod), self._size_in_memory(pod, source))
+
+    def _size_in_memory(self, pod: Pod, source: EmptyDirVolumeSource) -> int:
         limit = amounts.of_pod(pod, pids_limit=0).memory_limit or 0
         memory = self._this.node.status.allocatable.get("memory")
-        size = empty_dir.size_in_memory(source, limit, memory.value() if memory else 0)
-        empty_dir.mount_in_memory(place, medium, _group(pod), size)
+        return empty_dir.size_in_memory(source, limit, memory.value() if memory else 0)
+
+    async def _mount_in_memory(self, pod: Pod, volume: Volume) -> None:
+        """Have a volume in memory mounted, unless it is. Raises RuntimeFailure."""
+        source = volume.emptyDir
+        if self._mounter is None or source is None or not empty_dir.is_mountable(pod, volume):
+            return
+        group = _group(pod)
+        await self._mounter.mount_memory(
+            self.place(pod, volume.name),
+            size=self._size_in_memory(pod, source),
+            mode=empty_dir.mode_in_memory(group),
+            group=group,
+        )
 
     async def unmount(self, uid: str) -> None:
         self._following.release(uid)
@@ -413,6 +440,8 @@ class PodVolumes:
             if volume.image is not None:
                 await self._show_image(self._hold(pod), volume.name, volume.image)
             place = self.place(pod, volume.name)
+            # Again: the mount ends with a supervisor that died.
+            await self._mount_in_memory(pod, volume)
             if part or volume.hostPath is not None:
                 await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)
             if wanted.mountPropagation == "Bidirectional" and self._may_mount:
@@ -500,11 +529,7 @@ class PodVolumes:
             text = f"cannot change the group of volumes to {group}: the agent is not root"
             self._events.record(pod, "Warning", "NotEnforced", text)
         for volume in pod.spec.volumes:
-            if volume.emptyDir is not None and volume.emptyDir.medium == empty_dir.MEMORY:
-                text = (
-                    f'volume "{volume.name}" is on disk: a volume in memory needs the right to'
-                    " mount, which the agent does not have"
-                )
+            if text := empty_dir.memory_shortfall(pod, volume, self._mounter):
                 self._events.record(pod, "Warning", "NotEnforced", text)
 
 

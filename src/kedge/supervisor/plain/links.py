@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -24,7 +25,8 @@ LAST: Final = 999
 _REGISTER: Final = "links.json"
 
 Entry = dict[str, Any]
-"""number, made (directories), holders (directories of containers)."""
+"""number, made (directories), holders (directories of containers), and if an empty directory of the
+machine stood there: stood (its mode, user and group)."""
 
 
 class PathTaken(Exception):
@@ -86,6 +88,8 @@ class MountLinks:
                 self._make_link(entries, path, entry)
         except OSError as error:
             del entries[path]
+            if "stood" in entry:
+                _restore(path, *entry["stood"])
             _remove_directories(entry, entries)
             raise PathTaken(error.strerror or str(error)) from error
         entry["holders"] = list(dict.fromkeys((*entry["holders"], holder)))
@@ -94,11 +98,27 @@ class MountLinks:
     def _make_link(self, entries: dict[str, Entry], path: str, entry: Entry) -> None:
         self._write(entries)
         with steps.parent(path, entry["made"]) as (above, name):
+            self._write(entries)
             try:
-                self._write(entries)
                 os.symlink(_target(entry), name, dir_fd=above)
             except FileExistsError:
-                raise OSError(17, "the machine has a file or directory there") from None
+                self._replace_empty(entries, entry, above, name)
+
+    def _replace_empty(
+        self, entries: dict[str, Entry], entry: Entry, above: int, name: str
+    ) -> None:
+        """Replace an empty directory, which is made again when the link is removed."""
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        if not _is_replaceable(found):
+            raise OSError(17, "the machine has a file or directory there")
+        entry["stood"] = [stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid]
+        self._write(entries)
+        try:
+            os.rmdir(name, dir_fd=above)
+        except OSError:
+            del entry["stood"]
+            raise OSError(17, "the machine has a directory with files there") from None
+        os.symlink(_target(entry), name, dir_fd=above)
 
     @contextmanager
     def _locked(self) -> Iterator[dict[str, Entry]]:
@@ -177,7 +197,29 @@ def _remove_link(path: str, entry: Entry, others: dict[str, Entry]) -> None:
     if _is_linked(path, entry):
         with contextlib.suppress(OSError), steps.parent(path) as (above, name):
             os.unlink(name, dir_fd=above)
+    if "stood" in entry:
+        _restore(path, *entry["stood"])
     _remove_directories(entry, others)
+
+
+def _is_replaceable(found: os.stat_result) -> bool:
+    """Return whether a directory may give way to a link: not one such as /tmp, in which other users
+    of the machine make files."""
+    is_shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    is_ours = found.st_uid in (0, os.geteuid())
+    return stat.S_ISDIR(found.st_mode) and is_ours and not is_shared
+
+
+def _restore(path: str, mode: int, user: int, group: int) -> None:
+    """Make a directory that gave way to a link, unless something is there."""
+    with contextlib.suppress(OSError), steps.parent(path) as (above, name):
+        os.mkdir(name, 0o700, dir_fd=above)
+        made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        try:
+            os.fchown(made, user, group)
+            os.fchmod(made, mode)
+        finally:
+            os.close(made)
 
 
 def _remove_directories(entry: Entry, others: dict[str, Entry]) -> None:

@@ -29,6 +29,7 @@ from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObj
 from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import NodeStorage
 from kedge.node.volumes import mounts
+from kedge.node.volumes.empty_dir import MemoryMounter
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.images import build, layout_files, write_files
 from kedge.testing.local_server import TOKEN, LocalServer
@@ -54,6 +55,7 @@ class Box:
         """Whether the server does not answer."""
         self.gate: Callable[[str], Awaitable[None]] | None = None
         self._may_mount = may_mount
+        self.mounter: MemoryMounter | None = None
         self.kubelet = KubeletDirectory(
             directory / "kubelet", directory / "own", directory / "device-plugins"
         )
@@ -94,6 +96,7 @@ class Box:
             images=self.images,
             pull_secrets=NoSecrets(),
             may_mount=self._may_mount,
+            mounter=self.mounter,
         )
         self.volumes.open()
         self.server.start(following.run())
@@ -847,3 +850,55 @@ async def test_a_volume_that_holds_too_much_is_noticed(box: Box, tmp_path: Path)
     assert await box.volumes.excess(pod, {"c": [layer]}, []) == (
         'Usage of EmptyDir volume "v0" exceeds the limit "1Mi". '
     )
+
+
+class FakeMounter:
+    """Remembers what it was asked to mount. Fulfils MemoryMounter."""
+
+    def __init__(self, *, is_counted: bool) -> None:
+        self.is_counted = is_counted
+        self.asked: list[tuple[Path, int, int, int]] = []
+
+    async def mount_memory(self, place: Path, *, size: int, mode: int, group: int) -> None:
+        self.asked.append((place, size, mode, group))
+
+
+@pytest.fixture
+async def mounter(box: Box) -> FakeMounter:
+    box.mounter = made = FakeMounter(is_counted=True)
+    box.restart()
+    return made
+
+
+async def test_a_volume_in_memory_is_mounted_before_each_start(
+    box: Box, mounter: FakeMounter
+) -> None:
+    source = {"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
+    pod = volume_pod(source, {"emptyDir": {}}, containers=mounting({"name": "v0"}, {"name": "v1"}))
+    await box.volumes.mount(pod)
+    wanted = (box.volumes.place(pod, "v0"), 1 << 20, 0o1777, -1)
+    assert mounter.asked == [wanted]
+    await sources_of(box, pod)
+    assert mounter.asked == [wanted, wanted]
+    assert box.events.messages("NotEnforced") == []
+
+
+async def test_a_volume_in_memory_with_a_sub_path_is_on_disk(
+    box: Box, mounter: FakeMounter
+) -> None:
+    source = {"emptyDir": {"medium": "Memory"}}
+    pod = volume_pod(source, containers=mounting({"name": "v0", "subPath": "a"}))
+    await box.volumes.mount(pod)
+    assert mounter.asked == []
+    assert box.events.messages("NotEnforced") == [
+        'volume "v0" is on disk: without root, one in memory has no subPath'
+    ]
+
+
+async def test_memory_that_is_not_counted_is_told(box: Box, mounter: FakeMounter) -> None:
+    mounter.is_counted = False
+    await box.volumes.mount(volume_pod({"emptyDir": {"medium": "Memory"}}))
+    assert box.events.messages("NotEnforced") == [
+        'volume "v0" does not count for the memory limits of containers: no control groups are'
+        " available"
+    ]

@@ -1,4 +1,5 @@
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -64,13 +65,57 @@ def test_a_directory_stays_while_another_link_is_in_it(
 def test_a_path_of_the_machine_is_left_alone(
     links: MountLinks, holders: list[str], tmp_path: Path
 ) -> None:
-    taken = tmp_path / "taken"
+    taken, file = tmp_path / "taken", tmp_path / "file"
     taken.mkdir()
-    numbers, refused = links.take(holders[0], [str(taken), f"{taken}/x/y"])
+    (taken / "content").touch()
+    file.touch()
+    numbers, refused = links.take(holders[0], [str(taken), f"{taken}/x/y", str(file)])
     assert numbers == {f"{taken}/x/y": FIRST}
-    assert refused == {str(taken): "the machine has a file or directory there"}
+    assert refused == {
+        str(taken): "the machine has a directory with files there",
+        str(file): "the machine has a file or directory there",
+    }
     links.release(holders[0])
-    assert os.listdir(taken) == []
+    assert os.listdir(taken) == ["content"]
+
+
+def test_an_empty_directory_gives_way_and_comes_back(
+    links: MountLinks, holders: list[str], tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    empty.chmod(0o750)
+    for holder in holders:
+        assert links.take(holder, [str(empty)]) == ({str(empty): FIRST}, {})
+    assert empty.is_symlink()
+    links.release(holders[0])
+    assert empty.is_symlink()
+    links.release(holders[1])
+    assert stat.S_ISDIR(empty.lstat().st_mode)
+    assert stat.S_IMODE(empty.lstat().st_mode) == 0o750
+
+
+def test_the_next_supervisor_brings_it_back(
+    links: MountLinks, holders: list[str], tmp_path: Path
+) -> None:
+    """A supervisor may be killed after it removed the directory, and before it made the link."""
+    empty = tmp_path / "empty"
+    empty.mkdir(0o755)
+    links.take(holders[0], [str(empty)])
+    empty.unlink()
+    links.release_below(str(tmp_path / "runtime"))
+    assert empty.is_dir()
+    assert not empty.is_symlink()
+
+
+def test_a_directory_in_which_others_make_files_is_left_alone(
+    links: MountLinks, holders: list[str], tmp_path: Path
+) -> None:
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    assert links.take(holders[0], [str(shared)])[0] == {}
+    assert not shared.is_symlink()
 
 
 def test_nothing_is_made_for_a_path_that_is_refused(

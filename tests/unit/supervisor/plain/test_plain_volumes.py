@@ -57,7 +57,7 @@ def test_mount_paths_are_linked_while_a_container_needs_them(
 
 def test_a_volume_of_the_pod_needs_its_path(volumes: PlainVolumes, tmp_path: Path) -> None:
     container = Container(tmp_path / "c", bind(tmp_path), lowers=[])
-    with pytest.raises(OSError, match="is not mounted: the machine has a file") as raised:
+    with pytest.raises(OSError, match="is not mounted: the machine has a directory") as raised:
         volumes.link(container)
     assert "--cap-add=SYS_ADMIN" in str(raised.value)
 

@@ -121,6 +121,18 @@ Say = Callable[[str], None]
 
 def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
+    add_cluster_flags(parser)
+    flags.add_kubeconfig(parser)
+    flags.add_setting(parser, RESTART, RESTART.default)
+    parser.add_argument(
+        "--foreground",
+        action="store_true",
+        help="stay in the foreground; on Ctrl-C stop the cluster as 'kedge down' does",
+    )
+
+
+def add_cluster_flags(parser: ArgumentParser) -> None:
+    """Add the flags of a new cluster, wherever it is kept."""
     flags.add_settings(
         parser,
         [each for each in server.settings() if each.field not in _OF_A_SERVER_ALONE],
@@ -136,19 +148,12 @@ def add_flags(parser: ArgumentParser) -> None:
     flags.add_settings(
         parser, node.settings(), {"metrics-resolution": values.RESOLUTION.text(RESOLUTION_SECONDS)}
     )
-    flags.add_kubeconfig(parser)
     parser.add_argument(
         "--wait",
         type=parse.seconds,
         default=30.0,
         metavar="DURATION",
         help="how long to wait until the cluster is ready, such as 10s or 1m (default: 30s)",
-    )
-    flags.add_setting(parser, RESTART, RESTART.default)
-    parser.add_argument(
-        "--foreground",
-        action="store_true",
-        help="stay in the foreground; on Ctrl-C stop the cluster as 'kedge down' does",
     )
 
 

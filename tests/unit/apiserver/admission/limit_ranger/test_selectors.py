@@ -38,7 +38,8 @@ async def test_whoever_uses_a_selector_is_warned(limited: LocalServer) -> None:
 async def test_upstream_knows_no_selector() -> None:
     item = {"type": "Pod", "selector": {"name": "p"}, "max": {"cpu": "1"}}
     selective = documents.limit_range("x", [item])
-    async with LocalServer.running(upstream_only=True) as server:
+    plugins = ("NamespaceLifecycle", "LimitRanger")
+    async with LocalServer.running(admission=plugins, upstream_only=True) as server:
         strict = await server.call("POST", f"{LIMIT_RANGES}?fieldValidation=Strict", selective)
         assert (strict.status, strict.reason) == (400, "BadRequest")
         assert 'unknown field "spec.limits[0].selector"' in strict.message
