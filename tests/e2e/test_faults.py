@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from http.client import RemoteDisconnected
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,7 +81,7 @@ def test_two_conflicts_for_one_client(cluster: TestingCluster) -> None:
 
 def test_a_dropped_connection(cluster: TestingCluster) -> None:
     cluster.faults("add --verbs create --resource configmaps --drop --stage after --times 1")
-    with pytest.raises((RemoteDisconnected, ConnectionError)):
+    with pytest.raises(OSError):  # noqa: PT011, it depends on how far the client has read
         cluster.request("POST", MAPS, {"metadata": {"name": "lost"}})
     # The answer got lost, the object did not.
     assert cluster.api.exists(f"{MAPS}/lost")

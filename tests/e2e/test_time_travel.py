@@ -43,16 +43,18 @@ def test_an_hour_passes(own: OwnCluster, api: Any, eventually: Callable[..., Any
     made = {"metadata": {"name": "hourly"}, "spec": {**spec, "jobTemplate": job}}
     api.create(CRON_JOBS, made)
     wanted = {"spec": {"expirationSeconds": 600}}
-    token = api("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", wanted)
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    api.create(accounts, {"metadata": {"name": "holder"}})
+    token = api.create(f"{accounts}/holder/token", wanted)
     holder = api.stranger()
     holder.token = token["status"]["token"]
     reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    assert holder.create(reviews, {})["status"]["userInfo"]["username"].endswith(":default")
+    assert holder.create(reviews, {})["status"]["userInfo"]["username"].endswith(":holder")
 
     assert "ahead of the machine" in clock(own, "advance 1h")
 
     # The CronJob was due, the token is expired, and the node is still there.
-    assert eventually(lambda: api.get(JOBS)["items"])
+    assert eventually(lambda: api.get(JOBS)["items"], within=60)
     with pytest.raises(Exception, match="401: "):
         holder.create(reviews, {})
     (node,) = api.get("/api/v1/nodes")["items"]
@@ -83,3 +85,21 @@ def test_objects_come_back(api: Any) -> None:
     api.create(f"/testing/snapshots/{taken['id']}/restore", {})
     assert api.get(f"{MAPS}/precious")["data"] == {"k": "v"}
     assert not api.exists(f"{MAPS}/rubbish")
+
+
+def test_disk_pressure(own: OwnCluster, api: Any, eventually: Callable[..., Any]) -> None:
+    (node,) = api.get("/api/v1/nodes")["items"]
+    name, status = node["metadata"]["name"], node["status"]
+    which = f"--kubeconfig={own.kubeconfig}"
+    # The agent cannot contradict what the test says about its node.
+    user = f"system:node:{name}"
+    own.kedge("faults", "add", f"--user={user}", "--resource=nodes/status", "--code=503", which)
+    for each in status["conditions"]:
+        each["status"] = "True" if each["type"] == "DiskPressure" else each["status"]
+    path = f"/api/v1/nodes/{name}"
+    api.merge(f"{path}/status", {"status": {"conditions": status["conditions"]}})
+
+    def keys() -> list[str]:
+        return [taint["key"] for taint in api.get(path)["spec"].get("taints", ())]
+
+    assert eventually(lambda: "node.kubernetes.io/disk-pressure" in keys(), within=60)
