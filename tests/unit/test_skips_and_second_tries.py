@@ -1,5 +1,6 @@
 """A run fails if too many of its tests were skipped or tried again."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -27,8 +28,17 @@ def test_late(tmp_path):
 
 
 def run(directory: Path, *flags: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", *flags, str(directory)]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_rerunfailures", *flags]
+    # Other plugins take longer to load than the tests to run.
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [*command, str(directory)],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stdout
 
 

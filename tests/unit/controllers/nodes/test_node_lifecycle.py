@@ -122,7 +122,7 @@ async def test_pods_of_a_lost_node_go_after_their_time() -> None:
 async def test_leases_alone_keep_a_node_alive() -> None:
     async with workshop(NodeLifecycleController) as shop:
         await node(shop, "a")
-        await live(shop, 1000, "a")
+        await live(shop, 200, "a")
         assert await conditions(shop, "a") == {"Ready": ("True", "KubeletReady")}
 
 
