@@ -42,8 +42,6 @@ of 30 KB can have thousands of fields without content, and takes a tenth of a se
 FIRST_DELAY_SECONDS: Final = 1.0
 LONGEST_DELAY_SECONDS: Final = 60.0
 
-Listener = Callable[[Change | None], None]
-
 
 class Registrar:
     """Keeps the catalog in step with the CustomResourceDefinitions."""
@@ -216,7 +214,7 @@ class Registrar:
         await self._delete_objects(home)
         if len(cache):
             # Finalizers hold some of them: look again when one has gone.
-            cache.listeners.add(self._again(RESOURCE.key("", name), cache))
+            cache.listeners.add(SecondLook(self._pending, RESOURCE.key("", name), cache))
             return
         await self._modify(name, _without_cleanup, UNCHECKED)
 
@@ -251,14 +249,6 @@ class Registrar:
         definition = replace(definition, spec=replace(spec, versions=versions))
         return resources_of(definition, self._rules, self._converter)[0]
 
-    def _again(self, key: str, cache: ResourceCache) -> Listener:
-        def look(change: Change | None) -> None:
-            if change is None or change.type != "MODIFIED":
-                cache.listeners.discard(look)
-                self._pending.add(key)
-
-        return look
-
     async def _delete_objects(self, resource: Resource[Any]) -> None:
         items: Iterable[Item] = list(self._api.cache_of(resource).values())
         for item in items:
@@ -276,6 +266,20 @@ class Registrar:
         await write.modify(
             self._api, request, lambda live: DesiredDocument(change(live)), part, "UpdateOptions"
         )
+
+
+class SecondLook:
+    """Has a definition looked at again when an object of it is created or gone."""
+
+    def __init__(self, pending: PendingKeys, key: str, cache: ResourceCache) -> None:
+        self._pending = pending
+        self._key = key
+        self._cache = cache
+
+    def __call__(self, change: Change | None) -> None:
+        if change is None or change.type != "MODIFIED":
+            self._cache.listeners.discard(self)
+            self._pending.add(self._key)
 
 
 UNCHECKED = replace(write.MAIN, validate=lambda resource, new, old: iter(()))

@@ -1,7 +1,8 @@
 """Ledger: what is used of every quota at this moment, writes that are under way included."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,9 @@ _sketch = msgspec.json.Decoder(_Sketch, dec_hook=dec_hook)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
+Listener = Callable[[Change | None], None]
+
+
 class Followed:
     """A resource whose objects are counted."""
 
@@ -40,6 +44,18 @@ class Followed:
         self.kind = kind
         self.meter = meter
         self._measures: dict[str, tuple[Item, QuotaMeasure]] = {}
+        self._listener: Listener | None = None
+
+    def listen(self, listener: Listener) -> None:
+        """Call the listener with each change."""
+        self._listener = listener
+        self.cache.listeners.add(listener)
+
+    def end(self) -> None:
+        """Call the listener no more, and let it go: it may hold this object."""
+        if self._listener is not None:
+            self.cache.listeners.discard(self._listener)
+            self._listener = None
 
     def measure(self, key: str) -> QuotaMeasure | None:
         """Return the usage of an object in the cache; None if it is not there."""
@@ -237,16 +253,15 @@ class QuotaLedger:
             # A custom resource whose definition went while the request was under way.
             return None
         self._followed[resource.registry] = followed
-
-        def changed(change: Change | None) -> None:
-            if change is None:
-                followed.cache.listeners.discard(changed)
-                self._leave(followed)
-            elif _place(change.item.key)[0] in self._accounts:
-                self._settle(followed, change.item.key)
-
-        followed.cache.listeners.add(changed)
+        followed.listen(partial(self._changed, followed))
         return followed
+
+    def _changed(self, followed: Followed, change: Change | None) -> None:
+        if change is None:
+            followed.end()
+            self._leave(followed)
+        elif _place(change.item.key)[0] in self._accounts:
+            self._settle(followed, change.item.key)
 
     def _leave(self, followed: Followed) -> None:
         """A custom resource is gone or no longer what it was: count it anew when it is needed."""

@@ -1,7 +1,9 @@
 """The life of a custom kind, seen from outside."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.long_work import LongWork
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
+from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import forbidden
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
@@ -23,6 +26,8 @@ from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+COUNT = "count/widgets.example.com"
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -298,6 +303,34 @@ async def test_deleting_a_definition_deletes_its_objects_and_ends_watches(
     await widgets.post(CRDS, definition())
     await widgets.settle()
     assert (await widgets.get(WIDGETS))["items"] == []
+
+
+async def test_what_was_kept_of_a_deleted_kind_is_no_garbage(widgets: LocalServer) -> None:
+    await widgets.post(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {COUNT: "5"}}})
+    body = widget()
+    body["metadata"]["finalizers"] = ["example.com/x"]
+    await widgets.post(WIDGETS, body)
+    gc.collect()
+    gc.disable()
+    try:
+        kept = caches_of("widgets")
+        await widgets.delete(f"{CRDS}/widgets.example.com")
+        await widgets.settle()
+        await widgets.merge(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
+        await widgets.settle()
+        assert (await widgets.call("GET", WIDGETS)).status == 404
+        assert len(kept) == 1
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+def caches_of(plural: str) -> list[weakref.ref[ResourceCache]]:
+    return [
+        weakref.ref(each)
+        for each in gc.get_objects()
+        if type(each) is ResourceCache and each.resource.plural == plural
+    ]
 
 
 async def test_finalizers_of_objects_hold_the_definition(widgets: LocalServer) -> None:
