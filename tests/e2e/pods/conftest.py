@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +25,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, own_clusters: Any) -> Iter
     own = own_clusters.own(home)
     yield own.up("--nodes=1")
     own.down()
+
+
+EVENT_SECONDS = 3
 
 
 class Pods:
@@ -90,12 +93,21 @@ class Pods:
         return said.strip()
 
     def events(self, name: str, reason: str = "") -> list[str]:
-        """The messages of the events about a pod, by reason; without one also the reasons."""
+        """The messages of the events about a pod, by reason; without one also the reasons.
+
+        A pod's status may be there before its event, so an event is waited for a little."""
         path = f"/api/v1/namespaces/{self.namespace}/events"
-        found = self.api.get(f"{path}?fieldSelector=involvedObject.name={name}")["items"]
-        if not reason:
-            return [f"{each['reason']}: {each.get('message', '')}" for each in found]
-        return [each.get("message", "") for each in found if each["reason"] == reason]
+
+        def messages() -> list[str]:
+            found = self.api.get(f"{path}?fieldSelector=involvedObject.name={name}")["items"]
+            if not reason:
+                return [f"{each['reason']}: {each.get('message', '')}" for each in found]
+            return [each.get("message", "") for each in found if each["reason"] == reason]
+
+        try:
+            return cast(list[str], self._eventually(messages, EVENT_SECONDS))
+        except AssertionError:
+            return []
 
     def delete(self, name: str, **options: Any) -> None:
         self.api.delete(f"{self.path}/{name}", options or None)
