@@ -128,7 +128,7 @@ def test_a_node_that_comes_gets_a_pod_and_one_that_vanishes_is_not_counted(
     api.create(daemons.sets, daemon_set())
     both = sorted([ghost, node["metadata"]["name"]])
     eventually(lambda: daemons.nodes() == both, PATIENCE)
-    assert daemons.count("desiredNumberScheduled") == 2
+    eventually(lambda: daemons.count("desiredNumberScheduled") == 2, PATIENCE)
     api.delete(f"/api/v1/nodes/{ghost}")
     eventually(lambda: daemons.count("desiredNumberScheduled") == 1, PATIENCE)
     eventually(lambda: daemons.count("numberReady") == 1, PATIENCE)
