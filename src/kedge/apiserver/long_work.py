@@ -20,7 +20,7 @@ SERVER_THREADS: Final = 6
 EXPRESSION_THREADS: Final = 2
 """How many of them may evaluate expressions of tenants at the same time."""
 
-SHARE_SECONDS: Final = 0.005
+SHARE_SECONDS: Final = 0.01
 """How long shorter work of all requests together may hold the event loop in one turn."""
 
 Result = TypeVar("Result")

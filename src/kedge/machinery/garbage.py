@@ -11,29 +11,29 @@ from typing import Final, NoReturn
 
 from kedge.machinery.clock import Clock
 
-YOUNG: Final = 4_000
+YOUNG: Final = 10_000
 """Search the youngest objects when there are so many."""
-MIDDLE: Final = 2
-"""Search the objects that survived after so many such searches more: at most 12,000 objects, which
-takes 4 to 12 ms."""
-STEP: Final = 5
-"""Look how many old objects there are after so many searches of the middle ones: 60,000 new
-objects."""
-PORTION: Final = 10_000
-"""Search old objects when there are so many, which takes 4 to 10 ms. Those that are left are set
-aside; so a search visits new objects, not the whole heap."""
+MIDDLE: Final = 4
+"""Search the objects that survived after so many such searches more: at most 50,000 objects, which
+takes 10 to 40 ms."""
+STEP: Final = 50
+"""Look how many old objects there are after so many searches of the middle ones: two million new
+objects. A search each second would be short, too, but one request in thirty would wait for it."""
+PORTION: Final = 25_000
+"""Search old objects when there are so many. Those that are left are set aside; so a search visits
+new objects, not the whole heap."""
 NEVER: Final = 1 << 30
 GROWTH: Final = 3.0
 """How many times as many objects must be set aside as the last search of all has left, until all
 are searched again: an object may have become garbage since. A heap that only grows is so searched
 in total in proportion to its size."""
 
-LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 5.0
 CALM_SECONDS: Final = 0.25
 """How often to look for a calm moment."""
 CALM: Final = 2 * PORTION
-"""A search of so many old objects, with the younger ones, keeps no client waiting: it takes 10 to
-30 ms. While a thread holds a large document, there are many more."""
+"""A search of so many old objects, with the younger ones, keeps no client waiting for long: it
+takes 20 to 50 ms. While a thread holds a large document, there are many more."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a search waits for a calm moment, and again as long for a moment with about as few
 objects as were seen meanwhile: clients who always have large requests under way must not put it off
