@@ -184,8 +184,13 @@ class ClaimStage(StageTasks):
         return driver
 
     def _is_usable(self, driver: ScriptedDriver) -> bool:
+        # The driver learns of its registration before the agent has its response. Time that passes
+        # in between would be the driver's delay.
+        confirmed = {path.name for path in self.devices.watcher.registered}
         instances = self.claims.drivers._instances.get(driver.name, ())
-        return driver.registered.is_set() and any(each.is_connected for each in instances)
+        return f"{driver.name}-reg.sock" in confirmed and any(
+            each.is_connected for each in instances
+        )
 
     async def unplug(self, driver: ScriptedDriver) -> None:
         """It ends, and its sockets with it."""

@@ -91,7 +91,10 @@ class NodeDevices:
         self._pods: Callable[[], Iterable[Pod]] = list
         self._exists: Callable[[str], bool] = lambda uid: True
         self._claims: NodeClaims | None = None
-        self._volume_drivers: PluginHandler | None = None
+        self._handlers: dict[str, PluginHandler] = {PLUGIN_TYPE: self._registry}
+        self.watcher = PluginWatcher(
+            self.places.watched, self._handlers, clock, self.kubelet.on_machine
+        )
         self._freed = asyncio.Event()
         """Set, and replaced, whenever devices have become free."""
         self._begun = clock.monotonic()
@@ -111,7 +114,10 @@ class NodeDevices:
         self._tell_node, self._tell_pod, self._pods = node_changed, pod_changed, pods
         self._exists = exists
         self._claims = claims
-        self._volume_drivers = volume_drivers
+        if claims is not None:
+            self._handlers[DRIVER_TYPE] = claims.drivers
+        if volume_drivers is not None:
+            self._handlers[CSI_TYPE] = volume_drivers
 
     def _dynamic_resources(self, pod: Pod, container: Container) -> Sequence[DynamicResource]:
         return self._claims.dynamic_resources(pod, container) if self._claims else ()
@@ -132,14 +138,8 @@ class NodeDevices:
         told = GrpcSocket(
             self.places.resources / SOCKET, self._own / "resources.sock", service.handlers
         )
-        handlers: dict[str, PluginHandler] = {PLUGIN_TYPE: self._registry}
-        if self._claims is not None:
-            handlers[DRIVER_TYPE] = self._claims.drivers
-        if self._volume_drivers is not None:
-            handlers[CSI_TYPE] = self._volume_drivers
-        watcher = PluginWatcher(self.places.watched, handlers, self._clock, self.kubelet.on_machine)
         async with asyncio.TaskGroup() as tasks:
-            for work in (self._registry, door, told, watcher, self._releases):
+            for work in (self._registry, door, told, self.watcher, self._releases):
                 tasks.create_task(work.run())
             for plugin in self._simulated:
                 tasks.create_task(plugin.serve(self.places.plugins))

@@ -59,6 +59,8 @@ class PluginWatcher:
         self._clock = clock
         self._on_machine = on_machine
         self._attended: dict[Mark, asyncio.Task[None]] = {}
+        self.registered: set[Path] = set()
+        """Sockets whose plugins are registered and have confirmed it."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -85,9 +87,11 @@ class PluginWatcher:
         while True:
             withdraw = await self._register(path)
             if withdraw is not None:
+                self.registered.add(path)
                 try:
                     await asyncio.Event().wait()
                 finally:
+                    self.registered.discard(path)
                     await withdraw()
             await self._clock.sleep(delay)
             delay = min(delay * 2, LONGEST_RETRY_SECONDS)
