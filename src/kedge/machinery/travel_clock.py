@@ -1,7 +1,9 @@
 """TravelClock: the machine's clock, which tests can move forward and stop while a server runs."""
 
 import asyncio
-from datetime import datetime, timedelta
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -11,6 +13,8 @@ from kedge.machinery.clock import Clock, SystemClock
 PACING_SECONDS: Final = 1.0
 """Shorter sleeps take their real time while the clock stands still. They are pauses before another
 try, and a server that never tries again would not answer."""
+MOST_STRETCHES: Final = 1000
+"""Changes of a clock that are remembered; times before the oldest are read by the oldest."""
 
 
 class ClockReading(msgspec.Struct, frozen=True):
@@ -22,34 +26,60 @@ class ClockReading(msgspec.Struct, frozen=True):
     frozen: bool
 
 
+class ClockStretch(msgspec.Struct, frozen=True, array_like=True):
+    """The time of a cluster from one change of its clock to the next."""
+
+    since: float
+    """Seconds since the epoch, by the machine's clock."""
+    ahead: float = 0.0
+    """Seconds by which the cluster's time is ahead, at the beginning of the stretch."""
+    frozen: bool = False
+
+    def at(self, machine: float) -> float:
+        """Return the cluster's time at a moment of the machine's clock."""
+        return (self.since if self.frozen else machine) + self.ahead
+
+
 class TravelClock:
-    """Every sleeper wakes as soon as its time has come, also because the clock was moved."""
+    """Every sleeper wakes as soon as its time has come, also because the clock was moved.
+
+    The clock of a server is moved by its owner; that of a node follows the server's (`follow`).
+    """
 
     def __init__(self, machine: Clock | None = None) -> None:
         self.machine: Clock = machine or SystemClock()
         """The clock of the machine."""
+        self._stretches: list[ClockStretch] = [ClockStretch(0.0)]
         self._offset = 0.0
-        self._stopped: tuple[datetime, float] | None = None
-        """Both times of a clock that stands still."""
+        """Seconds by which `monotonic` is ahead of the machine's, unless the clock stands still."""
+        self._stopped: float | None = None
+        """The value of `monotonic` while the clock stands still."""
+        self._held = 0.0
+        """Seconds that were skipped and do not count for the silence of nodes."""
         self._moved: asyncio.Event = asyncio.Event()
         """Set when the clock is moved, and then replaced."""
 
     def now(self) -> datetime:
-        if self._stopped is not None:
-            return self._stopped[0]
-        return self.machine.now() + timedelta(seconds=self._offset)
+        last, machine = self._stretches[-1], self.machine.now()
+        if last.frozen:
+            machine = datetime.fromtimestamp(last.since, UTC)
+        return machine + timedelta(seconds=last.ahead)
 
     def monotonic(self) -> float:
         if self._stopped is not None:
-            return self._stopped[1]
+            return self._stopped
         return self.machine.monotonic() + self._offset
 
     async def sleep(self, seconds: float) -> None:
+        await self.sleep_by(self.monotonic, seconds)
+
+    async def sleep_by(self, monotonic: Callable[[], float], seconds: float) -> None:
+        """Sleep until a clock that moves with this one has moved by so many seconds."""
         if seconds <= 0:
             await self.machine.sleep(0)
             return
-        due = self.monotonic() + seconds
-        while (left := due - self.monotonic()) > 0:
+        due = monotonic() + seconds
+        while (left := due - monotonic()) > 0:
             if self._stopped is not None and seconds <= PACING_SECONDS:
                 await self.machine.sleep(seconds)
                 return
@@ -67,10 +97,27 @@ class TravelClock:
     async def give_way(self) -> None:
         await self.machine.give_way()
 
+    # Other views of the same time.
+
     @property
     def heartbeats(self) -> "HeartbeatClock":
         """The clock for the silence of nodes."""
         return HeartbeatClock(self)
+
+    @property
+    def measured(self) -> "UsageClock":
+        """The clock for measured usage."""
+        return UsageClock(self)
+
+    def cluster_nanoseconds(self, machine: int) -> int:
+        """Return the cluster's time at a moment of the machine's clock that has passed, both in
+        nanoseconds since the epoch. 0 stands for no time, and stays so."""
+        if not machine:
+            return 0
+        place = bisect_right(self._stretches, machine / 1e9, key=lambda stretch: stretch.since)
+        stretch = self._stretches[max(place - 1, 0)]
+        moment = int(stretch.since * 1e9) if stretch.frozen else machine
+        return moment + int(stretch.ahead * 1e9)
 
     # Moving.
 
@@ -79,30 +126,59 @@ class TravelClock:
         offset = (self.now() - self.machine.now()).total_seconds()
         return ClockReading(self.now(), round(offset, 3), self._stopped is not None)
 
+    @property
+    def stretches(self) -> Sequence[ClockStretch]:
+        """The course of this clock, oldest first."""
+        return tuple(self._stretches)
+
     def advance(self, seconds: float) -> None:
-        """Move the clock forward, and wake those whose time has come."""
+        """Move the clock forward, and wake those whose time has come. The seconds do not count for
+        the silence of nodes until `release`."""
         if seconds < 0:
             raise ValueError("a clock cannot go back")
+        self._held += seconds
         if self._stopped is None:
             self._offset += seconds
         else:
-            now, monotonic = self._stopped
-            self._stopped = now + timedelta(seconds=seconds), monotonic + seconds
+            self._stopped += seconds
+        self._turn(seconds, frozen=self._stopped is not None)
+
+    def release(self, seconds: float) -> None:
+        """Let seconds of an advance count for the silence of nodes, too."""
+        self._held -= seconds
         self._wake()
 
     def freeze(self) -> None:
         """Stop the clock."""
         if self._stopped is None:
-            self._stopped = self.now(), self.monotonic()
-            self._wake()
+            self._stopped = self.monotonic()
+            self._turn(0.0, frozen=True)
 
     def resume(self) -> None:
         """Let a clock that stands still continue from the time that it shows."""
         if self._stopped is not None:
             # Both times must continue without a jump; monotonic time is what sleepers count in.
-            self._offset = self._stopped[1] - self.machine.monotonic()
+            self._offset = self._stopped - self.machine.monotonic()
             self._stopped = None
-            self._wake()
+            self._turn(0.0, frozen=False)
+
+    def follow(self, stretches: Sequence[ClockStretch]) -> None:
+        """Take over the course of the server's clock. The time goes back if the server has begun
+        again with the machine's; `monotonic` never does."""
+        before, monotonic = self.now(), self.monotonic()
+        self._stretches = list(stretches) or [ClockStretch(0.0)]
+        monotonic += max((self.now() - before).total_seconds(), 0.0)
+        self._offset = monotonic - self.machine.monotonic()
+        self._stopped = monotonic if self._stretches[-1].frozen else None
+        self._wake()
+
+    def _turn(self, seconds: float, *, frozen: bool) -> None:
+        """Begin a stretch that is so many seconds ahead of what the clock shows."""
+        machine = self.machine.now().timestamp()
+        ahead = self._stretches[-1].at(machine) - machine + seconds
+        self._stretches.append(ClockStretch(machine, ahead, frozen))
+        del self._stretches[:-MOST_STRETCHES]
+        self._wake()
 
     def _wake(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
@@ -110,21 +186,42 @@ class TravelClock:
 
 
 class HeartbeatClock:
-    """Shows the time of a TravelClock, and measures how long nodes are silent by the machine's
-    clock: nodes do not travel, and one that missed a skipped hour has missed no heartbeat."""
+    """Measures how long nodes are silent. A skipped hour counts once all nodes have had the
+    opportunity to renew their leases after it: no node is silent because it followed late."""
 
     def __init__(self, travels: TravelClock) -> None:
         self._travels = travels
-        self._machine = travels.machine
 
     def now(self) -> datetime:
         return self._travels.now()
 
     def monotonic(self) -> float:
-        return self._machine.monotonic()
+        return self._travels.monotonic() - self._travels._held
 
     async def sleep(self, seconds: float) -> None:
-        await self._machine.sleep(seconds)
+        await self._travels.sleep_by(self.monotonic, seconds)
 
     async def give_way(self) -> None:
-        await self._machine.give_way()
+        await self._travels.give_way()
+
+
+class UsageClock:
+    """Stamps usage with the cluster's time, and measures the time between two readings by the
+    machine's clock: counters of the kernel do not travel. A skipped hour is a gap in the data, and
+    nothing that was used while the clock stood still seems to be used at once."""
+
+    def __init__(self, travels: TravelClock) -> None:
+        self._travels = travels
+        self.machine = travels.machine
+
+    def now(self) -> datetime:
+        return self._travels.now()
+
+    def monotonic(self) -> float:
+        return self.machine.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._travels.sleep(seconds)
+
+    async def give_way(self) -> None:
+        await self._travels.give_way()

@@ -5,8 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from kedge.machinery.clock import heartbeat_clock, machine_clock
-from kedge.machinery.travel_clock import TravelClock
+from kedge.machinery.clock import (
+    cluster_nanoseconds,
+    heartbeat_clock,
+    machine_clock,
+    usage_clock,
+)
+from kedge.machinery.travel_clock import MOST_STRETCHES, TravelClock
 from kedge.testing.clock import FakeClock
 
 HOUR = 3600.0
@@ -29,7 +34,7 @@ async def test_both_times_move_together() -> None:
     assert machine_clock(machine) is machine
 
 
-async def test_heartbeats_are_measured_in_real_time() -> None:
+async def test_skipped_time_counts_for_the_silence_of_nodes_when_it_is_released() -> None:
     machine = FakeClock()
     clock = TravelClock(machine)
     heartbeats = heartbeat_clock(clock)
@@ -44,8 +49,90 @@ async def test_heartbeats_are_measured_in_real_time() -> None:
         clock.advance(HOUR)
         await turns()
         assert not sleeper.done()
-        await machine.advance(10)
+        clock.release(HOUR)
+        await sleeper
+    assert heartbeats.monotonic() == before + HOUR
+    clock.freeze()
+    await machine.advance(HOUR)
+    assert heartbeats.monotonic() == before + HOUR
     assert heartbeat_clock(machine) is machine
+
+
+async def test_usage_is_stamped_with_the_cluster_s_time_and_measured_in_the_machine_s() -> None:
+    machine = FakeClock()
+    clock = TravelClock(machine)
+    usage = usage_clock(clock)
+    clock.advance(HOUR)
+    await machine.advance(1)
+    assert usage.now() - machine.now() == timedelta(hours=1)
+    assert usage.monotonic() == 1
+    assert machine_clock(usage) is machine
+    await usage.give_way()
+    async with asyncio.TaskGroup() as group:
+        sleeper = group.create_task(usage.sleep(HOUR))
+        await turns()
+        clock.advance(HOUR)
+        await sleeper
+    assert usage_clock(machine) is machine
+
+
+def seconds(clock: TravelClock, moment: float) -> float:
+    start = FakeClock().now().timestamp()
+    return clock.cluster_nanoseconds(int((start + moment) * 1e9)) / 1e9 - start
+
+
+async def test_a_moment_of_the_machine_has_one_time_of_the_cluster() -> None:
+    machine = FakeClock()
+    clock = TravelClock(machine)
+    convert = cluster_nanoseconds(clock)
+    assert convert is not None
+    assert convert(0) == 0
+    assert cluster_nanoseconds(machine) is None
+    await machine.advance(10)
+    clock.advance(HOUR)
+    await machine.advance(10)
+    clock.freeze()
+    await machine.advance(10)
+    clock.resume()
+    await machine.advance(10)
+    # Before the jump, after it, while the clock stood still, and when it went on.
+    assert [seconds(clock, at) for at in (5, 15, 25, 35)] == [5, HOUR + 15, HOUR + 20, HOUR + 25]
+
+
+async def test_a_clock_follows_another() -> None:
+    machine = FakeClock()
+    server, node = TravelClock(machine), TravelClock(machine)
+    async with asyncio.TaskGroup() as group:
+        sleeper = group.create_task(node.sleep(HOUR))
+        await turns()
+        server.advance(HOUR)
+        await machine.advance(5)
+        node.follow(server.stretches)
+        await sleeper
+    assert node.now() == server.now()
+    assert node.monotonic() == HOUR + 5
+    server.freeze()
+    server.advance(60)
+    node.follow(server.stretches)
+    await machine.advance(5)
+    assert (node.now(), node.reading.frozen) == (server.now(), True)
+    assert node.monotonic() == HOUR + 65
+    server.resume()
+    node.follow(server.stretches)
+    await machine.advance(5)
+    assert node.now() == server.now()
+    # A server that was restarted begins with the machine's time; time to wait never grows.
+    node.follow([])
+    assert node.now() == machine.now()
+    assert node.monotonic() == HOUR + 70
+
+
+async def test_old_changes_are_forgotten() -> None:
+    clock = TravelClock(FakeClock())
+    for _ in range(MOST_STRETCHES + 5):
+        clock.advance(1)
+    assert len(clock.stretches) == MOST_STRETCHES
+    assert clock.reading.offset == MOST_STRETCHES + 5
 
 
 async def test_sleepers_wake_when_their_time_has_come() -> None:

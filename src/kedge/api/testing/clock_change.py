@@ -29,6 +29,8 @@ class ClockState(msgspec.Struct, frozen=True, kw_only=True):
     offset: float
     """Seconds by which it is ahead of the machine's clock; negative after it stood still."""
     frozen: bool
+    behind: list[str] = []
+    """Nodes that do not follow the clock, or have not yet."""
 
 
 def decoded_change(body: bytes) -> ClockChange:

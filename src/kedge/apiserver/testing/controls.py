@@ -1,15 +1,21 @@
 """ClusterControls: the pages under /testing, which exist only in clusters for tests."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from kedge.api.core_v1.node import RESOURCE as NODES
+from kedge.api.core_v1.node_types import is_simulated
 from kedge.api.testing import fault_rule
 from kedge.api.testing.clock_change import ClockChange, ClockState, decoded_change
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import ControlSteps
+from kedge.apiserver.authorization.node import node_name
 from kedge.apiserver.context import Answer, RequestContext
+from kedge.apiserver.request import User
 from kedge.apiserver.testing import fault_steps
+from kedge.apiserver.testing.clock_followers import ClockFollowers
 from kedge.apiserver.testing.fault_table import FaultTable
 from kedge.apiserver.testing.request_log import RequestLog, record
 from kedge.apiserver.testing.snapshots import Snapshots
@@ -33,6 +39,8 @@ class ClusterControls:
         self._faults = faults
         self._requests = RequestLog()
         self._snapshots = Snapshots(api)
+        clock = api.clock
+        self._followers = ClockFollowers(clock) if isinstance(clock, TravelClock) else None
 
     def steps(self) -> ControlSteps:
         clock = self._api.clock
@@ -47,9 +55,9 @@ class ClusterControls:
 
     def _pages(self, context: RequestContext) -> None:
         if context.target is None and context.http.path.startswith(PREFIX):
-            context.answer = self._page(context.http)
+            context.answer = self._page(context.http, context.user)
 
-    def _page(self, http: HttpRequest) -> Answer | None:
+    def _page(self, http: HttpRequest, user: User) -> Answer | None:
         match http.path.removeprefix(PREFIX).strip("/").split("/"):
             case ["faults"]:
                 return self._fault_list(http)
@@ -63,6 +71,8 @@ class ClusterControls:
                 return _document(self._requests.page(http.query))
             case ["clock"]:
                 return self._clock_page(http)
+            case ["clock", "course"]:
+                return self._course_page(http, user)
             case ["snapshots", *below]:
                 return self._snapshot_page(http, below)
             case _:
@@ -79,18 +89,47 @@ class ClusterControls:
             case _:
                 raise method_not_allowed()
 
-    def _clock_page(self, http: HttpRequest) -> Response | None:
-        clock = self._api.clock
-        if not isinstance(clock, TravelClock):
+    def _clock_page(self, http: HttpRequest) -> Answer | None:
+        clock, followers = self._api.clock, self._followers
+        if not isinstance(clock, TravelClock) or followers is None:
             return None
         match http.method:
             case "GET":
-                pass
+                return _document(state_of(clock, followers.behind(self._nodes())))
             case "POST":
-                change(clock, decoded_change(_body(http)))
+                wanted = decoded_change(_body(http))
+                change(clock, wanted)
+                return self._clock_followed(clock, followers, wanted)
             case _:
                 raise method_not_allowed()
-        return _document(state_of(clock))
+
+    async def _clock_followed(
+        self, clock: TravelClock, followers: ClockFollowers, wanted: ClockChange
+    ) -> Response:
+        """Answer when the nodes have followed a change of the clock. Only then it counts for their
+        silence, and it never does if some of them cannot follow: they renew their leases in the
+        machine's time."""
+        await followers.follow()
+        behind = followers.behind(self._nodes())
+        if not behind:
+            clock.release(wanted.advance)
+        return _document(state_of(clock, behind))
+
+    def _nodes(self) -> list[str]:
+        """Return the nodes that have a clock of their own: simulated ones follow as one client."""
+        nodes = self._api.cache.of(NODES).values()
+        return [item.key.rpartition("/")[2] for item in nodes if not is_simulated(item.labels)]
+
+    def _course_page(self, http: HttpRequest, user: User) -> Answer | None:
+        if self._followers is None:
+            return None
+        if http.method != "GET":
+            raise method_not_allowed()
+        name = user.name if (node := node_name(user)) is None else node
+        return self._course(self._followers, name, http.query.get("version"))
+
+    async def _course(self, followers: ClockFollowers, name: str, version: str) -> Response:
+        return _document(await followers.course(name, version))
 
     def _snapshot_page(self, http: HttpRequest, below: list[str]) -> Answer | None:
         match http.method, below:
@@ -98,6 +137,8 @@ class ClusterControls:
                 return _document({"items": self._snapshots.infos()})
             case "POST", []:
                 return self._take_snapshot()
+            case "GET", [name]:
+                return Response(200, self._snapshots.content(name))
             case "DELETE", [name]:
                 return _document(self._snapshots.delete(name))
             case "POST", [name, "restore"]:
@@ -125,11 +166,14 @@ def change(clock: TravelClock, wanted: ClockChange) -> None:
     clock.advance(wanted.advance)
 
 
-def state_of(clock: TravelClock) -> ClockState:
-    """Return where a clock stands."""
+def state_of(clock: TravelClock, behind: Sequence[str] = ()) -> ClockState:
+    """Return where a clock stands, and the nodes that do not follow it."""
     reading = clock.reading
     return ClockState(
-        now=format_micro_time(reading.now), offset=reading.offset, frozen=reading.frozen
+        now=format_micro_time(reading.now),
+        offset=reading.offset,
+        frozen=reading.frozen,
+        behind=list(behind),
     )
 
 

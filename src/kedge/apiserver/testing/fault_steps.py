@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from kedge.api.testing.fault_rule import FaultRule, RequestFacts, error_of
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.testing.fault_table import FaultTable, broken_off, dropped
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.web.message import TEXT, Response, Sink
 
 GONE = 410
@@ -45,7 +45,7 @@ def inject(table: FaultTable, clock: Clock) -> Callable[[RequestContext], None]:
 
 
 async def _failing(rule: FaultRule, facts: RequestFacts, clock: Clock) -> Response:
-    await clock.sleep(rule.latency)
+    await machine_clock(clock).sleep(rule.latency)
     return _failed(rule, facts)
 
 
@@ -84,11 +84,11 @@ def delay(clock: Clock) -> Callable[[RequestContext], None]:
 
 async def _late(rule: FaultRule, facts: RequestFacts, answer: Answer, clock: Clock) -> Response:
     if not rule.fails:
-        await clock.sleep(rule.latency)
+        await machine_clock(clock).sleep(rule.latency)
         return await _whole(answer)
     await _whole(answer)
     if rule.latency:
-        await clock.sleep(rule.latency)
+        await machine_clock(clock).sleep(rule.latency)
     return _failed(rule, facts)
 
 

@@ -1,16 +1,17 @@
 """Snapshots: the objects of a cluster for tests, to bring them back later."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 import msgspec
 
 from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
+from kedge.apiserver import objects_file
 from kedge.apiserver.api import Api
 from kedge.machinery.durations import format_micro_time
 from kedge.machinery.errors import StatusError, not_found
+from kedge.storage.bulk import carry_out
 from kedge.storage.store import RevisionConflict, StoreEntry
 
 ROOT: Final = "/registry/"
@@ -104,15 +105,19 @@ class Snapshots:
             raise not_found("", "snapshots", name)
         return found
 
+    def content(self, name: str) -> bytes:
+        """Return the objects of a snapshot, for a cluster that begins with them."""
+        return objects_file.encode(self._find(name).entries.values())
+
     async def restore(self, name: str) -> RestoreResult:
         """Bring the objects of a snapshot back, as changes that every watch sees."""
         snapshot = self._find(name)
         page = await self._api.store.list(ROOT)
         plan = plan_restore(snapshot.entries, chosen(page.entries))
-        try:
-            await self._carry_out(plan)
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        # Not one by one: controllers see the result before they react to its first part.
+        deletes = (self._delete(entry) for entry in plan.deleted)
+        puts = (self._put(entry, plan.current.get(entry.key)) for entry in plan.written)
+        await carry_out(chain(deletes, puts), self._api.clock)
         revision = self._api.store.revision
         await self._api.cache.reached(revision)
         created = sum(entry.key not in plan.current for entry in plan.written)
@@ -122,14 +127,6 @@ class Snapshots:
             deleted=len(plan.deleted),
             revision=revision,
         )
-
-    async def _carry_out(self, plan: RestorePlan) -> None:
-        # All at once: the store writes them together, before controllers react to the first.
-        async with asyncio.TaskGroup() as group:
-            for entry in plan.deleted:
-                group.create_task(self._delete(entry))
-            for entry in plan.written:
-                group.create_task(self._put(entry, plan.current.get(entry.key)))
 
     async def _put(self, entry: StoreEntry, current: StoreEntry | None) -> None:
         for _ in range(TRIES):

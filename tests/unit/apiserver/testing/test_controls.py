@@ -69,20 +69,32 @@ def test_a_clock_is_moved_and_stopped() -> None:
 async def test_the_page_of_the_clock(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await server.call("GET", "/testing/clock")).status == 404
     api = server.app.api
+    clock = TravelClock(server.clock)
+    monkeypatch.setattr(api, "clock", clock)
     page = ClusterControls(api, FaultTable()).steps().before_work[0]
 
-    def ask(method: str, body: bytes = b"") -> Any:
-        context = RequestContext(HttpRequest(method, "/testing/clock", body=body), 0.0)
+    async def ask(method: str, body: bytes = b"", path: str = "/testing/clock") -> Any:
+        context = RequestContext(HttpRequest(method, path, body=body), 0.0)
         page(context)
-        assert isinstance(context.answer, Response)
-        assert isinstance(context.answer.body, bytes)
-        return msgspec.json.decode(context.answer.body)
+        assert context.answer is not None
+        answer = context.answer
+        response = answer if isinstance(answer, Response) else await answer
+        assert isinstance(response.body, bytes)
+        return msgspec.json.decode(response.body)
 
-    monkeypatch.setattr(api, "clock", TravelClock(server.clock))
-    assert ask("GET")["offset"] == 0
-    assert ask("POST", b'{"advance":60}')["offset"] == 60
+    assert (await ask("GET"))["offset"] == 0
+    assert (await ask("POST", b'{"advance":60}'))["offset"] == 60
+    assert clock.heartbeats.monotonic() == clock.monotonic()
     with pytest.raises(StatusError):
-        ask("POST", b'{"advance":-1}')
+        await ask("POST", b'{"advance":-1}')
     with pytest.raises(StatusError):
-        ask("DELETE")
-    assert ask("GET")["offset"] == 60
+        await ask("DELETE")
+    assert (await ask("GET"))["offset"] == 60
+    course = await ask("GET", path="/testing/clock/course")
+    assert [stretch[1] for stretch in course["stretches"]] == [0, 60]
+    with pytest.raises(StatusError):
+        await ask("POST", path="/testing/clock/course")
+    # A node that does not follow the clock is not silent because time was skipped.
+    await server.post("/api/v1/nodes", {"metadata": {"name": "foreign"}})
+    assert (await ask("POST", b'{"advance":60}'))["behind"] == ["foreign"]
+    assert clock.heartbeats.monotonic() == clock.monotonic() - 60

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from kedge.apiserver import first_objects, objects_file
 from kedge.apiserver.testing import snapshots
 from kedge.apiserver.testing.snapshots import plan_restore
+from kedge.storage.memory import MemoryStore
 from kedge.storage.store import StoreEntry
 from kedge.testing.local_server import LocalServer
 
@@ -56,6 +58,20 @@ async def test_objects_come_back_as_changes(server: LocalServer) -> None:
             old["metadata"].pop("resourceVersion")
         )
         assert now == old
+
+
+async def test_the_content_of_a_snapshot_is_what_another_cluster_begins_with(
+    server: LocalServer,
+) -> None:
+    await server.post(MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    await server.call("POST", SNAPSHOTS)
+    await server.delete(f"{MAPS}/a")
+    content = await server.call("GET", f"{SNAPSHOTS}/snapshot-1")
+    store = MemoryStore(server.clock)
+    await first_objects.copy(store, server.clock, objects_file.decode(content.data))
+    async with LocalServer.running(store) as other:
+        assert (await other.get(f"{MAPS}/a"))["data"] == {"k": "v"}
+    assert (await server.call("GET", f"{SNAPSHOTS}/snapshot-2")).status == 404
 
 
 async def test_custom_kinds_come_back_with_their_objects(server: LocalServer) -> None:
