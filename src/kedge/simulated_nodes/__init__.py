@@ -1,0 +1,1 @@
+"""Nodes whose pods are pretended: registered, scheduled to and measured, but nothing runs."""
