@@ -1,0 +1,117 @@
+"""The program `etcd` of `kedge envtest`: it only says that it is healthy, and where data belong.
+
+envtest waits for its health and passes its address to the API server, which keeps its objects in a
+file instead. It is run as a script with the standard library alone, so that it starts at once.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+VERSION = "3.6.0"
+SECONDS = 2.0
+"""How long a client may take for its request. There is one, which polls."""
+MOST_BYTES = 1 << 14
+HELP = """\
+Usage:
+  etcd [flags]
+    The etcd of "kedge envtest": it answers /health, and keeps no data.
+
+Flags:
+  --data-dir DIR
+  --listen-client-urls URLS
+  --advertise-client-urls URLS
+  --listen-peer-urls URLS
+  --unsafe-no-fsync
+"""
+
+
+class FlagError(Exception):
+    """A flag that cannot be understood."""
+
+
+def read_flags(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the flags by name; those without a value are "true"."""
+    found: dict[str, str] = {}
+    waiting = ""
+    for each in arguments:
+        if waiting and not each.startswith("-"):
+            found[waiting], waiting = each, ""
+        elif each.startswith("-"):
+            name, is_given, value = each.lstrip("-").partition("=")
+            found[name] = value if is_given else "true"
+            waiting = "" if is_given else name
+        else:
+            raise FlagError(f"unexpected argument: {each}")
+    return found
+
+
+def address_of(urls: str) -> tuple[str, int]:
+    """Return host and port of the first URL."""
+    first = urls.split(",")[0]
+    parts = urlsplit(first)
+    if parts.scheme != "http" or not parts.hostname or parts.port is None:
+        raise FlagError(f"--listen-client-urls={first}: only http://HOST:PORT is supported")
+    return parts.hostname, parts.port
+
+
+def answer(path: str, data: str) -> bytes:
+    """Return the response to a GET of a path."""
+    pages: Mapping[str, object] = {
+        "/health": {"health": "true", "reason": ""},
+        "/readyz": {"health": "true"},
+        "/livez": {"health": "true"},
+        "/version": {"etcdserver": VERSION, "etcdcluster": VERSION},
+        "/kedge": {"dataDir": data},
+    }
+    page = pages.get(path.partition("?")[0])
+    status = "404 Not Found" if page is None else "200 OK"
+    body = json.dumps(page).encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+def serve(connected: socket.socket, data: str) -> None:
+    """Answer one client."""
+    connected.settimeout(SECONDS)
+    try:
+        asked = b""
+        while b"\r\n\r\n" not in asked and len(asked) < MOST_BYTES:
+            piece = connected.recv(4096)
+            if not piece:
+                return
+            asked += piece
+        words = asked.split(b" ", 2)
+        if len(words) == 3:
+            connected.sendall(answer(words[1].decode("latin-1"), data))
+    except OSError:
+        return
+
+
+def main(arguments: Sequence[str]) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        print(HELP, end="")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        flags = read_flags(arguments)
+        host, port = address_of(flags.get("listen-client-urls", "http://localhost:2379"))
+        data = os.path.abspath(flags.get("data-dir", "default.etcd"))
+        os.makedirs(data, mode=0o700, exist_ok=True)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
+    except (FlagError, OSError) as error:
+        print(f"etcd of kedge envtest: {error}", file=sys.stderr)
+        return 1
+    while True:
+        connected, _ = listener.accept()
+        with connected:
+            serve(connected, data)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
