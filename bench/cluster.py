@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,12 +87,17 @@ def home() -> Iterator[Home]:
 
 
 Measure = Callable[[Home, argparse.Namespace], Coroutine[Any, Any, None]]
+UpFlags = Callable[[argparse.Namespace], Sequence[str]]
 
 
 def run(
-    description: str | None, numbers: Mapping[str, tuple[float, str]], measure: Measure
+    description: str | None,
+    numbers: Mapping[str, tuple[float, str]],
+    measure: Measure,
+    up_flags: UpFlags = lambda _: (),
 ) -> None:
-    """Measure a cluster of its own. `numbers` are by flag: the default, and the help."""
+    """Measure a cluster of its own. `numbers` are by flag: the default, and the help. `up_flags`
+    returns further flags of `kedge up`."""
     flags = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -100,5 +105,5 @@ def run(
         flags.add_argument(f"--{name}", type=type(default), default=default, help=text)
     given = flags.parse_args()
     with home() as place:
-        place.up("sqlite")
+        place.up("sqlite", *up_flags(given))
         asyncio.run(measure(place, given))

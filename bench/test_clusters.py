@@ -1,4 +1,5 @@
-"""How soon a cluster for a test is ready, what it costs, and how long 100 of them take.
+"""How soon a cluster for a test is ready, what it costs, and how long 100 of them take. Snapshots
+and forks. With `--assets`, the control plane that envtest starts is measured beside it.
 
 Wall times depend on the load of the machine; processor times hardly do. The bars are for an idle
 machine with two cores.
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter, sleep
 
+import control_plane_peer
+
 import kedge
 from kedge.cluster.warm_parent import connection
 
@@ -21,26 +24,25 @@ TICKS = os.sysconf("SC_CLK_TCK")
 FLAGS = ["--store=memory", "--gateway=off"]
 SETTLING = 1.0
 
-TESTS = '''
+TESTS = """
 import os
 import pathlib
 import pytest
 
-CRD = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.com}
-spec:
-  group: example.com
-  scope: Namespaced
-  names: {plural: widgets, singular: widget, kind: Widget}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}}
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {
+            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        }}],
+    },
+}
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +62,7 @@ def test_cluster(kedge_fresh_cluster, number):
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         spent += int(fields[11]) + int(fields[12])
     pathlib.Path(f"ticks-{number}").write_text(str(spent))
-'''
+"""
 
 
 def main() -> None:
@@ -71,6 +73,9 @@ def main() -> None:
     print()
     for nodes, bar in ((0, "0.10"), (1, "0.40")):
         measure(nodes, bar, flags.runs)
+    if flags.assets:
+        measure_peer(flags.assets, flags.runs)
+    snapshots(flags.objects, flags.runs)
     hundred(flags.count, flags.workers)
 
 
@@ -81,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--runs", type=int, default=10)
     flags.add_argument("--count", type=int, default=100, help="clusters of the pytest run")
     flags.add_argument("--workers", type=int, default=4)
+    flags.add_argument("--objects", type=int, default=1000, help="objects of a snapshot")
+    flags.add_argument(
+        "--assets", type=Path, help="measure the etcd and kube-apiserver of this directory, too"
+    )
     return flags
 
 
@@ -105,6 +114,62 @@ def measure(nodes: int, bar: str, runs: int) -> None:
         value = statistics.median(each[name] for each in memory)
         line(f"{what}: private memory of {name}", value, "MB", "25.00")
     print()
+
+
+def measure_peer(assets: Path, runs: int) -> None:
+    """Print the same for the control plane of envtest, which has no controllers and no nodes."""
+    taken, spent, memory = [], [], []
+    for _ in range(runs):
+        with control_plane_peer.started(assets) as peer:
+            taken.append(peer.seconds)
+            spent.append(processor_seconds(peer.processes))
+            sleep(SETTLING)
+            memory.append(sum(private_mb(peer.processes).values()))
+    line("etcd and kube-apiserver: ready", statistics.median(taken), "s", "")
+    line("etcd and kube-apiserver: processor time", statistics.median(spent), "s", "")
+    line("etcd and kube-apiserver: private memory", statistics.median(memory), "MB", "")
+    print()
+
+
+def snapshots(objects: int, runs: int) -> None:
+    """Print how long it takes to bring deleted and changed objects back, and to fork a cluster."""
+    restored, worked, forked = [], [], []
+    with kedge.Cluster(nodes=0, testing=True, wait=60) as c:
+        maps = [config_map(number, "first") for number in range(objects)]
+        c.apply(maps)
+        taken = c.snapshot()
+        for run in range(runs):
+            change(c, objects, is_deleted=bool(run % 2))
+            sleep(SETTLING)
+            server = {"server": c.processes["server"]}
+            before, began = nanoseconds(server), perf_counter()
+            c.restore(taken)
+            restored.append(perf_counter() - began)
+            worked.append((nanoseconds(server) - before) / 1e9)
+            sleep(SETTLING)
+            began = perf_counter()
+            with c.fork() as other:
+                forked.append(perf_counter() - began)
+                assert len(other.list("cm")) >= objects
+    what = f"{objects:,} objects"
+    line(f"{what}: restored", statistics.median(restored) * 1000, "ms", "50.00")
+    line(f"{what}: processor time of it", statistics.median(worked) * 1000, "ms", "")
+    line(f"{what}: in a forked cluster", statistics.median(forked), "s", "")
+    print()
+
+
+def config_map(number: int, text: str) -> dict[str, object]:
+    metadata = {"name": f"map-{number}"}
+    data = {"text": text * 50}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def change(c: kedge.Cluster, objects: int, *, is_deleted: bool) -> None:
+    for number in range(objects):
+        if is_deleted:
+            c.delete(f"cm/map-{number}", timeout=0)
+        else:
+            c.patch(f"cm/map-{number}", {"data": {"text": "second"}})
 
 
 def hundred(count: int, workers: int) -> None:
@@ -138,6 +203,12 @@ def processor_seconds(processes: Mapping[str, int]) -> float:
     fields = [Path(f"/proc/{pid}/stat").read_text() for pid in processes.values()]
     parts = [each.rpartition(")")[2].split() for each in fields]
     return sum(int(each[11]) + int(each[12]) for each in parts) / TICKS
+
+
+def nanoseconds(processes: Mapping[str, int]) -> int:
+    """Return the processor time of all threads; finer than that of /proc/PID/stat."""
+    threads = [each for pid in processes.values() for each in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((each / "schedstat").read_text().split()[0]) for each in threads)
 
 
 def private_mb(processes: Mapping[str, int]) -> dict[str, float]:

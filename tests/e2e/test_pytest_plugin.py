@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kedge
+from kedge.testing import images
 
 pytest_plugins = ["pytester"]
 
@@ -245,3 +246,36 @@ def test_a_mixin_for_unittest(pytester: pytest.Pytester) -> None:
     )
     done = pytester.run(sys.executable, script, timeout=RUN_SECONDS)
     assert done.ret == 0, done.stderr.str()
+
+
+def test_pytest_kubernetes_uses_a_cluster_of_kedge(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("pytest_kubernetes")
+    image = images.build({"bin/run": images.program(b"")})
+    images.docker_archive(pytester.path / "image.tar", image, "example.com/team:1")
+    pytester.makeconftest("from kedge.cluster.pytest_kubernetes import k8s_manager")
+    (pytester.path / "settings.yaml").write_text("nodes: 0\nwait: 60\n")
+    pytester.makepyfile(
+        """
+        import pathlib, subprocess, sys
+        import kedge, pytest
+        from pytest_kubernetes.options import ClusterOptions
+
+        CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+        def test_as_its_users_know_it(k8s):
+            with pytest.raises(kedge.ClusterError, match="call create"):
+                k8s.load_image("image.tar")
+            k8s.create(ClusterOptions(provider_config=pathlib.Path("settings.yaml")))
+            k8s.apply(CM)
+            assert k8s.kubectl(["get", "cm", "a"])["metadata"]["name"] == "a"
+            assert k8s.version()[0] == 1
+            assert k8s.cluster.list("nodes") == []
+            k8s.load_image("image.tar")
+            state = k8s.cluster.state
+            command = [sys.executable, "-m", "kedge", "image", "list", "--state", state]
+            assert "example.com/team" in subprocess.check_output(command, text=True)
+            k8s.delete()
+            assert not state.exists()
+        """
+    )
+    run(pytester).assert_outcomes(passed=1)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def c() -> Iterator[kedge.Cluster]:
-    with kedge.Cluster(nodes=0, wait=PATIENCE) as running:
+    with kedge.Cluster(nodes=0, wait=PATIENCE, testing=True) as running:
         yield running
 
 
@@ -123,6 +124,19 @@ async def main():
     async with kedge.AsyncClusterClient(sys.argv[1]) as a, await a.kubernetes_asyncio() as api:
         found = await kubernetes_asyncio.client.CoreV1Api(api).read_namespace("default")
         print(found.metadata.name)
+    await operate()
+import kopf
+registry = kopf.OperatorRegistry()
+stopped = asyncio.Event()
+@kopf.on.login(registry=registry)
+def log_in(**_):
+    return c.kopf()
+@kopf.on.event("configmaps", registry=registry)
+def see(namespace, **_):
+    stopped.is_set() or print(namespace)
+    stopped.set()
+async def operate():
+    await kopf.operator(registry=registry, namespace="default", standalone=True, stop_flag=stopped)
 asyncio.run(main())
 """
 
@@ -134,12 +148,45 @@ def test_kubectl_uses_the_cluster(c: kedge.Cluster) -> None:
 
 
 def test_client_libraries_use_the_cluster(c: kedge.Cluster) -> None:
-    for library in ("kubernetes", "kubernetes_asyncio", "kr8s", "lightkube"):
+    for library in ("kubernetes", "kubernetes_asyncio", "kr8s", "lightkube", "kopf"):
         pytest.importorskip(library)
     # In a process of its own: some libraries leave connections open, and warn of it.
     command = [sys.executable, "-W", "ignore", "-c", LIBRARIES, str(c.kubeconfig)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stdout.split(), done.returncode) == (["default"] * 4, 0), done.stderr
+    assert (done.stdout.split(), done.returncode) == (["default"] * 5, 0), done.stderr
+
+
+def test_a_fork_has_the_same_objects_and_is_a_cluster_of_its_own(c: kedge.Cluster) -> None:
+    c.apply(WIDGETS)
+    c.wait("crd/widgets.example.com", "Established", timeout=PATIENCE)
+    [made] = c.apply(widget("kept", 1))
+    before = c.snapshot()
+    c.patch("widget/kept", {"spec": {"size": 2}})
+    c.clock.advance(hours=1)
+    with c.fork() as d, c.fork(before) as e:
+        assert d.get("widget/kept")["metadata"]["uid"] == made["metadata"]["uid"]
+        assert [each.get("widget/kept")["spec"]["size"] for each in (d, e)] == [2, 1]
+        assert abs(d.clock.now() - c.clock.now()) < timedelta(minutes=5)
+        d.delete("widget/kept", timeout=PATIENCE)
+        d.apply(widget("new", 3))
+        with d.new_namespace() as namespace:
+            assert namespace.list("widgets") == []
+        # It tells strangers where it is itself.
+        told = d.get("cm/cluster-info", namespace="kube-public")["data"]["kubeconfig"]
+        assert d.url in told
+        assert c.url not in told
+    assert [each["metadata"]["name"] for each in c.list("widgets")] == ["kept"]
+    with pytest.raises(kedge.ClusterError, match="a fork has a directory of its own"):
+        c.fork(state="/tmp/somewhere")
+
+
+def test_the_process_that_is_forked_has_one_thread(c: kedge.Cluster) -> None:
+    keeper = parent(c.processes["server"])
+    assert len(os.listdir(f"/proc/{parent(keeper)}/task")) == 1
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 async def test_an_asynchronous_cluster_has_the_same_methods() -> None:
@@ -151,7 +198,16 @@ async def test_an_asynchronous_cluster_has_the_same_methods() -> None:
         await events.aclose()
         state = cluster.state
         assert state.exists()
+        with pytest.raises(kedge.ClusterError, match="not started for tests"):
+            await cluster.fork()
     assert not state.exists()
+
+
+async def test_an_asynchronous_cluster_forks() -> None:
+    async with kedge.AsyncCluster(nodes=0, wait=PATIENCE, testing=True) as cluster:
+        await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})
+        async with await cluster.fork() as forked:
+            assert (await forked.get("ns/a"))["kind"] == "Namespace"
 
 
 def test_pods_run_and_nothing_is_left(eventually: Callable[..., Any]) -> None:
@@ -164,6 +220,10 @@ def test_pods_run_and_nothing_is_left(eventually: Callable[..., Any]) -> None:
         with pytest.raises(kedge.ClusterError, match="exit code 3"):
             cluster.exec("deploy/web", "sh", "-c", "exit 3")
         assert "Started" in [each["reason"] for each in cluster.events()]
+        with pytest.raises(kedge.WaitTimeout) as failed:
+            cluster.wait("deploy/web", "Available=False", timeout=0.1)
+        for seen in ("Available=True", "ScalingReplicaSet", "Log of web-", "hello"):
+            assert seen in str(failed.value)
         assert "Log of web-" in cluster.report()
         state = cluster.state
         inside = processes_below(state)

@@ -235,7 +235,7 @@ class AsyncClusterClient:
     @property
     def faults(self) -> AsyncFaults:
         """The rules by which requests to a cluster for tests fail on purpose."""
-        return AsyncFaults(self._controls_client)
+        return AsyncFaults(self._controls_client, self.namespace)
 
     async def requests(
         self, since: int | str | datetime = "", **chosen: Unpack[RequestFilter]
@@ -266,6 +266,10 @@ class AsyncClusterClient:
     def lightkube(self) -> Any:
         """Return an AsyncClient of the package lightkube."""
         return libraries.lightkube_async(self.kubeconfig, self.namespace)
+
+    def kopf(self) -> Any:
+        """Return a ConnectionInfo of the package kopf, the answer of a login handler."""
+        return libraries.kopf(self.kubeconfig, self.namespace)
 
     def new_namespace(self, prefix: str = "test") -> "AsyncClusterNamespace":
         """Return a new namespace with a service account; a context creates and deletes it."""

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from kedge.api.testing.snapshot_info import SnapshotInfo
 from kedge.cluster.async_client import AsyncClusterClient
+from kedge.cluster.controls import AsyncControls
 from kedge.cluster.errors import ClusterError
 from kedge.cluster.settings import Value, flags
 from kedge.cluster.warm_parent import connection
@@ -37,8 +39,8 @@ class AsyncCluster(AsyncClusterClient):
         which the cluster must be ready.
         """
         super().__init__("")
-        chosen: dict[str, Value] = {"store": store, "nodes": nodes, "wait": f"{wait:g}s"}
-        self._flags = flags({"gateway": False, **settings, **chosen})
+        self._settings = {**settings, "store": store, "nodes": nodes, "wait": wait}
+        self._flags = flags({"gateway": False, **self._settings, "wait": f"{wait:g}s"})
         self._state = str(state or "")
         self._chosen_file = str(kubeconfig or "")
         self._kept: connection.KeptCluster | None = None
@@ -80,9 +82,36 @@ class AsyncCluster(AsyncClusterClient):
 
     async def start(self) -> Self:
         """Start the cluster; returns when it is ready."""
+        return await self._start_with(b"")
+
+    async def fork(
+        self, snapshot: SnapshotInfo | str | None = None, **settings: Value
+    ) -> "AsyncCluster":
+        """Start a second cluster with the same objects and settings, but for those named here:
+        `async with await c.fork() as d`. The objects are those of a snapshot, or those of now.
+        """
+        if refused := settings.keys() & {"state", "kubeconfig"}:
+            raise ClusterError(f"{min(refused)} cannot be set: a fork has a directory of its own")
+        controls = AsyncControls(self._controls_client)
+        content = await controls.content(snapshot)
+        known: dict[str, Any] = {**self._settings, **settings}
+        forked = await AsyncCluster(**known)._start_with(content)
+        try:
+            await AsyncControls(forked._controls_client).follow(controls)
+        except BaseException:
+            await forked.close()
+            raise
+        return forked
+
+    async def _start_with(self, objects: bytes) -> Self:
+        """Start the cluster with these objects; with those of every cluster, if there are none."""
         if self._kept is None:
             self._kept = await asyncio.to_thread(
-                connection.start, self._flags, state=self._state, kubeconfig=self._chosen_file
+                connection.start,
+                self._flags,
+                state=self._state,
+                kubeconfig=self._chosen_file,
+                objects=objects,
             )
         return self
 

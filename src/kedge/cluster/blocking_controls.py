@@ -10,7 +10,7 @@ from kedge.cluster.loop_thread import loop_thread
 
 
 class BlockingClock:
-    """The time of the control plane. Nodes and containers keep the machine's time."""
+    """The time of the cluster. Processes in containers keep the machine's time."""
 
     def __init__(self, clock: AsyncClock) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class BlockingClock:
 
 
 class BlockingFaults:
-    """The rules by which requests fail on purpose."""
+    """The rules by which requests fail on purpose, and containers that end so."""
 
     def __init__(self, faults: AsyncFaults) -> None:
         self._faults = faults
@@ -44,6 +44,10 @@ class BlockingFaults:
     def add(self, **fields: Unpack[FaultFields]) -> FaultRule:
         """Add a rule: `add(verbs=["update"], resource="pods/status", code=409, times=2)`."""
         return loop_thread().run(self._faults.add(**fields))
+
+    def oom_kill(self, pod: str, container: str = "", *, namespace: str = "") -> None:
+        """Kill a container as if it had used up its memory; the first one if none is named."""
+        loop_thread().run(self._faults.oom_kill(pod, container, namespace=namespace))
 
     def list(self) -> builtins.list[FaultRule]:
         """Return the rules, each with the number of requests that it has fit."""

@@ -54,7 +54,7 @@ async def answered(work: Coroutine[Any, Any, T]) -> T:
 
 
 class AsyncClock:
-    """The time of the control plane. Nodes and containers keep the machine's time."""
+    """The time of the cluster. Processes in containers keep the machine's time."""
 
     def __init__(self, controls: ControlsClient) -> None:
         self._controls = controls
@@ -83,10 +83,16 @@ class AsyncClock:
 
 
 class AsyncFaults:
-    """The rules by which requests fail on purpose."""
+    """The rules by which requests fail on purpose, and containers that end so."""
 
-    def __init__(self, controls: ControlsClient) -> None:
+    def __init__(self, controls: ControlsClient, namespace: str) -> None:
         self._controls = controls
+        self._namespace = namespace
+
+    async def oom_kill(self, pod: str, container: str = "", *, namespace: str = "") -> None:
+        """Kill a container as if it had used up its memory; the first one if none is named."""
+        name = pod.rpartition("/")[2]
+        await answered(self._controls.oom_kill(namespace or self._namespace, name, container))
 
     async def add(self, **fields: Unpack[FaultFields]) -> FaultRule:
         """Add a rule: `add(verbs=["update"], resource="pods/status", code=409, times=2)`."""
@@ -128,6 +134,24 @@ class AsyncControls:
     async def snapshot(self) -> SnapshotInfo:
         """Remember all objects."""
         return await answered(self._controls.take_snapshot())
+
+    async def content(self, snapshot: SnapshotInfo | str | None) -> bytes:
+        """Return the objects of a snapshot, or the objects of now."""
+        if snapshot is not None:
+            name = snapshot if isinstance(snapshot, str) else snapshot.id
+            return await answered(self._controls.snapshot_content(name))
+        taken = await self.snapshot()
+        try:
+            return await self._controls.snapshot_content(taken.id)
+        finally:
+            await self._controls.delete_snapshot(taken.id)
+
+    async def follow(self, origin: "AsyncControls") -> None:
+        """Set the clock to that of another cluster."""
+        theirs = await answered(origin._controls.clock())
+        if theirs.offset or theirs.frozen:
+            change = ClockChange(advance=theirs.offset, frozen=theirs.frozen)
+            await answered(self._controls.change_clock(change))
 
     async def restore(self, snapshot: SnapshotInfo | str) -> RestoreResult:
         """Bring the objects of a snapshot back; returns when everybody sees them."""

@@ -1,9 +1,11 @@
 """Ready-made clients of other libraries for a kubeconfig. They are imported when they are used."""
 
+import base64
 import importlib
 from pathlib import Path
 from typing import Any
 
+from kedge.client import login
 from kedge.cluster.errors import ClusterError
 
 
@@ -40,6 +42,24 @@ async def kr8s_async(kubeconfig: Path, namespace: str) -> Any:
     """Return an Api of kr8s.asyncio."""
     api = load("kr8s", "kr8s.asyncio").api
     return await api(kubeconfig=str(kubeconfig), namespace=namespace)
+
+
+def kopf(kubeconfig: Path, namespace: str) -> Any:
+    """Return a ConnectionInfo of the package kopf, the answer of a login handler."""
+    found = login.read([kubeconfig])
+    return load("kopf").ConnectionInfo(
+        server=found.server,
+        ca_data=_data(found.ca_pem),
+        insecure=found.insecure or None,
+        token=found.token or None,
+        certificate_data=_data(found.certificate_pem),
+        private_key_data=_data(found.key_pem),
+        default_namespace=namespace,
+    )
+
+
+def _data(pem: bytes) -> str | None:
+    return base64.b64encode(pem).decode() or None
 
 
 def _lightkube_config(kubeconfig: Path, namespace: str) -> Any:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from kedge.cli.objects.targets import lookup
 from kedge.cli.pods.logs.show import lines
 from kedge.client.client import APPLY_PATCH, MERGE_PATCH, DeletionOptions, path_of
 from kedge.cluster.errors import ClusterError
+from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError, from_status
 
 KubeObject = dict[str, Any]
@@ -25,6 +26,9 @@ ManifestSource = Mapping[str, Any] | str | os.PathLike[str] | Iterable[Mapping[s
 """An object, several objects, a path of a file or directory, or a YAML text."""
 
 FIELD_MANAGER = "kedge-test"
+DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SERVE_PAUSES: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between tries to find a kind that was defined a moment ago."""
 
 
 class ObjectEvent(NamedTuple):
@@ -111,12 +115,34 @@ class ObjectApi:
                     raise from_status(happened["object"])
                 yield ObjectEvent(happened["type"], happened["object"])
 
+    async def _resource_of(self, manifest: Manifest) -> Resource[Any]:
+        """Return the resource of a manifest. A kind is Established a moment before it is served."""
+        for pause in (*SERVE_PAUSES, None):
+            try:
+                return await self.session.resource_of(manifest)
+            except Failure:
+                if pause is None or not await self._is_defined(manifest):
+                    raise
+            await SystemClock().sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def _is_defined(self, manifest: Manifest) -> bool:
+        try:
+            reply = await self.session.client.send("GET", DEFINITIONS)
+        except StatusError:
+            return False  # the user may not see them
+        group = manifest.api_version.rpartition("/")[0]
+        specs = [each["spec"] for each in msgspec.json.decode(reply.body)["items"]]
+        return any(
+            each["group"] == group and each["names"]["kind"] == manifest.kind for each in specs
+        )
+
     async def apply(self, manifest: Manifest, namespace: str, *, force: bool) -> KubeObject:
         """Write one object by server-side apply."""
         if not manifest.name:
             raise ClusterError(f"{manifest.source}: {manifest.kind} has no name")
         with failures():
-            resource = await self.session.resource_of(manifest)
+            resource = await self._resource_of(manifest)
         ref = ObjectRef(
             resource, self.within(resource, manifest.namespace or namespace), manifest.name
         )

@@ -24,9 +24,14 @@ INI: Final = "kedge_kubeconfig"
 FIXTURES: Final = ("kedge_namespace", "kedge_fresh_cluster", "kedge_cluster")
 """The fixtures that give a cluster, in the order in which a report looks for them."""
 MARKER: Final = (
-    "kedge(root=False, level='', nodes=None, **settings): needs of a test, without which it is"
-    " skipped, and settings of kedge_fresh_cluster"
+    "kedge(root=False, level='', nodes=None, simulated_nodes=None, **settings): needs of a test,"
+    " without which it is skipped, and settings of kedge_fresh_cluster"
 )
+NODES: Final = {
+    "nodes": ("nodes", "simulation.kedge.dev/node!=true"),
+    "simulated_nodes": ("simulated nodes", "simulation.kedge.dev/node=true"),
+}
+"""By keyword of the marker: which nodes it counts, and the labels that they have."""
 _KUBECONFIG: Final = pytest.StashKey[Path]()
 _BEFORE: Final = pytest.StashKey["str | None"]()
 _FAILED: Final = pytest.StashKey[bool]()
@@ -150,10 +155,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Skip a test if the cluster of the session has fewer nodes than it needs."""
-    wanted = _needs(item).settings.get("nodes") if item.get_closest_marker("kedge") else None
+    settings = _needs(item).settings if item.get_closest_marker("kedge") else {}
     shared = getattr(item, "funcargs", {}).get("kedge_cluster")
-    if wanted and shared is not None and len(found := shared.list("nodes")) < wanted:
-        pytest.skip(f"needs {wanted} nodes, and the cluster of the session has {len(found)}")
+    if shared is None:
+        return
+    for keyword, (what, selector) in NODES.items():
+        wanted = settings.get(keyword)
+        if wanted and len(found := shared.list("nodes", labels=selector)) < wanted:
+            pytest.skip(f"needs {wanted} {what}, and the cluster of the session has {len(found)}")
 
 
 def _needs(item: pytest.Item) -> "MachineNeeds":

@@ -248,6 +248,10 @@ class BlockingClient(Generic[A]):
         """Return a Client of the package lightkube."""
         return libraries.lightkube(self.kubeconfig, self.namespace)
 
+    def kopf(self) -> Any:
+        """Return a ConnectionInfo of the package kopf, the answer of a login handler."""
+        return libraries.kopf(self.kubeconfig, self.namespace)
+
     def new_namespace(self, prefix: str = "test") -> "ClusterNamespace":
         """Return a new namespace with a service account; a context creates and deletes it."""
         from kedge.cluster.namespace import ClusterNamespace

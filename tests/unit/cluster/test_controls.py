@@ -12,6 +12,7 @@ from kedge.cluster.controls import AsyncClock, AsyncControls, AsyncFaults
 from kedge.cluster.errors import ClusterError
 from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
+from kedge.testing.pods import pod_document
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 AGENT = {"user-agent": "op/1.0"}
@@ -30,7 +31,7 @@ def client(server: LocalServer) -> ControlsClient:
 
 
 async def test_rules_come_and_go(server: LocalServer, client: ControlsClient) -> None:
-    faults = AsyncFaults(client)
+    faults = AsyncFaults(client, "default")
     rule = await faults.add(verbs=["get"], user_agent="op", code=503, times=1)
     await faults.add(latency=0.5)
     assert (await server.call("GET", f"{MAPS}/a", headers=AGENT)).status == 503
@@ -59,6 +60,33 @@ async def test_a_quiet_client(server: LocalServer, client: ControlsClient) -> No
     controls = AsyncControls(client)
     await server.get(MAPS, headers=AGENT)
     await controls.assert_quiet(0, user_agent="op")
+
+
+async def test_a_container_of_a_pod_is_killed(
+    server: LocalServer, client: ControlsClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults, pods = AsyncFaults(client, "default"), "/api/v1/namespaces/default/pods"
+    document = pod_document(metadata={"name": "p"})
+    await server.post(pods, document)
+    name = document["spec"]["containers"][0]["name"]
+    with pytest.raises(StatusError, match='pod "p" is not on a node'):
+        await faults.oom_kill("pod/p")
+    with pytest.raises(StatusError, match='pod "p" has no container "other"'):
+        await faults.oom_kill("p", "other")
+    bound = pod_document(metadata={"name": "q"}, spec={"nodeName": "n1"})
+    uid = (await server.post(pods, bound))["metadata"]["uid"]
+    sent: list[tuple[str, str]] = []
+
+    async def send(method: str, path: str) -> None:
+        sent.append((method, path))
+        if len(sent) > 1:
+            raise StatusError(404, "Unknown", "404 page not found")
+
+    monkeypatch.setattr(client._client, "send", send)
+    await faults.oom_kill("q", namespace="default")
+    assert sent == [("POST", f"/api/v1/nodes/n1/proxy/testing/oomKill/{uid}/{name}")]
+    with pytest.raises(ClusterError, match="not started for tests"):
+        await faults.oom_kill("q")
 
 
 async def test_objects_come_back(server: LocalServer, client: ControlsClient) -> None:
@@ -95,7 +123,7 @@ async def test_another_cluster_says_how_to_start_it() -> None:
         client = ControlsClient(server.client)
         works: list[Any] = [
             AsyncClock(client).now(),
-            AsyncFaults(client).list(),
+            AsyncFaults(client, "default").list(),
             AsyncControls(client).requests(),
             AsyncControls(client).snapshot(),
         ]

@@ -3,9 +3,12 @@ from typing import Any
 
 import pytest
 
+from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
+from kedge.cli.objects.manifests import Manifest
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
+from kedge.cluster import objects
 from kedge.cluster.errors import ClusterError
 from kedge.cluster.objects import ObjectApi, read
 from kedge.testing.local_server import LocalServer
@@ -77,3 +80,43 @@ async def test_an_object_is_applied_changed_and_deleted() -> None:
         assert int(version) > 0
         await api.delete(ref, None)
         assert await api.find(ref) is None
+
+
+async def test_an_object_of_a_kind_that_is_defined_and_not_served_is_applied_when_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [version],
+    }
+    find = ApiSession.resource_of
+    tries: list[str] = []
+
+    async def found_at_the_third_try(session: ApiSession, manifest: Manifest) -> Any:
+        tries.append(manifest.kind)
+        if len(tries) in (2, 3):
+            raise Failure("not served")
+        return await find(session, manifest)
+
+    monkeypatch.setattr(ApiSession, "resource_of", found_at_the_third_try)
+    monkeypatch.setattr(objects, "SERVE_PAUSES", (0, 0))
+    [widget] = read({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
+    async with LocalServer.running() as server:
+        api = api_of(server)
+        with pytest.raises(ClusterError, match="ensure CRDs are installed first"):
+            await api.apply(widget, "", force=False)
+        assert len(tries) == 1
+        definition = {"metadata": {"name": "widgets.example.com"}, "spec": spec}
+        await server.call("POST", objects.DEFINITIONS, definition)
+        await server.settle()
+        assert (await api.apply(widget, "", force=False))["kind"] == "Widget"
+        assert len(tries) == 4

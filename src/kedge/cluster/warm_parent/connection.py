@@ -6,8 +6,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -118,13 +119,34 @@ class KeptCluster:
             raise ClusterError(f"the cluster was not removed completely: {problems}")
 
 
-def start(arguments: Sequence[str], *, state: str = "", kubeconfig: str = "") -> KeptCluster:
-    """Start a cluster with these flags of `kedge up`; returns when it is ready."""
+def start(
+    arguments: Sequence[str], *, state: str = "", kubeconfig: str = "", objects: bytes = b""
+) -> KeptCluster:
+    """Start a cluster with these flags of `kedge up`; returns when it is ready. `objects` are those
+    of another cluster, with which it begins."""
+    with _file_with(objects) as file:
+        return _start(arguments, state, kubeconfig, file)
+
+
+@contextlib.contextmanager
+def _file_with(content: bytes) -> Iterator[str]:
+    """Open a file with the content; yields its name, which is empty if there is no content."""
+    if not content:
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile(prefix="kedge-objects-") as file:
+        file.write(content)
+        file.flush()
+        yield file.name
+
+
+def _start(arguments: Sequence[str], state: str, kubeconfig: str, objects: str) -> KeptCluster:
     messages = WARM_PARENT.connect()
     request = ClusterRequest(
         arguments=arguments,
         state=state,
         kubeconfig=kubeconfig,
+        objects=objects,
         directory=os.getcwd(),
         environment=dict(os.environ),
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.cli.cluster import node, process, server, state
 from kedge.cli.cluster.announcement import Announcement, decode
@@ -32,6 +33,7 @@ from kedge.cluster.warm_parent.message import (
 )
 from kedge.cluster.warm_parent.program import ForkedProgram, Work
 from kedge.cluster.warm_parent.signing_key import SharedSigningKey
+from kedge.machinery import atomic
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import NodeConfig
 
@@ -84,6 +86,8 @@ class Keeper:
         os.environ.clear()
         os.environ.update(self._request.environment)
         os.chdir(self._request.directory)
+        if not self._request.state:
+            atomic.forgo_sync()
         self._state = self._make_directory()
         config = self._config(parser, self._state)
         self._prepare(config)
@@ -143,6 +147,9 @@ class Keeper:
         config = up_config(Settings(flags))
         if config.spare:
             raise Failure("a cluster for tests has a fixed number of nodes: give one number")
+        if self._request.objects:
+            begun = replace(config.server, first_objects=Path(self._request.objects))
+            return config._replace(server=begun)
         return config
 
     def _prepare(self, config: UpConfig) -> None:

@@ -20,6 +20,8 @@ class ClusterRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of the cluster, which is kept; a temporary one if this is empty."""
     kubeconfig: str = ""
     """Where to write the kubeconfig; in the cluster's directory if this is empty."""
+    objects: str = ""
+    """A file with the objects that the cluster begins with; those of every cluster if empty."""
     directory: str
     """The working directory of the test process: relative paths are relative to it."""
     environment: Mapping[str, str]

@@ -15,6 +15,7 @@ MODULES: Final = (
     "kedge.cli.cluster.integrity",
     "kedge.cli.config.up",
     "kedge.client.kubeconfig",
+    "kedge.gateway.listening",
     "kedge.apiserver.startup",
     "kedge.apiserver.crd.registrar",
     "kedge.apiserver.policies.type_check_status",
@@ -36,6 +37,10 @@ def load() -> None:
     for name in MODULES:
         importlib.import_module(name)
     _compute_tables()
+
+
+def share() -> None:
+    """Set all objects aside for the forks to come."""
     # A search for garbage writes to each object that it visits, which would copy the pages.
     gc.collect()
     gc.freeze()

@@ -16,6 +16,7 @@ from kedge.cli.cluster.up import command
 from kedge.cli.failure import Failure
 from kedge.cluster.warm_parent import leftovers, modules
 from kedge.cluster.warm_parent.keeper import keep
+from kedge.cluster.warm_parent.rehearsal import rehearse
 from kedge.cluster.warm_parent.signing_key import SharedSigningKey
 
 
@@ -32,9 +33,11 @@ def main(descriptor: int) -> None:
     # The kernel reaps the keepers.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     modules.load()
+    key = SharedSigningKey()
+    rehearse(key)
     parser = FlagsParser(prog="kedge up", allow_abbrev=False, exit_on_error=False, add_help=False)
     command.add_flags(parser)
-    key = SharedSigningKey()
+    modules.share()
     _fork(control, leftovers.remove)
     while connection := _next(control):
         _fork(control, lambda: keep(connection, parser, key))
