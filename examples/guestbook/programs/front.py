@@ -45,4 +45,5 @@ class Front(BaseHTTPRequestHandler):
 
 # The first process of a container ignores signals for which it has no handler.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-ThreadingHTTPServer(("", 8000), Front).serve_forever()
+# The address of the pod: without network namespaces, several pods share the machine's.
+ThreadingHTTPServer((os.environ["POD_IP"], 8000), Front).serve_forever()

@@ -42,4 +42,4 @@ class Store(BaseHTTPRequestHandler):
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 with database() as entries:
     entries.execute("create table if not exists entries (text text not null)")
-ThreadingHTTPServer(("", 6000), Store).serve_forever()
+ThreadingHTTPServer((os.environ["POD_IP"], 6000), Store).serve_forever()

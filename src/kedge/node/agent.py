@@ -1,13 +1,14 @@
 """The node agent: builds everything that a node consists of, and runs it."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import uvloop
@@ -15,7 +16,7 @@ import uvloop
 from kedge import KUBERNETES
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
-from kedge.machinery.clock import SystemClock
+from kedge.machinery.clock import SystemClock, machine_clock, usage_clock
 from kedge.machinery.open_files import raise_limit
 from kedge.node import components, foundation
 from kedge.node.components import NodeComponents
@@ -24,6 +25,7 @@ from kedge.node.foundation import NodeFoundation
 from kedge.node.host import node_record
 from kedge.node.host.api_access import ApiAccess
 from kedge.node.host.certificates import CertificateRenewal
+from kedge.node.host.machine import is_disk_short
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.registration import NodeRegistration
 from kedge.node.network.addresses import internal_address
@@ -34,8 +36,13 @@ from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.web.server import log_loop_error
 from kedge.web.watchdog import LoopPauses, watched
 
+if TYPE_CHECKING:
+    from kedge.client.clock_follower import ClockFollower
+
 log = logging.getLogger(__name__)
 
+KUBELET_PORT: Final = 10250
+"""Where kubelets listen. Nodes of one machine share an address, so each has another port there."""
 MEASURE_AFTER_SECONDS: Final = 0.5
 """Seconds between readiness of the node and the first measurement of usage."""
 
@@ -108,8 +115,16 @@ class Agent:
         async with AsyncExitStack() as stack:
             client = access.client(f"kedge-node/v{KUBERNETES}")
             stack.push_async_callback(client.close)
-            server = NodeServer(client, base.runtime, name, base.clock, base.pauses)
+            server = NodeServer(
+                client,
+                base.runtime,
+                name,
+                base.machine_clock,
+                base.pauses,
+                base.runtime.exceed_memory if self._config.testing else None,
+            )
             stack.push_async_callback(server.close)
+            follower = await self._follow_clock(client)
             opened = await open_network(base, client)
             if opened.way_out is not None:
                 stack.callback(opened.way_out.close)
@@ -123,6 +138,7 @@ class Agent:
                 base.devices,
                 self._config.exposed_labels,
                 opened.claimed,
+                has_disk_pressure=lambda: is_disk_short(self._config.state),
             )
             parts = components.connect(base, client, this)
             self._description.write_record(port)
@@ -135,13 +151,15 @@ class Agent:
                 port=port,
                 server=_address(access.url),
             )
-            renewal = CertificateRenewal(access, client, base.clock, name, address)
+            renewal = CertificateRenewal(access, client, base.machine_clock, name, address)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(traffic.run())
                 for part in parts.tasks:
                     tasks.create_task(part.run())
                 tasks.create_task(server.run(parts.pods))
                 await this.registered.wait()
+                if follower is not None:
+                    tasks.create_task(follower.run(this.renew))
                 tasks.create_task(self._record_restarts(parts.recorder, this))
                 tasks.create_task(self._renew(renewal))
                 await parts.pods.synced.wait()
@@ -152,17 +170,35 @@ class Agent:
                 tasks.create_task(parts.storage.run())
                 tasks.create_task(self._measure(parts, client, server))
 
+    async def _follow_clock(self, client: Client) -> "ClockFollower | None":
+        """Take over the server's time, in a cluster for tests; return who follows its changes."""
+        clock = self._base.clock
+        if machine_clock(clock) is clock:
+            return None
+        from kedge.client.clock_follower import ClockFollower
+        from kedge.machinery.travel_clock import TravelClock
+
+        assert isinstance(clock, TravelClock)
+        follower = ClockFollower(client, clock)
+        return follower if await follower.learn() else None
+
     async def _internal_address(self, server: NodeServer, port: int, access: ApiAccess) -> str:
         """Return the address of the node, after listening there too."""
         config, bridge = self._config, self._base.network.of_pods
         address = internal_address(config.address, str(bridge.gateway) if bridge else "")
-        if address != config.address:
-            try:
-                make = bridge.namespace.socket if bridge else socket.socket
-                await server.listen(address, port, access.serving(), make)
-            except OSError as error:
-                log.warning("node keeps address=%s: %s", config.address, error)
-                return config.address
+        if address == config.address:
+            return address
+        make = bridge.namespace.socket if bridge else socket.socket
+        try:
+            await server.listen(address, port, access.serving(), make)
+        except OSError as error:
+            log.warning("node keeps address=%s: %s", config.address, error)
+            return config.address
+        # Programs that do not read the port from the Node expect it here. A machine may have a
+        # kubelet that listens at all addresses.
+        with contextlib.suppress(OSError):
+            if port != KUBELET_PORT:
+                await server.listen(address, KUBELET_PORT, access.serving(), make)
         return address
 
     async def _renew(self, renewal: CertificateRenewal) -> None:
@@ -177,19 +213,22 @@ class Agent:
         if refusal:
             lack = "share the machine's network" if loopback else "have no addresses of their own"
             message = f"Pods {lack}: {refusal}"
+            if loopback and loopback.names.refusal:
+                why = loopback.names.refusal
+                message = f"{message}; with the image host, Services have no names: {why}"
             recorder.record(this.node, WARNING, "NoPodNetwork", message)
         while True:
             message = await self._base.runtime.restarted()
             log.warning("supervisor restarted pid=%d", self._base.runtime.supervisor)
             recorder.record(this.node, WARNING, "SupervisorRestarted", message)
             if bridge is not None and bridge.ends_with_supervisor:
-                await self._base.clock.sleep(EVENT_SECONDS)
+                await self._base.machine_clock.sleep(EVENT_SECONDS)
                 raise NetworkLost
 
     async def _measure(self, parts: NodeComponents, client: Client, server: NodeServer) -> None:
         """Measure the usage of pods. Nothing waits for it, so even its import is delayed until the
         rest has started."""
-        await self._base.clock.sleep(MEASURE_AFTER_SECONDS)
+        await self._base.machine_clock.sleep(MEASURE_AFTER_SECONDS)
         from kedge.node.stats.measure import measure
 
         await measure(
@@ -198,7 +237,7 @@ class Agent:
             self._base.runtime,
             parts.pods,
             [client],
-            self._base.clock,
+            usage_clock(self._base.clock),
             places=parts.disk,
             volumes=parts.storage.pods,
             uid=lambda: parts.registration.node.metadata.uid,

@@ -1,8 +1,10 @@
 """The parts of a node that talk to the API server, built on its foundation."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from kedge.api.core_v1.references import ObjectReference
+from kedge.api.model import Object
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.node.devices.access import DeviceAccessReview
@@ -27,6 +29,10 @@ from kedge.node.stats.disk_places import PodDiskPlaces
 from kedge.node.storage.csi_registry import CsiRegistry
 from kedge.node.storage.node_storage import NodeStorage
 from kedge.node.volumes.volumes import PodVolumes
+from kedge.supervisor.machine_capabilities import FULL
+
+_OF_CONTAINERS: Final = frozenset({"Unhealthy", "ProbeWarning"})
+"""Reasons of events whose messages programs of containers have written."""
 
 
 class NodeTask(Protocol):
@@ -50,13 +56,37 @@ class NodeComponents(NamedTuple):
     """The parts that run from the beginning; storage and measuring wait for readiness."""
 
 
+class NodeRecorder(Recorder):
+    """Records events of a node, with advice if the kernel has refused an operation of kedge."""
+
+    def __init__(self, client: Client, base: NodeFoundation) -> None:
+        super().__init__(client, base.clock, "kubelet", base.config.name)
+        self._runtime = base.runtime
+
+    def record(
+        self,
+        obj: Object | ObjectReference,
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        field_path: str = "",
+    ) -> None:
+        if reason not in _OF_CONTAINERS and self._runtime.capabilities.level != FULL:
+            # Few nodes need the import.
+            from kedge.supervisor.plain.grants import explained
+
+            message = explained(message)
+        super().record(obj, type, reason, message, field_path=field_path)
+
+
 def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> NodeComponents:
     """Build the parts of a node."""
     config, clock, devices = base.config, base.clock, base.devices
-    recorder = Recorder(client, clock, "kubelet", config.name)
+    recorder = NodeRecorder(client, base)
     sources = ReferencedObjects(client, clock)
     following = ConfigObjectWatches(client, clock)
-    csi = CsiRegistry(clock, devices.kubelet.in_pods)
+    csi = CsiRegistry(base.machine_clock, devices.kubelet.in_pods)
     storage = NodeStorage(
         config,
         devices.kubelet,
@@ -69,13 +99,15 @@ def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> Nod
         may_mount=base.may_mount,
     )
     volumes = pod_volumes(base, recorder, sources, following, storage, this)
-    address = base.network.service_address
-    environment = EnvironmentVariables(sources, this, volumes.place, address)
+    network = base.network
+    environment = EnvironmentVariables(
+        sources, this, volumes.place, network.service_address, network.resolver_variables
+    )
     claims = NodeClaims(
         config.state / "devices",
         client,
-        clock,
-        slices=NodeSlices(client, config.name, clock),
+        base.machine_clock,
+        slices=NodeSlices(client, config.name, base.machine_clock),
         environment=environment,
         access=DeviceAccessReview(client, config.device_access),
         pod_changed=lambda uid: pods.wake(uid),
@@ -89,7 +121,7 @@ def connect(base: NodeFoundation, client: Client, this: NodeRegistration) -> Nod
     places = WritablePaths(config.pods, config.runtime)
     eviction = LocalStorageEviction(pods, volumes, places, clock)
     collection = ImageGarbageCollector(
-        base.images, lambda *what: recorder.record(this.node, "Warning", *what), clock
+        base.images, lambda *what: recorder.record(this.node, "Warning", *what), base.machine_clock
     )
     tasks = (this, recorder, sources, following, volumes, pods, devices, claims)
     return NodeComponents(

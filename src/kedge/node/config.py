@@ -190,6 +190,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             " segment, or through VXLAN tunnels; auto for routes where possible",
         ),
     ] = "auto"
+    testing: Annotated[bool, cluster.TESTING] = False
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""
 

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 from kedge.api.core_v1.node_types import ContainerImage
-from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.clock import Clock, SystemClock, machine_clock
 from kedge.node.cgroups.tree import NoCgroups, PodCgroupTree
 from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices, find_directory
@@ -44,6 +44,11 @@ class NodeFoundation(NamedTuple):
     clock: Clock
 
     @property
+    def machine_clock(self) -> Clock:
+        """The clock for dealings with processes and the network."""
+        return machine_clock(self.clock)
+
+    @property
     def may_mount(self) -> bool:
         """Whether the agent itself may mount file systems."""
         return self.runtime.capabilities.is_root
@@ -79,8 +84,9 @@ async def create(
     for directory in (config.pods, config.logs):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         spread(str(directory))
-    clock = SystemClock()
-    store = ImageStore(config.images, clock)
+    clock = clock_of(config)
+    machine_time = machine_clock(clock)
+    store = ImageStore(config.images, machine_time)
     shown = host.host_image(
         own=config.hidden, shown=config.host_image_shown, is_enabled=config.host_image
     )
@@ -93,7 +99,7 @@ async def create(
     )
     underlay = find_underlay(config.underlay_address)
     network = await find_bridge(config, begun, pod_mtu(underlay, config.node_network))
-    devices = find_devices(config, clock, stack)
+    devices = find_devices(config, machine_time, stack)
     runtime = await EmbeddedRuntime.open(
         config.runtime,
         images,
@@ -126,6 +132,15 @@ async def create(
         pauses,
         clock,
     )
+
+
+def clock_of(config: NodeConfig) -> Clock:
+    """Return the clock of a node: that of the machine, unless tests may move it."""
+    if not config.testing:
+        return SystemClock()
+    from kedge.machinery.travel_clock import TravelClock
+
+    return TravelClock()
 
 
 def find_devices(config: NodeConfig, clock: Clock, stack: AsyncExitStack) -> NodeDevices:

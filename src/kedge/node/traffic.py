@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -60,7 +60,7 @@ async def open_network(base: NodeFoundation, client: Client) -> OpenedNetwork:
     reserved = base.network.of_pods
     if reserved is None:
         return OpenedNetwork(None, None)
-    claim = PodNetworkClaim(client, base.clock, reserved)
+    claim = PodNetworkClaim(client, base.machine_clock, reserved)
     claimed = await claim.claim(lambda: NodeDescription(base).node_object("", 0))
     if bridge is None:
         return OpenedNetwork(claimed, None)
@@ -98,7 +98,7 @@ class NodeTraffic:
         """Run until cancelled."""
         bridge = self._base.network.bridge
         reached = self._server if bridge is None else await bridge.open_server(self._server)
-        policies = PolicyWatch(self._client, self._base.clock)
+        policies = PolicyWatch(self._client, self._base.machine_clock)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(policies.run())
             tasks.create_task(self._enforcement(policies, reached))
@@ -112,7 +112,7 @@ class NodeTraffic:
                 tasks.create_task(others.run())
             if self._way_out is not None:
                 tasks.create_task(self._way_out.run(self._server))
-            services = ServiceWatch(self._client, self._base.clock)
+            services = ServiceWatch(self._client, self._base.machine_clock)
             tasks.create_task(self._health_checks(bridge, services).run())
             tasks.create_task(self._carry_services(bridge, reached, services, others))
             # Packet rules lead from the Service's address to the gateway's.
@@ -135,7 +135,7 @@ class NodeTraffic:
             bridge.policies,
             bridge.attached,
             events,
-            self._base.clock,
+            self._base.machine_clock,
             network=bridge.network,
             hosted=hosted_ports(server, dns),
             way_out=bridge.way_out,
@@ -161,7 +161,7 @@ class NodeTraffic:
         )
         return NodeNetwork(
             self._client,
-            self._base.clock,
+            self._base.machine_clock,
             bridge,
             own,
             machines.underlay,
@@ -178,7 +178,7 @@ class NodeTraffic:
             self._address,
             self._place,
             self._parts.recorder,
-            self._base.clock,
+            self._base.machine_clock,
             bridge.namespace.socket,
         )
 
@@ -191,7 +191,7 @@ class NodeTraffic:
     ) -> None:
         """Carry connections to Services: that of the API server first, others once they are
         known."""
-        clock = self._base.clock
+        clock = self._base.machine_clock
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch.run())
             if bridge.refusal:
@@ -216,7 +216,7 @@ class NodeTraffic:
 
     async def _carry_on_loopback(self, network: "LoopbackNetwork") -> None:
         """Carry Services, and answer DNS queries, for pods that share the machine's network."""
-        clock = self._base.clock
+        clock = self._base.machine_clock
         services = ServiceWatch(self._client, clock)
         place = self._place()._replace(pods=LOOPBACK_PODS)
         find = partial(shared_network_addresses, network.service_address)
@@ -225,29 +225,44 @@ class NodeTraffic:
         async with asyncio.TaskGroup() as tasks:
             for work in (network, services, proxy, self._health_checks(network, services)):
                 tasks.create_task(work.run())
-            tasks.create_task(self._serve_names([(network.dns, "")], network.namespace))
+            names = self._serve_names(
+                [(network.dns, "")], network.namespace, partial(network.names.begin, network.dns)
+            )
+            tasks.create_task(names)
 
     async def _serve_names(
-        self, addresses: Sequence[tuple[IPv4Address, str]], namespace: NetworkPlace
+        self,
+        addresses: Sequence[tuple[IPv4Address, str]],
+        namespace: NetworkPlace,
+        announce: Callable[[], None] | None = None,
     ) -> None:
         """Answer the DNS queries of pods at addresses, each with the link by which they arrive if
-        the machine does not have the address, if the cluster has no other DNS server. The import
-        runs while the node waits for the API server."""
+        the machine does not have the address, if the cluster has no other DNS server. `announce` is
+        called when queries are answered. The import runs while the node waits for the API
+        server."""
         from kedge.node.network.cluster_dns import ClusterDns, DnsAddress, release_sockets
 
         if self._base.config.dns == "none":
             await release_sockets(self._base.runtime)
             return
-        await ClusterDns(
+        dns = ClusterDns(
             self._client,
             self._parts.sources.services,
-            self._base.clock,
+            self._base.machine_clock,
             [DnsAddress(*each) for each in addresses],
             lambda: machine_dns().servers,
             self._base.runtime,
             namespace,
             self._base.network.service_address,
-        ).run()
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(dns.run())
+            await dns.serving.wait()
+            if announce is not None:
+                try:
+                    announce()
+                except OSError as error:
+                    log.warning("cannot announce the cluster's DNS server: %s", error)
 
     def _place(self) -> NodePlace:
         node = self._parts.registration.node

@@ -96,8 +96,9 @@ def test_usage_of_a_claim_is_measured(
         means = [each["usage"]["10s"]["mean"].get("storage", "") for each in found]
         return means[0] if means else ""
 
-    # A walk over the directory each minute at most, and a report each ten seconds.
-    assert eventually(storage, 120).endswith(("Ki", "Mi"))
+    # A walk over the directory each minute at most, and a report each ten seconds. The first walk
+    # may come before the program has written its file, and finds nothing.
+    assert eventually(lambda: storage().endswith(("Ki", "Mi")), 120)
     assert "used" in kedge(cluster, "top", "pvc", "-n", namespace, "--once")
 
 

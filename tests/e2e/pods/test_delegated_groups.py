@@ -21,8 +21,9 @@ pytestmark = pytest.mark.skipif(
     or not all(shutil.which(tool) for tool in ("setpriv", "kubectl")),
     reason="becoming another user takes root and setpriv; and a cluster of our own, and kubectl",
 )
-WITHOUT_PIDS = ("cpu", "cpuacct", "memory")
-"""The test delegates only these, as many machines do."""
+DELEGATED = ("cpu", "cpuacct", "memory", "pids")
+"""The controllers that the test delegates, as a systemd user session does."""
+MOST_PROCESSES = 50
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def delegated(ordinary_user: "User") -> Iterator["User"]:
     places = [
         Path(each.mount) / ordinary_user.home.name
         for each in machine.hierarchies
-        if each.unified or each.controllers & set(WITHOUT_PIDS)
+        if each.unified or each.controllers & set(DELEGATED)
     ]
     with contextlib.ExitStack() as stack:
         if len(machine.hierarchies) == 1:
@@ -73,10 +74,11 @@ def remove(place: Path) -> None:
 def test_the_kernel_enforces_limits_in_delegated_groups(
     delegated: "User", eventually: Callable[..., Any]
 ) -> None:
-    delegated.does("up", "--nodes=1")
+    delegated.does("up", "--nodes=1", f"--pod-max-pids={MOST_PROCESSES}")
     meta = json.loads(delegated.reads("get", "node", "node-1", "-o=jsonpath={.metadata}"))
     assert meta["labels"]["kedge.dev/level"] == "userns"
-    assert meta["labels"]["limits.kedge.dev/memory"] == "kernel"
+    limits = {name: meta["labels"][f"limits.kedge.dev/{name}"] for name in ("memory", "pids")}
+    assert limits == {"memory": "kernel", "pids": "kernel"}
     assert "memory" in meta["annotations"]["kedge.dev/control-groups"]
     greedy = "x = bytearray(200 << 20); import time; time.sleep(1000)"
     container = {
@@ -101,5 +103,9 @@ def test_the_kernel_enforces_limits_in_delegated_groups(
         script = "cat /sys/fs/cgroup/cpu*/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null"
         said = delegated.kubectl("exec", "slow", "--", "sh", "-c", script).stdout
         assert said.split()[0] == "50000"
+        forks = f"for i in $(seq {2 * MOST_PROCESSES}); do sleep 9 & done"
+        assert "fork" in delegated.kubectl("exec", "slow", "--", "sh", "-c", forks).stderr
+        rows = delegated.reads("get", "pods", "slow", "-o=wide").splitlines()
+        assert [each.split()[-1] for each in rows] == ["LIMITS", "kernel"]
         listed = delegated.reads("get", "events", "-o=jsonpath={.items[*].message}")
         assert "cpu limit is not enforced" not in listed

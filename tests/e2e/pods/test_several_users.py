@@ -31,7 +31,7 @@ def many_ids(node: Json) -> None:
 def image(cluster: Any, many_ids: None, tmp_path: Path) -> str:
     """An image with programs of the machine, and a directory that only its user db may read."""
     if not (state := cluster.home / "state").exists():
-        pytest.skip("the cluster is somebody else's: images cannot be loaded")
+        pytest.skip("the cluster runs elsewhere (KEDGE_E2E_KUBECONFIG): images cannot be loaded")
     archive = tmp_path / "several.tar"
     archive.write_bytes(saved_image())
     command = [sys.executable, "-m", "kedge", "image", "load", f"--state={state}", str(archive)]

@@ -19,11 +19,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+KUBELET_PORT = 10250
 MEBIBYTE = 1 << 20
 PATIENCE = 30.0
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -395,8 +397,11 @@ def test_a_node_tells_nothing_to_strangers(
     status = node["status"]
     internal = next(a["address"] for a in status["addresses"] if a["type"] == "InternalIP")
     address = from_machine(internal)
-    port = status["daemonEndpoints"]["kubeletEndpoint"]["Port"]
-    for path in ("healthz", "pods", "exec/default/x/y"):
+    ports = {status["daemonEndpoints"]["kubeletEndpoint"]["Port"]}
+    if address == internal != "127.0.0.1":
+        # An address of the node's own: it also listens where kubelets do.
+        ports.add(KUBELET_PORT)
+    for port, path in product(ports, ("healthz", "pods", "exec/default/x/y")):
         url = f"https://{address}:{port}/{path}"
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(url, timeout=PATIENCE, context=tls)

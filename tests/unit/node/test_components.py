@@ -29,6 +29,7 @@ async def test_connected_parts_register_the_node(server: LocalServer, tmp_path: 
         NodeDescription(base).node_object("192.0.2.7", 10250),
         base.images_in_status,
         base.devices,
+        has_disk_pressure=bool,
     )
     parts = components.connect(base, server.client, this)
     assert this in parts.tasks

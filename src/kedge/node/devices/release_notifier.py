@@ -31,28 +31,46 @@ class DeviceReleaseNotifier:
         self._clock = clock
         self._told = said
         self._wake = asyncio.Event()
+        self._retries: dict[str, asyncio.Event] = {}
+        """By resource whose notices are being sent: ends the wait for the next attempt."""
 
     def wake(self) -> None:
         """Send pending notices: there is a new one, or a plugin has registered."""
         self._wake.set()
+        for retry in self._retries.values():
+            retry.set()
 
     async def run(self) -> None:
-        """Run until cancelled."""
-        delay = FIRST_SECONDS
-        while True:
-            self._wake.clear()
-            failed = [each for each in list(self._ledger.releases) if not await self._say(each)]
-            if failed:
-                await wait_until_set(self._wake, self._clock, delay)
-                delay = min(delay * 2, LONGEST_SECONDS)
-            else:
+        """Run until cancelled. A plugin that does not answer delays the notices of no other."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._wake.clear()
+                for resource in {each.resource for each in self._ledger.releases}:
+                    if resource not in self._retries:
+                        self._retries[resource] = asyncio.Event()
+                        tasks.create_task(self._notify(resource))
                 await self._wake.wait()
-                delay = FIRST_SECONDS
+
+    async def _notify(self, resource: str) -> None:
+        """Send the notices of a resource until none is left or there is no plugin, whose
+        registration wakes the notifier."""
+        retry, delay = self._retries[resource], FIRST_SECONDS
+        try:
+            while (pending := self._pending(resource)) and self._registry.plugin(resource):
+                retry.clear()
+                failed = [each for each in pending if not await self._say(each)]
+                if failed:
+                    await wait_until_set(retry, self._clock, delay)
+                    delay = min(delay * 2, LONGEST_SECONDS)
+        finally:
+            del self._retries[resource]
+
+    def _pending(self, resource: str) -> list[DeviceReleaseNotice]:
+        return [each for each in self._ledger.releases if each.resource == resource]
 
     async def _say(self, farewell: DeviceReleaseNotice) -> bool:
         plugin = self._registry.plugin(farewell.resource)
         if plugin is None:
-            # The registration of the plugin wakes this task.
             return True
         try:
             await plugin.release(farewell.ids, farewell.owner)

@@ -3,11 +3,19 @@
 import os
 import platform
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+
+PRESSURE_BYTES: Final = 1 << 30
+PRESSURE_SHARE: Final = 0.1
+"""A disk with less free space than both is nearly full. The share is that of the kubelet's default
+(nodefs.available<10%); of a large disk it would be more than most machines of developers have."""
+PRESSURE_FILES: Final = 10_000
+PRESSURE_FILES_SHARE: Final = 0.05
+"""The same for the files that can still be created."""
 
 
 class MachineInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +56,42 @@ def read(state: Path, root: Path = Path("/")) -> MachineInfo:
         os_image=os_name(_text(root / "etc/os-release")),
         architecture=_ARCHITECTURES.get(platform.machine(), platform.machine()),
     )
+
+
+class FileSystemSpace(NamedTuple):
+    """How full a file system is."""
+
+    size: int
+    available: int
+    """Bytes for users other than root, like the size."""
+    files: int
+    """How many there can be; 0 if the file system has no such limit."""
+    available_files: int
+
+    @property
+    def is_short(self) -> bool:
+        """Whether little more can be written."""
+        if self.available < min(PRESSURE_BYTES, self.size * PRESSURE_SHARE):
+            return True
+        least = min(PRESSURE_FILES, self.files * PRESSURE_FILES_SHARE)
+        return self.files > 0 and self.available_files < least
+
+
+def disk_space(directory: Path) -> FileSystemSpace:
+    """Return the space on the file system of a directory. Raises OSError."""
+    found = os.statvfs(directory)
+    unit = found.f_frsize
+    return FileSystemSpace(
+        found.f_blocks * unit, found.f_bavail * unit, found.f_files, found.f_favail
+    )
+
+
+def is_disk_short(directory: Path) -> bool:
+    """Return whether little more can be written to the file system of a directory."""
+    try:
+        return disk_space(directory).is_short
+    except OSError:
+        return False  # a directory that is gone has other consequences
 
 
 def meminfo(text: str) -> dict[str, int]:

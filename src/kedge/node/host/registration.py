@@ -63,12 +63,16 @@ REPORT_SECONDS: Final = 300.0
 """Seconds between two reports of an unchanged status."""
 MAX_IMAGES: Final = 50
 
-_HEALTHY: Final = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "has sufficient memory available"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "has no disk pressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "is posting ready status"),
+_MEMORY: Final = (
+    "MemoryPressure",
+    "False",
+    "KubeletHasSufficientMemory",
+    "has sufficient memory available",
 )
+_DISK: Final = ("DiskPressure", "False", "KubeletHasNoDiskPressure", "has no disk pressure")
+_FULL_DISK: Final = ("DiskPressure", "True", "KubeletHasDiskPressure", "has disk pressure")
+_PIDS: Final = ("PIDPressure", "False", "KubeletHasSufficientPID", "has sufficient PID available")
+_READY: Final = ("Ready", "True", "KubeletReady", "is posting ready status")
 
 
 def node_object(
@@ -160,8 +164,9 @@ def _info(machine: MachineInfo) -> NodeSystemInfo:
     )
 
 
-def healthy_conditions(now: datetime) -> list[NodeCondition]:
-    """Return the conditions of a healthy node."""
+def node_conditions(now: datetime, *, disk_pressure: bool) -> list[NodeCondition]:
+    """Return the conditions of a node whose agent works."""
+    disk = _FULL_DISK if disk_pressure else _DISK
     at = format_time(now)
     return [
         NodeCondition(
@@ -172,15 +177,15 @@ def healthy_conditions(now: datetime) -> list[NodeCondition]:
             lastHeartbeatTime=at,
             lastTransitionTime=at,
         )
-        for kind, status, reason, message in _HEALTHY
+        for kind, status, reason, message in (_MEMORY, disk, _PIDS, _READY)
     ]
 
 
-def updated_node(found: Node, ours: Node, now: datetime, *, anew: bool = False) -> Node:
+def updated_node(found: Node, ours: Node, *, anew: bool = False) -> Node:
     """Return the existing node with the status of this agent. Extended resources of others stay,
     but their amount is zero if the node starts `anew`, as in the kubelet."""
     before = {condition.type: condition for condition in found.status.conditions}
-    conditions = [_since(condition, before) for condition in healthy_conditions(now)]
+    conditions = [_since(condition, before) for condition in ours.status.conditions]
     kept = [c for c in found.status.conditions if c.type not in {c.type for c in conditions}]
     extra = {
         name: Quantity.from_value(0) if anew else amount
@@ -264,8 +269,11 @@ class NodeRegistration:
         extended: ExtendedResources,
         exposed: Sequence[str] = (),
         claimed: Node | None = None,
+        *,
+        has_disk_pressure: Callable[[], bool],
     ) -> None:
         """`claimed` is the object that the node has already, if any."""
+        self._has_disk_pressure = has_disk_pressure
         self._claimed = claimed
         self.exposed = exposed
         self.registered = asyncio.Event()
@@ -339,9 +347,9 @@ class NodeRegistration:
         if claimed is not None:
             await self._take_over(claimed)
             self._anew = False
-            await self._renew()
+            await self.renew()
             return
-        wanted = updated_node(self._current(), self._current(), self._clock.now())
+        wanted = updated_node(self._current(), self._current())
         try:
             self._last = await self._client.create(RESOURCE, wanted)
         except StatusError as error:
@@ -349,14 +357,14 @@ class NodeRegistration:
                 raise
             await self._take_over(await self._client.get(RESOURCE, self._name))
         self._anew = False
-        await self._renew()
+        await self.renew()
 
     async def _take_over(self, found: Node) -> None:
         """Update the object of a previous agent with the status of this one."""
-        wanted = updated_node(found, self._current(), self._clock.now(), anew=self._anew)
+        wanted = updated_node(found, self._current(), anew=self._anew)
         if (wanted.metadata, wanted.spec) != (found.metadata, found.spec):
             found = await self._client.update(RESOURCE, wanted)
-            wanted = updated_node(found, self._current(), self._clock.now(), anew=self._anew)
+            wanted = updated_node(found, self._current(), anew=self._anew)
         self._last = await self._client.update(RESOURCE, wanted, subresource="status")
 
     def _current(self) -> Node:
@@ -365,6 +373,7 @@ class NodeRegistration:
         left = {name: Quantity.from_value(each.allocatable) for name, each in amounts.items()}
         status = replace(
             status,
+            conditions=node_conditions(self._clock.now(), disk_pressure=self._has_disk_pressure()),
             images=list(self._images())[:MAX_IMAGES],
             capacity={**status.capacity, **capacity},
             allocatable={**status.allocatable, **left},
@@ -375,11 +384,12 @@ class NodeRegistration:
         while True:
             await self._clock.sleep(RENEW_SECONDS)
             try:
-                await self._renew()
+                await self.renew()
             except (StatusError, OSError) as error:
                 log.warning("lease not renewed node=%s error=%s", self._name, error)
 
-    async def _renew(self) -> None:
+    async def renew(self) -> None:
+        """Renew the lease of the node now."""
         at = format_micro_time(self._clock.now())
         try:
             patch = {"spec": {"renewTime": at, "holderIdentity": self._name}}
@@ -425,7 +435,7 @@ class NodeRegistration:
         if found is None:
             await self._register()
             return True
-        wanted = updated_node(found, self._current(), self._clock.now())
+        wanted = updated_node(found, self._current())
         if not even_if_unchanged and not needs_report(found, wanted):
             return False
         await self._take_over(await self._client.get(RESOURCE, self._name))

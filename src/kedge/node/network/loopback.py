@@ -12,7 +12,7 @@ import errno
 import hashlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Iterator, Set
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Set
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -25,11 +25,13 @@ from kedge.api.builtin.service_networks import (
     NODE_PREFIX,
     on_loopback,
 )
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward
 from kedge.node.network.addresses import AddressPool, NoFreeAddress
 from kedge.node.network.forward import PortListener, RetryingListener
+from kedge.node.network.machine_names import MachineNames
 from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
 
@@ -47,7 +49,9 @@ class LoopbackNetwork:
     namespace: NetworkPlace = MACHINE
     ends_with_supervisor: bool = False
 
-    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+    def __init__(
+        self, directory: Path, clock: Clock | None = None, *, has_dns: bool = True
+    ) -> None:
         """Use the network that the directory names, or choose one."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
@@ -57,6 +61,7 @@ class LoopbackNetwork:
         self._use(IPv4Network(chosen))
         self.services, self._claim = _claimed_services(directory / "services")
         """The network in which pods find cluster IPs."""
+        self.names = MachineNames(is_wanted=has_dns)
         self._specs: dict[str, SandboxConfig] = {}
         self._ports: dict[str, list[PortListener]] = {}
         self._refused: asyncio.Queue[RetryingListener] = asyncio.Queue()
@@ -100,6 +105,10 @@ class LoopbackNetwork:
     def service_address(self, cluster_ip: str) -> str:
         """Return the address at which pods find a cluster IP."""
         return on_loopback(cluster_ip, self.services) or cluster_ip
+
+    def resolver_variables(self, pod: Pod) -> Mapping[str, str]:
+        """Return the variables by which a pod finds names of its namespace."""
+        return self.names.variables(pod, self.dns)
 
     def address_of(self, sandbox: str) -> str:
         """Return the address of a pod; empty if it has none."""
@@ -188,6 +197,7 @@ class LoopbackNetwork:
         if self._door is not None:
             self._door.close()
         self._claim.close()
+        self.names.close()
 
 
 def _claimed_services(kept: Path) -> tuple[IPv4Network, socket.socket]:

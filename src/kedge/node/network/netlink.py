@@ -34,6 +34,7 @@ _LINK_SCOPE: Final = 253
 _HOST_SCOPE: Final = 254
 _ACT_TO_TABLE: Final = 1
 _BOOT: Final = 3
+_OF_FAMILIES: Final = 26
 """RTPROT_BOOT: a route that a program added, not the kernel."""
 
 
@@ -118,6 +119,11 @@ class Netlink:
 
     def raise_link(self, index: int) -> None:
         self.ask(NEW_LINK, 0, LINK.pack(socket.AF_UNSPEC, 0, index, UP, UP))
+
+    def set_ipv4(self, index: int, setting: int, value: int) -> None:
+        """Change an IPv4 setting of a link (IPV4_DEVCONF_ of linux/ip.h), as /proc/sys would."""
+        chosen = nested(_OF_FAMILIES, nested(socket.AF_INET, nested(1, number(setting, value))))
+        self.ask(NEW_LINK, 0, LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0) + chosen)
 
     def remove_link(self, name: str) -> None:
         """Remove a link, and the other end of a veth pair. Idempotent."""

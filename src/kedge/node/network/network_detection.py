@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import NodeConfig
 from kedge.node.network.bridge import Bridge
@@ -41,6 +43,10 @@ class PodNetworkState(NamedTuple):
     def service_address(self, cluster_ip: str) -> str:
         """Return the address at which pods of this node find a cluster IP."""
         return cluster_ip if self.loopback is None else self.loopback.service_address(cluster_ip)
+
+    def resolver_variables(self, pod: Pod) -> Mapping[str, str]:
+        """Return the variables by which a pod without a resolv.conf of its own finds names."""
+        return {} if self.loopback is None else self.loopback.resolver_variables(pod)
 
 
 class OtherMachines(NamedTuple):
@@ -91,7 +97,8 @@ def _shared_network(config: NodeConfig, refusal: str) -> PodNetworkState:
     from kedge.supervisor.plain.grants import advice
 
     why = f"{refusal}; {advice('CAP_SYS_ADMIN', 'CAP_NET_ADMIN')}"
-    return PodNetworkState(None, why, LoopbackNetwork(config.state / "loopback"))
+    has_dns = config.dns != "none"
+    return PodNetworkState(None, why, LoopbackNetwork(config.state / "loopback", has_dns=has_dns))
 
 
 async def _supervisor(config: NodeConfig, begun: SupervisorStart | None) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _entries(directory: Path) -> list["os.DirEntry[str]"]:
 
 def _mounted_below(directory: Path) -> Iterator[str]:
     prefix = f"{directory}/"
-    with open("/proc/self/mountinfo") as mounts:
+    with open("/proc/self/mountinfo", errors="surrogateescape") as mounts:
         for line in mounts:
             where = line.split(" ", 5)[4]
             if where.startswith(prefix):

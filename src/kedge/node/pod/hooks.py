@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.probe import HTTPGetAction, LifecycleHandler
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.http import HttpError, describe, get, request_for
@@ -40,7 +40,8 @@ async def run_hook(
     elif handler.httpGet is not None:
         await _request(handler.httpGet, container, ip, clock, network)
     elif handler.sleep is not None:
-        await clock.sleep(handler.sleep.seconds)
+        # A part of the grace period, which is in real time.
+        await machine_clock(clock).sleep(handler.sleep.seconds)
     else:
         raise HookFailure("Cannot run handler: invalid handler")
 

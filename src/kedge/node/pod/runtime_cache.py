@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, cluster_nanoseconds
 from kedge.node.pod.backoff import RETRIES, BackoffDelay
 from kedge.node.runtime.runtime import (
     ContainerEvent,
@@ -74,6 +74,40 @@ def pod_runtime_state(
 
 
 EMPTY = PodRuntimeState()
+
+
+class ClusterTimes:
+    """Converts the times of one pod's containers.
+
+    The runtime takes them from the machine's clock. In a cluster for tests the agent compares them
+    with another one: a container that crashed before a skipped hour crashed an hour ago, and one
+    that crashed after it did so just now.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._convert = cluster_nanoseconds(clock)
+        self._last = EMPTY, EMPTY
+
+    def of(self, observed: PodRuntimeState) -> PodRuntimeState:
+        """Return the state of the pod with its times in cluster time."""
+        convert = self._convert
+        if convert is None:
+            return observed
+        if self._last[0] is not observed:
+            sandboxes = [
+                replace(each, created_at=convert(each.created_at)) for each in observed.sandboxes
+            ]
+            containers = [
+                replace(
+                    each,
+                    created_at=convert(each.created_at),
+                    started_at=convert(each.started_at),
+                    finished_at=convert(each.finished_at),
+                )
+                for each in observed.containers
+            ]
+            self._last = observed, PodRuntimeState(tuple(sandboxes), tuple(containers))
+        return self._last[1]
 
 
 class RuntimeCache:

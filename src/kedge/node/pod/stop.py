@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kedge.api.core_v1.pod.container import Container
+from kedge.machinery.clock import machine_clock
 from kedge.node.pod.actions import StopContainer
 from kedge.node.pod.dependencies import PodDependencies
 from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
@@ -46,7 +47,8 @@ class ContainerStopper(msgspec.Struct, frozen=True):
         ends: Mapping[str, asyncio.Event],
         ips: Sequence[str],
     ) -> None:
-        clock = self.dependencies.clock
+        # Processes end in real time, so their grace periods are in real time, too.
+        clock = machine_clock(self.dependencies.clock)
         deadline = clock.monotonic() + stop.grace
         if stop.container not in self._announced:
             self._announced.add(stop.container)
@@ -88,7 +90,7 @@ class ContainerStopper(msgspec.Struct, frozen=True):
     async def _wait_for(self, before: Iterable[asyncio.Event], deadline: float) -> None:
         """Wait for the containers that end first, at most until the deadline."""
         for end in before:
-            left = deadline - self.dependencies.clock.monotonic()
+            left = deadline - machine_clock(self.dependencies.clock).monotonic()
             if left <= 0:
                 return
             try:

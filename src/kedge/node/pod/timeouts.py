@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 
 T = TypeVar("T")
 
@@ -15,8 +15,9 @@ class WorkInterrupted(Exception):
 
 
 async def with_timeout(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """Return the result of the work. Raises TimeoutError if it takes longer."""
-    return await _first(work, clock.sleep(seconds), TimeoutError)
+    """Return the result of the work. Raises TimeoutError if it takes longer by the machine's clock:
+    the work of processes and networks does not travel in time."""
+    return await _first(work, machine_clock(clock).sleep(seconds), TimeoutError)
 
 
 async def unless_set(event: asyncio.Event, work: Awaitable[T]) -> T:
@@ -27,7 +28,7 @@ async def unless_set(event: asyncio.Event, work: Awaitable[T]) -> T:
 async def wait_until_set(event: asyncio.Event, clock: Clock, seconds: float) -> None:
     """Return when the event is set, or after so many seconds."""
     with contextlib.suppress(TimeoutError):
-        await with_timeout(clock, seconds, event.wait())
+        await _first(event.wait(), clock.sleep(seconds), TimeoutError)
 
 
 async def _first(work: Awaitable[T], end: Awaitable[object], late: type[Exception]) -> T:

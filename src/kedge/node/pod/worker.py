@@ -37,7 +37,7 @@ from kedge.node.pod.orphaned_resources import OrphanedResources
 from kedge.node.pod.plan import PlanInput, PodPlan, plan
 from kedge.node.pod.resize import ContainerResizer
 from kedge.node.pod.resources import AllocatedResources
-from kedge.node.pod.runtime_cache import PodRuntimeState, RuntimeCache
+from kedge.node.pod.runtime_cache import ClusterTimes, PodRuntimeState, RuntimeCache
 from kedge.node.pod.sandbox import SandboxStarter
 from kedge.node.pod.start import ContainerStarter, ContainerStartFailure
 from kedge.node.pod.status.reporter import StatusReporter
@@ -96,6 +96,7 @@ class PodWorker:
         self._pod = pod
         self._dependencies = dependencies
         self._cache = cache
+        self._times = ClusterTimes(dependencies.clock)
         self._orphans = orphans
         self._room = room
         """Returns when the resources of the node that the pod was admitted to are free."""
@@ -480,7 +481,7 @@ class PodWorker:
 
     @property
     def _observed(self) -> PodRuntimeState:
-        return self._cache.of(self._uid)
+        return self._times.of(self._cache.of(self._uid))
 
     def _now(self) -> float:
         return self._dependencies.clock.now().timestamp()

@@ -8,6 +8,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.informer import Informer
 from kedge.client.view import objects
+from kedge.machinery.clock import machine_clock
 from kedge.machinery.durations import format_time
 from kedge.node.pod import security_modules
 from kedge.node.pod.admission import PodRejection, admit, has_room, shortages
@@ -34,8 +35,9 @@ class PodWorkers:
     def __init__(self, client: Client, dependencies: PodDependencies, name: str) -> None:
         self._dependencies = dependencies
         self._workers: dict[str, PodWorker] = {}
-        self._cache = RuntimeCache(dependencies.runtime, dependencies.clock, self.wake)
-        self._writer = StatusWriter(client, dependencies.clock)
+        machine = machine_clock(dependencies.clock)
+        self._cache = RuntimeCache(dependencies.runtime, machine, self.wake)
+        self._writer = StatusWriter(client, machine)
         self._orphans = OrphanedResources(dependencies, self._cache)
         self._informer = Informer(
             client, objects(RESOURCE), self, dependencies.clock, fields=f"spec.nodeName={name}"
@@ -69,7 +71,8 @@ class PodWorkers:
         return max(found, key=lambda pod: pod.metadata.creationTimestamp, default=None)
 
     def observed(self, uid: str) -> PodRuntimeState:
-        """Return the sandboxes and containers of a pod, newest first."""
+        """Return the sandboxes and containers of a pod, newest first; their times are the
+        machine's."""
         return self._cache.of(uid)
 
     def refresh(self, uid: str) -> None:
@@ -119,9 +122,10 @@ class PodWorkers:
                 return await self._cache.relist()
             except (RuntimeFailure, OSError) as error:
                 log.warning("the runtime does not answer error=%r; retrying", str(error))
-                now = self._dependencies.clock.now().timestamp()
+                machine = machine_clock(self._dependencies.clock)
+                now = machine.now().timestamp()
                 delay = RETRIES.after(delay, now, now)
-                await self._dependencies.clock.sleep(delay.seconds)
+                await machine.sleep(delay.seconds)
 
     # Fulfils kedge.client.informer.Receiver.
 

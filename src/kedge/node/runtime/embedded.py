@@ -247,7 +247,7 @@ class EmbeddedRuntime:
     @property
     def is_counted(self) -> bool:
         """Whether files in memory count for the memory limits of containers."""
-        return self.capabilities.memory == machine_capabilities.KERNEL
+        return self.capabilities.memory != machine_capabilities.ADVISORY
 
     async def mount_memory(self, place: Path, *, size: int, mode: int, group: int) -> None:
         """Have the supervisor mount a tmpfs for a volume, unless it is mounted. Idempotent."""
@@ -367,6 +367,10 @@ class EmbeddedRuntime:
         await self._ask(
             "update", container=container, resources=supervisor_spec.resources(resources)
         )
+
+    async def exceed_memory(self, container: str) -> None:
+        """Kill a running container as if it had used up its memory, for tests."""
+        await self._ask("exceed", container=container)
 
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
         stream = await self.exec_stream(container, argv, tty=False, stdin=False)

@@ -3,7 +3,7 @@
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 BODY_BYTES: Final = 64 << 10
 """Bytes of a request body; upgrade requests have hardly any."""
+TESTING_ROOT: Final = "/testing/"
 RUN_SECONDS: Final = 60.0
 """Seconds for a command whose output is sent at its end."""
 
@@ -66,7 +67,11 @@ class NodeServer:
         node: str,
         clock: Clock,
         pauses: LoopPauses | None = None,
+        exceed_memory: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        """`exceed_memory` kills a container as if it had used up its memory; None unless the node
+        is for tests."""
+        self._exceed_memory = exceed_memory
         self._pauses = pauses or LoopPauses()
         self._runtime = runtime
         self._clock = clock
@@ -114,6 +119,8 @@ class NodeServer:
                 return Response(200, self._metrics(request), CONTENT_TYPE)
             if request.path.startswith(("/stats/", "/metrics/", f"/{WINDOWS_ROOT}")):
                 return self._tell(request)
+            if request.path.startswith(TESTING_ROOT) and self._exceed_memory is not None:
+                return await self._kill(request, self._pods, self._exceed_memory)
             surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)
             return await NodeResponse(*surroundings).to(request)
         except StatusError as error:
@@ -126,6 +133,27 @@ class NodeServer:
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             return text_response("the node agent has a defect; its log has the details", 500)
+
+    async def _kill(
+        self,
+        request: HttpRequest,
+        pods: ServedPods,
+        exceed_memory: Callable[[str], Awaitable[None]],
+    ) -> Response:
+        """Kill a container as if it had used up its memory."""
+        _only(request, "POST")
+        match [unquote(part) for part in request.path.strip("/").split("/")]:
+            case ["testing", "oomKill", uid, name]:
+                record = pods.observed(uid).current(name)
+            case _:
+                return text_response("404 page not found\n", 404)
+        if record is None or record.state is not RunState.RUNNING:
+            raise StatusError(409, "Conflict", f'container "{name}" is not running')
+        try:
+            await exceed_memory(record.id)
+        except (RuntimeFailure, NotFoundError) as error:
+            raise StatusError(500, "InternalError", str(error)) from error
+        return json_response({})
 
     def _metrics(self, request: HttpRequest) -> bytes:
         """Return the metrics of the agent, and of volumes once they are measured."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.metrics.detail_windows import NONE_KNOWN
 from kedge.metrics.track import Track, UsageReading
 from kedge.metrics.window_file import TrackKey, WindowFile
@@ -307,7 +307,7 @@ class PodMeter:
 
     def _age(self, began: int) -> float:
         """Seconds since a run began."""
-        return self._book.clock.now().timestamp() - began / 1e9
+        return machine_clock(self._book.clock).now().timestamp() - began / 1e9
 
     def _is_over(self) -> bool:
         idle = all(meter.source is None for meter in self.containers.values())
@@ -427,7 +427,7 @@ class OomKills:
     gone by then, so it cannot be asked."""
 
     def __init__(self, clock: Clock) -> None:
-        self._since = int(clock.now().timestamp() * 1e9)
+        self._since = int(machine_clock(clock).now().timestamp() * 1e9)
         self._seen: set[str] = set()
         self._new: dict[str, int] = {}
 

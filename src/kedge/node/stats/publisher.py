@@ -126,6 +126,10 @@ class ReportSchedule:
         self._pause = 0.0
         self._logged = ""
 
+    def has(self, resolution: int) -> bool:
+        """Whether this is the node's own resolution."""
+        return self._own == resolution
+
     def is_due(self, tick: int, now: float, *, news: bool) -> bool:
         """Whether to send a frame of this tick."""
         every = max(1, self.resolution // TICK_SECONDS)

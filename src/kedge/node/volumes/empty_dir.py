@@ -153,7 +153,7 @@ def memory_shortfall(pod: Pod, volume: Volume, mounter: MemoryMounter | None) ->
         return f'volume "{volume.name}" is on disk: without root, one in memory has no subPath'
     if not mounter.is_counted:
         return (
-            f'volume "{volume.name}" does not count for the memory limits of containers: no control'
-            " groups are available"
+            f'volume "{volume.name}" does not count for the memory limits of containers: nothing'
+            " enforces them"
         )
     return ""

@@ -17,6 +17,7 @@ from kedge.supervisor.launch import reports
 from kedge.supervisor.launch.options import LaunchOptions
 from kedge.supervisor.launch.reports import LaunchReport, LaunchReports
 from kedge.supervisor.loop import READABLE
+from kedge.supervisor.machine_capabilities import FULL
 from kedge.supervisor.records import Records
 from kedge.supervisor.rootfs.options import RootfsOptions
 from kedge.supervisor.sandbox.namespaces import PodNamespaces
@@ -30,6 +31,7 @@ RUNNING: Final = "running"
 EXITED: Final = "exited"
 START_ERROR: Final = 128
 UNKNOWN: Final = 137
+OOM_KILLED: Final = "OOMKilled"
 _OOM_CHECKS_SECONDS: Final = (0.02, 0.1, 0.5)
 """When to read the count of OOM kills: the kernel notifies before it kills."""
 _REMOVAL_SECONDS: Final = (0.01, 0.05, 0.2, 1.0, 5.0)
@@ -115,6 +117,12 @@ class ContainerProcess:
     def resources(self) -> Document:
         """Its limits."""
         return self._spec["resources"] if self._spec is not None else {}
+
+    @property
+    def written_places(self) -> list[str]:
+        """The directories of volumes that it may write to."""
+        binds = self._spec["binds"] if self._spec is not None else []
+        return [each["source"] for each in binds if not each["read_only"]]
 
     @property
     def alive(self) -> bool:
@@ -254,8 +262,17 @@ class ContainerProcess:
             self._hold(report.pid)
         if report.terminal >= 0 and self.streams is not None:
             self.streams.terminal(report.terminal)
-        self._error = report.error or self._error
+        if report.error:
+            self._error = self._explained(report.error)
         self._ready = self._ready or report.is_ready
+
+    def _explained(self, error: str) -> str:
+        if self._host.capabilities.level == FULL:
+            return error
+        # Only for a container that fails to start.
+        from kedge.supervisor.plain.grants import explained
+
+        return explained(error)
 
     def _launched(self) -> None:
         """Handle the end of the reports: the program runs, or it will not."""
@@ -298,7 +315,7 @@ class ContainerProcess:
         if self.state == RUNNING and self._excess is not None and code:
             self.end(code, *self._excess)
         elif self.state == RUNNING:
-            reason = "OOMKilled" if kills and code else "Error" if code else "Completed"
+            reason = OOM_KILLED if kills and code else "Error" if code else "Completed"
             self.end(code, reason)
         else:
             hint = " for want of memory" if kills else ""

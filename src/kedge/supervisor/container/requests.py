@@ -30,6 +30,7 @@ class ContainerRequests:
             "stop": self._stop,
             "remove": self._remove,
             "update": self._update,
+            "exceed": self._exceed,
             "wait": self._wait,
             "attach": self._attach,
             "resize": self._resize,
@@ -144,6 +145,11 @@ class ContainerRequests:
         if container.has_spec:
             container.update(call.message["resources"])
         call.answer(published(container.record))
+
+    def _exceed(self, call: AgentRequest) -> None:
+        """Kill a container as if it had used up its memory."""
+        self._registry.running(call).exceed(life.OOM_KILLED, "")
+        call.answer()
 
     def _wait(self, call: AgentRequest) -> None:
         container = self._registry.container(call)

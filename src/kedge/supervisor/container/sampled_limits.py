@@ -6,10 +6,15 @@ and never too low, and the largest of them is never too high; but processes that
 pages, and the sum counts those several times. The exact value takes the kernel milliseconds per
 process, so it is read only if the limit is between the two, and a few processes at a time: a
 container with thousands of forked processes must not stop the supervisor.
+
+Files in volumes in memory count too, in equal parts for the containers that may write to the
+volume: the kernel does not tell who has written a file. Such files may be mapped as well, so only
+the anonymous memory of processes is added to them.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -50,6 +55,11 @@ class LimitedContainer(Protocol):
         """Its limits, which may change."""
         ...
 
+    @property
+    def written_places(self) -> Sequence[str]:
+        """The directories of volumes that it may write to."""
+        ...
+
     def exceed(self, reason: str, message: str) -> None:
         """Kill all its processes, and record why."""
         ...
@@ -63,7 +73,14 @@ class SampledUsage(NamedTuple):
     memory: int
     """Bytes of anonymous and shared memory at most: shared pages are counted several times."""
     least_memory: int = 0
-    """The same at least: that of the largest process."""
+    """The same at least: that of the largest process, with files in memory."""
+
+
+class FollowedContainer(NamedTuple):
+    """A container with the volumes in memory that it may write to."""
+
+    container: LimitedContainer
+    places: Sequence[str]
 
 
 class SampledLimits:
@@ -73,54 +90,77 @@ class SampledLimits:
         self._loop = loop
         self._memory = machine.memory == SAMPLED
         self._pids = machine.pids == SAMPLED
+        self._writers: dict[str, int] = {}
+        """By volume in memory: the containers that may write to it."""
 
     def follow(self, container: LimitedContainer) -> None:
         """Check the limits of a container until it ends."""
         if self._memory or self._pids:
-            self._later(container, _LEAST_SECONDS, 0)
+            places = places_in_memory(container.written_places) if self._memory else ()
+            for place in places:
+                self._writers[place] = self._writers.get(place, 0) + 1
+            self._later(FollowedContainer(container, places), _LEAST_SECONDS, 0)
 
-    def _later(self, container: LimitedContainer, seconds: float, memory: int) -> None:
-        self._loop.after(seconds, lambda: self._check(container, seconds, memory))
+    def _forget(self, places: Sequence[str]) -> None:
+        for place in places:
+            self._writers[place] -= 1
+            if not self._writers[place]:
+                del self._writers[place]
 
-    def _check(self, container: LimitedContainer, seconds: float, before: int) -> None:
+    def _files(self, places: Sequence[str]) -> int:
+        """Return the bytes of files in memory that count for one container."""
+        return sum(bytes_of_files(each) // self._writers[each] for each in places)
+
+    def _later(self, followed: FollowedContainer, seconds: float, memory: int) -> None:
+        self._loop.after(seconds, lambda: self._check(followed, seconds, memory))
+
+    def _check(self, followed: FollowedContainer, seconds: float, before: int) -> None:
+        container, places = followed
         if not container.alive:
+            self._forget(places)
             return
         limit, most = self._limits(container.resources)
         if limit is None and most is None:
             # A resize may set them.
-            self._later(container, _MOST_SECONDS, 0)
+            self._later(followed, _MOST_SECONDS, 0)
             return
         begun = self._loop.now()
         pids, tasks = _processes(container, _MOST_TASKS if most is None else most + 1)
-        sizes = [resident(pid) for pid in pids] if limit is not None else []
-        usage = SampledUsage(tasks, sum(sizes), max(sizes, default=0))
+        usage = SampledUsage(tasks, 0)
+        if limit is not None:
+            usage = _usage(tasks, pids, self._files(places))
         found = excess(limit, most, usage)
         if found is not None:
             container.exceed(*found)
+            self._forget(places)
         elif limit is not None and usage.memory > limit:
-            self._measure(container, limit, iter(pids), 0)
+            self._measure(followed, limit, iter(pids), self._files(places))
         else:
             rest = _REST * (self._loop.now() - begun)
             wait = max(pause(limit, usage, before, seconds), rest)
-            self._later(container, wait, usage.memory)
+            self._later(followed, wait, usage.memory)
 
     def _measure(
-        self, container: LimitedContainer, limit: int, pids: Iterator[int], memory: int
+        self, followed: FollowedContainer, limit: int, pids: Iterator[int], memory: int
     ) -> None:
         """Add the exact memory of processes to that of others, until it exceeds the limit."""
+        container, places = followed
         if not container.alive:
+            self._forget(places)
             return
+        measure = proportional_anonymous if places else proportional
         until = self._loop.now() + _SLICE_SECONDS
         for pid in pids:
-            memory += proportional(pid)
+            memory += measure(pid)
             if memory > limit:
                 container.exceed(*_out_of_memory(memory, limit))
+                self._forget(places)
                 return
             if self._loop.now() >= until:
-                further = partial(self._measure, container, limit, pids, memory)
+                further = partial(self._measure, followed, limit, pids, memory)
                 self._loop.after(_REST * _SLICE_SECONDS, further)
                 return
-        self._later(container, _MOST_SECONDS, 0)
+        self._later(followed, _MOST_SECONDS, 0)
 
     def _limits(self, resources: dict[str, Any]) -> tuple[int | None, int | None]:
         """Return the sampled limits of memory and of processes."""
@@ -166,6 +206,52 @@ def _processes(container: LimitedContainer, most: int) -> processes.ProcessTree:
         found += tree.pids
         tasks += tree.tasks
     return processes.ProcessTree(found, tasks)
+
+
+def _usage(tasks: int, pids: Sequence[int], files: int) -> SampledUsage:
+    sizes = [resident(pid) for pid in pids]
+    least = max(sizes, default=0)
+    if files:
+        least = max(least, files + max(map(anonymous, pids), default=0))
+    return SampledUsage(tasks, sum(sizes) + files, least)
+
+
+def places_in_memory(places: Sequence[str], read: Callable[[], str] | None = None) -> Sequence[str]:
+    """Return the directories at which a tmpfs is mounted."""
+    if not places:
+        return ()
+    mounted = set()
+    for line in (read or _mounts)().strip("\n").split("\n"):
+        fields, _, kind = line.partition(" - ")
+        if kind.startswith("tmpfs "):
+            mounted.add(
+                fields.split(" ")[4].encode(errors="surrogateescape").decode("unicode_escape")
+            )
+    return [place for place in dict.fromkeys(places) if place in mounted]
+
+
+def _mounts() -> str:
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+        return file.read()
+
+
+def bytes_of_files(place: str) -> int:
+    """Return the size of all files in a tmpfs; 0 if it is gone."""
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def anonymous(pid: int) -> int:
+    """Return the anonymous memory of a process; 0 if it has ended."""
+    return _sum_of(f"/proc/{pid}/status", (b"RssAnon:",))
+
+
+def proportional_anonymous(pid: int) -> int:
+    """Return the same with pages divided among the processes that share them."""
+    return _sum_of(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:",)) or anonymous(pid)
 
 
 def resident(pid: int) -> int:

@@ -54,10 +54,11 @@ class Hierarchy:
 def discover(mountinfo: str) -> list[Hierarchy]:
     """Return the mounted hierarchies in /proc/self/mountinfo; the first mount of each."""
     found: dict[frozenset[str], Hierarchy] = {}
-    for line in mountinfo.splitlines():
+    # The kernel escapes only the spaces and ends of lines of ASCII in names.
+    for line in mountinfo.strip("\n").split("\n"):
         left, _, right = line.partition(" - ")
         kind, _, rest = right.partition(" ")
-        root, place = left.split()[3:5]
+        root, place = left.split(" ")[3:5]
         place = place.replace("\\040", " ")
         if kind == "cgroup2" and root == "/":
             found.setdefault(frozenset(["2"]), Hierarchy(place, _offered(place), True))
@@ -78,7 +79,7 @@ def _offered(place: str) -> frozenset[str]:
 
 def here() -> "Cgroups":
     """Return the control groups of this machine."""
-    with open("/proc/self/mountinfo") as file:
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
         return Cgroups(discover(file.read()))
 
 

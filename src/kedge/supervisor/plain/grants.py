@@ -3,7 +3,9 @@
 Messages, events and documentation use this table.
 """
 
+import errno
 import json
+import os
 from typing import Final, NamedTuple
 
 
@@ -27,9 +29,41 @@ GRANTS: Final = {
     "CAP_SETGID": CapabilityGrant("containers of other groups"),
     "CAP_CHOWN": CapabilityGrant("files of other users"),
     "CAP_SYS_RESOURCE": CapabilityGrant("lower values of oom_score_adj"),
+    "CAP_SETPCAP": CapabilityGrant("fewer capabilities of containers"),
 }
 _UNCONFINED: Final = ("seccomp=unconfined", "apparmor=unconfined")
 _PROFILES: Final = ("seccompProfile", "appArmorProfile")
+
+
+OPERATIONS: Final = {
+    "oom_score_adj": "CAP_SYS_RESOURCE",
+    "its capabilities": "CAP_SETPCAP",
+    "mknod": "CAP_MKNOD",
+    "device node": "CAP_MKNOD",
+    "chroot": "CAP_SYS_CHROOT",
+    "setgroups": "CAP_SETGID",
+    "setgid": "CAP_SETGID",
+    "setuid": "CAP_SETUID",
+    "chown": "CAP_CHOWN",
+    "owner": "CAP_CHOWN",
+    "network": "CAP_NET_ADMIN",
+    "nf_tables": "CAP_NET_ADMIN",
+    "link": "CAP_NET_ADMIN",
+    "route": "CAP_NET_ADMIN",
+    **dict.fromkeys(
+        # The words of system calls, as the supervisor's errors begin.
+        ("mount", "open tree", "unshare", "setns", "clone", "pivot_root", "bpf", "seccomp"),
+        "CAP_SYS_ADMIN",
+    ),
+}
+"""By a word of a message: the capability that the operation takes. The first one counts."""
+_REFUSALS: Final = (
+    os.strerror(errno.EPERM).lower(),
+    "this machine does not let",
+    "this machine allows no mounts",
+    "no right to mount",
+)
+"""The words of messages about operations that the kernel has refused."""
 
 
 class EngineSettings(NamedTuple):
@@ -65,3 +99,12 @@ def advice(*capabilities: str) -> str:
         f" (container.options): {found.options}; GitLab Runner ([runners.docker]):"
         f" {found.gitlab}; Kubernetes (securityContext): {found.kubernetes}"
     )
+
+
+def explained(text: str) -> str:
+    """Return a message with advice, if it tells that the kernel has not permitted an operation."""
+    words = text.lower()
+    if "this takes cap_" in words or not any(each in words for each in _REFUSALS):
+        return text
+    found = next((name for word, name in OPERATIONS.items() if word in words), "CAP_SYS_ADMIN")
+    return f"{text}; {advice(found)}"

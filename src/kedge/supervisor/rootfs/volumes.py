@@ -77,9 +77,9 @@ def _need_shared(source: str) -> None:
     """Raise unless the source is on a shared mount; otherwise mounts that the container makes
     below it would not appear on the machine."""
     path, best, shared = os.path.realpath(source), "", False
-    with open("/proc/self/mountinfo") as file:
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
         for line in file:
-            fields = line.partition(" - ")[0].split()
+            fields = line.partition(" - ")[0].split(" ")
             place = fields[4].replace("\\040", " ")
             inside_it = f"{path}/".startswith(place.rstrip("/") + "/")
             if inside_it and len(place) >= len(best):

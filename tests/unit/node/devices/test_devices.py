@@ -425,6 +425,20 @@ async def test_a_release_is_said_until_it_is_acknowledged(stage: DeviceStage) ->
     await until(lambda: stage.devices.amounts()[back.resource] == whole)
 
 
+async def test_a_plugin_that_does_not_answer_delays_no_other(stage: DeviceStage) -> None:
+    devices = await stage.begin()
+    silent = await stage.plug(ScriptedPlugin(options=RELEASES))
+    other = await stage.plug(ScriptedPlugin("example.com/other", options=RELEASES))
+    await devices.allocate(pod_with(1))
+    await devices.allocate(pod_with(1, uid="v", resource=other.resource))
+    silent.gates["release"] = asyncio.Event()
+    devices.release("u")
+    await until(lambda: silent.count("release"))
+    devices.release("v")
+    await until(lambda: other.count("release"))
+    silent.gates["release"].set()
+
+
 # Restarts, in any order.
 
 

@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from kedge.node.host import machine
+from kedge.node.host.machine import FileSystemSpace
+
+GIB = 1 << 30
 
 
 def test_amounts_of_memory_are_in_bytes() -> None:
@@ -34,3 +39,26 @@ def test_this_machine_is_described(tmp_path: Path) -> None:
     assert found.disk > 0
     assert found.kernel
     assert found.architecture not in ("x86_64", "aarch64")
+
+
+@pytest.mark.parametrize(
+    ("space", "is_short"),
+    [
+        (FileSystemSpace(100 * GIB, GIB, 0, 0), False),
+        (FileSystemSpace(100 * GIB, GIB - 1, 0, 0), True),
+        # A small one is short only below a tenth.
+        (FileSystemSpace(GIB, GIB // 10 + 1, 0, 0), False),
+        (FileSystemSpace(GIB, GIB // 10 - 1, 0, 0), True),
+        (FileSystemSpace(100 * GIB, 50 * GIB, 10**7, 10_000), False),
+        (FileSystemSpace(100 * GIB, 50 * GIB, 10**7, 9_999), True),
+        (FileSystemSpace(100 * GIB, 50 * GIB, 1000, 50), False),
+        (FileSystemSpace(100 * GIB, 50 * GIB, 1000, 49), True),
+    ],
+)
+def test_a_disk_is_short_of_space_or_of_files(space: FileSystemSpace, is_short: bool) -> None:
+    assert space.is_short is is_short
+
+
+def test_a_disk_that_cannot_be_asked_is_not_full(tmp_path: Path) -> None:
+    assert not machine.is_disk_short(tmp_path / "gone")
+    assert machine.disk_space(tmp_path).size > 0

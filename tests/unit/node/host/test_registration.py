@@ -1,7 +1,6 @@
 """The node in the eyes of the cluster, from its first report to its deletion by mistake."""
 
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,13 @@ from kedge.api.core_v1.node_types import ContainerImage, Node, NodeStatus
 from kedge.machinery.quantity import Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
-from kedge.node.host.registration import NodeRegistration, allocatable, node_object, updated_node
+from kedge.node.host.registration import (
+    Images,
+    NodeRegistration,
+    allocatable,
+    node_object,
+    updated_node,
+)
 from kedge.supervisor.machine_capabilities import FULL, of_level
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import FakeDevices
@@ -51,7 +56,15 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 def registration(server: LocalServer) -> NodeRegistration:
-    return NodeRegistration(server.client, server.clock, OURS, lambda: IMAGES, FakeDevices())
+    return _registration(server, lambda: IMAGES)
+
+
+def _registration(
+    server: LocalServer, images: Images, full: Callable[[], bool] = bool
+) -> NodeRegistration:
+    return NodeRegistration(
+        server.client, server.clock, OURS, images, FakeDevices(), has_disk_pressure=full
+    )
 
 
 async def registered(server: LocalServer) -> NodeRegistration:
@@ -155,13 +168,27 @@ async def test_false_report_by_others_is_put_right(server: LocalServer) -> None:
 
 async def test_new_image_is_reported_when_told_of(server: LocalServer) -> None:
     images = list(IMAGES)
-    node = NodeRegistration(server.client, server.clock, OURS, lambda: images, FakeDevices())
+    node = _registration(server, lambda: images)
     server.start(node.run())
     await server.settle()
     images.append(ContainerImage(names=["web"], sizeBytes=2))
     node.report_soon()
     await server.settle()
     assert [i["names"] for i in (await server.get(NODE))["status"]["images"]] == [["host"], ["web"]]
+
+
+async def test_a_disk_that_fills_up_is_a_condition_of_the_node(server: LocalServer) -> None:
+    is_full = False
+    server.start(_registration(server, lambda: IMAGES, lambda: is_full).run())
+    await server.settle()
+    assert condition(await server.get(NODE), "DiskPressure")["status"] == "False"
+    is_full = True
+    await server.clock.advance(11)
+    await server.settle()
+    found = condition(await server.get(NODE), "DiskPressure")
+    assert (found["status"], found["reason"]) == ("True", "KubeletHasDiskPressure")
+    assert found["message"] == "kubelet has disk pressure"
+    assert found["lastTransitionTime"] == found["lastHeartbeatTime"]
 
 
 async def test_node_that_somebody_deletes_comes_back(server: LocalServer) -> None:
@@ -184,9 +211,7 @@ def test_the_way_of_services_is_an_annotation_and_those_of_others_stay() -> None
 
     found = described("userspace: the kernel refuses nf_tables")
     theirs = replace(found.metadata, annotations={**found.metadata.annotations, "a": "b"})
-    updated = updated_node(
-        replace(found, metadata=theirs), described("nftables"), datetime(2030, 1, 1, tzinfo=UTC)
-    )
+    updated = updated_node(replace(found, metadata=theirs), described("nftables"))
     assert updated.metadata.annotations == {"kedge.dev/service-proxy": "nftables", "a": "b"}
 
 
@@ -209,7 +234,13 @@ async def test_an_annotation_is_reported_and_dropped_when_it_is_no_longer_true(
 async def test_a_node_that_was_claimed_is_registered_with_its_network(server: LocalServer) -> None:
     claimed = await server.client.create(RESOURCE, replace(OURS, status=NodeStatus()))
     node = NodeRegistration(
-        server.client, server.clock, OURS, lambda: IMAGES, FakeDevices(), claimed=claimed
+        server.client,
+        server.clock,
+        OURS,
+        lambda: IMAGES,
+        FakeDevices(),
+        claimed=claimed,
+        has_disk_pressure=bool,
     )
     server.start(node.run())
     await server.settle()

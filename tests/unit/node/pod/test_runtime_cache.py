@@ -3,7 +3,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kedge.node.pod.runtime_cache import EMPTY, RuntimeCache, pod_runtime_state
+from kedge.machinery.travel_clock import TravelClock
+from kedge.node.pod.runtime_cache import (
+    EMPTY,
+    ClusterTimes,
+    PodRuntimeState,
+    RuntimeCache,
+    pod_runtime_state,
+)
 from kedge.node.runtime.runtime import (
     ContainerConfig,
     PodSandbox,
@@ -25,6 +32,33 @@ def test_the_newest_comes_first() -> None:
     assert seen.newest("a") == second
     assert seen.current("a") is None, "it is of the old sandbox"
     assert EMPTY.sandbox is None
+
+
+async def test_a_crash_before_a_skipped_hour_was_an_hour_ago() -> None:
+    machine = FakeClock()
+    clock, start = TravelClock(machine), int(machine.now().timestamp())
+    await machine.advance(10)
+    clock.advance(3600)
+    await machine.advance(10)
+    record = RuntimeContainer(
+        id="c",
+        sandbox="s",
+        name="main",
+        state=RunState.EXITED,
+        created_at=(start + 1) * 10**9,
+        started_at=(start + 2) * 10**9,
+        finished_at=(start + 15) * 10**9,
+    )
+    sandbox = PodSandbox(id="s", namespace="n", name="p", uid="u", created_at=start * 10**9)
+    observed = PodRuntimeState((sandbox,), (record,))
+    times = ClusterTimes(clock)
+    shown = times.of(observed)
+    (shown_record,) = shown.containers
+    moments = shown_record.created_at, shown_record.started_at, shown_record.finished_at
+    assert [at // 10**9 - start for at in moments] == [1, 2, 3615]
+    assert shown.sandboxes == (sandbox,)
+    assert times.of(observed) is shown
+    assert ClusterTimes(machine).of(observed) is observed
 
 
 class Bench:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kedge.node.runtime.runtime import ExecResult
+from kedge.node.runtime.runtime import ExecResult, RuntimeFailure
 from kedge.node.server.server import NodeServer
 from kedge.testing.node import NODE, LocalNode
 from kedge.testing.pods import pod_document
@@ -102,6 +102,37 @@ async def test_health_and_pods_are_told(node: LocalNode, ask: Ask) -> None:
     assert '"phase":"Running"' in body
     status, body = await text(await ask("/runningpods/"))
     assert f'"name":"{container(node)}"' in body
+
+
+async def test_a_container_runs_out_of_memory_on_a_node_for_tests(
+    node: LocalNode, ask: Ask
+) -> None:
+    await bind(node)
+    (pod,) = node.pods.pods()
+    path = f"/testing/oomKill/{pod.metadata.uid}"
+    name, killed = pod.spec.containers[0].name, list[str]()
+    # Other nodes do not have the page.
+    assert (await text(await ask(f"{path}/{name}", "POST")))[0] == 404
+
+    async def exceed(container: str) -> None:
+        killed.append(container)
+        if len(killed) > 1:
+            raise RuntimeFailure("no")
+
+    server = NodeServer(node.server.client, node.runtime, NODE, node.clock, None, exceed)
+    running = asyncio.get_running_loop().create_task(server.run(node.pods))
+    await node.settle()
+
+    async def post(path: str, method: str = "POST") -> tuple[int, str]:
+        return await text(await server.handle(HttpRequest(method, path, "", {}, b"", MASTER)))
+
+    assert await post(f"{path}/{name}") == (200, "{}")
+    assert len(killed) == 1
+    assert await post(f"{path}/{name}") == (500, "no")
+    assert await post(f"{path}/other") == (409, 'container "other" is not running')
+    assert (await post("/testing/more"))[0] == 404
+    assert (await post(f"{path}/{name}", "GET"))[0] == 405
+    running.cancel()
 
 
 async def test_strangers_and_unknown_paths_are_refused(node: LocalNode, ask: Ask) -> None:

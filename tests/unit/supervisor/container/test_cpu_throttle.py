@@ -97,6 +97,7 @@ class FakeContainer:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.alive = True
+        self.written_places: list[str] = []
         self.command_pids: list[int] = []
         self.resources: dict[str, Any] = {"cpu_quota": 25_000}
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from kedge.supervisor.container import sampled_limits as module
 from kedge.supervisor.container.sampled_limits import (
     SampledLimits,
     SampledUsage,
+    bytes_of_files,
     excess,
     pause,
+    places_in_memory,
     proportional,
     resident,
 )
@@ -46,6 +49,7 @@ class FakeContainer:
     def __init__(self, pid: int, **resources: Any) -> None:
         self.pid = pid
         self.alive = True
+        self.written_places: list[str] = []
         self.command_pids: set[int] = set()
         self.resources = resources
         self.ended: list[tuple[str, str]] = []
@@ -229,3 +233,71 @@ def test_a_container_with_more_processes_than_can_be_measured_ends() -> None:
     found = excess(10, None, usage)
     assert found is not None
     assert found[0] == "Error"
+
+
+@pytest.fixture
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
+    """Pretends to be a volume in memory with so many bytes of files."""
+
+    def holding(size: int) -> str:
+        monkeypatch.setattr(module, "_mounts", lambda: f"1 2 0:3 / {tmp_path} rw - tmpfs tmpfs rw")
+        monkeypatch.setattr(module, "bytes_of_files", lambda place: size)
+        return str(tmp_path)
+
+    return holding
+
+
+def test_files_in_memory_count(child: int, volume: Callable[[int], str]) -> None:
+    loop, container = FakeLoop(), FakeContainer(child, memory_limit=200 * MEBIBYTE)
+    container.written_places = ["/elsewhere", volume(190 * MEBIBYTE)]
+    SampledLimits(loop, MACHINE).follow(container)
+    loop.turn()
+    [(reason, _)] = container.ended
+    assert reason == "OOMKilled"
+
+
+def test_files_of_a_shared_volume_count_in_equal_parts(
+    child: int, volume: Callable[[int], str]
+) -> None:
+    loop, place = FakeLoop(), volume(190 * MEBIBYTE)
+    limits = SampledLimits(loop, MACHINE)
+    pair = [FakeContainer(child, memory_limit=200 * MEBIBYTE) for _ in range(2)]
+    for each in pair:
+        each.written_places = [place]
+        limits.follow(each)
+    for _ in range(6):
+        loop.turn()
+    assert [each.ended for each in pair] == [[], []]
+    # The other one has ended: all files are those of the first.
+    pair[1].alive = False
+    while loop.due:
+        loop.turn()
+    assert [reason for reason, _ in pair[0].ended] == ["OOMKilled"]
+    assert limits._writers == {}
+
+
+def test_a_file_in_memory_that_is_mapped_counts_once(volume: Callable[[int], str]) -> None:
+    """Such pages are shared memory of the process too."""
+    code = "import mmap, sys; m = mmap.mmap(-1, 64 << 20); m.write(b'x' * (64 << 20));"
+    code += "print('up', flush=True); sys.stdin.read()"
+    run = [sys.executable, "-c", code]
+    with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        loop, container = FakeLoop(), FakeContainer(process.pid, memory_limit=100 * MEBIBYTE)
+        container.written_places = [volume(64 * MEBIBYTE)]
+        SampledLimits(loop, MACHINE).follow(container)
+        for _ in range(4):
+            loop.turn()
+    assert container.ended == []
+
+
+def test_only_file_systems_in_memory_are_measured() -> None:
+    lines = [
+        "22 1 253:0 / /data rw,relatime - ext4 /dev/vda rw",
+        r"23 1 0:20 / /a\040b rw,nosuid shared:1 - tmpfs tmpfs rw,size=64k",
+    ]
+    places = ["/data", "/a b", "/a b", "/other"]
+    assert places_in_memory(places, lambda: "\n".join(lines)) == ["/a b"]
+    assert places_in_memory([], lambda: "never read") == ()
+    assert bytes_of_files("/missing") == 0

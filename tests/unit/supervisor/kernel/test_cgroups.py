@@ -34,6 +34,12 @@ def test_hierarchies_are_found_by_what_they_control_not_by_name() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["a\udcff", "a\u2028b", "a\u00a0b", "a\x0bb"])
+def test_names_of_other_mounts_may_have_any_bytes(name: str) -> None:
+    odd = f"29 1 0:25 / /{name} rw,relatime - tmpfs tmpfs rw\n"
+    assert places(Cgroups(discover(odd + HYBRID))) == ["cpu,cpuacct", "memory", "unified"]
+
+
 def test_without_the_second_version_groups_can_be_frozen_to_be_killed() -> None:
     first = "\n".join(line for line in HYBRID.splitlines() if "cgroup2" not in line)
     assert places(Cgroups(discover(first))) == ["cpu,cpuacct", "memory", "freezer"]

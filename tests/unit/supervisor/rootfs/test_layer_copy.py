@@ -34,7 +34,7 @@ def test_layers_deeper_than_the_stack_are_copied(tmp_path: Path) -> None:
     low, into = tmp_path / "low", tmp_path / "into"
     low.mkdir()
     deep = low
-    for _ in range(1100):
+    for _ in range(1500):
         deep = deep / "d"
         deep.mkdir()
     (deep / "file").write_text("x")

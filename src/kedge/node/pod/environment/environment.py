@@ -31,9 +31,12 @@ class EnvironmentVariables:
         this: ThisNode,
         files: env_files.Find,
         service_address: Callable[[str], str] = str,
+        resolver_variables: Callable[[Pod], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """`service_address` returns the address at which pods find a cluster IP."""
+        """`service_address` returns the address at which pods find a cluster IP,
+        `resolver_variables` the variables that replace a resolv.conf of the pod's own."""
         self._service_address = service_address
+        self._resolver_variables = resolver_variables
         self._sources = sources
         self._this = this
         self._files = files
@@ -46,6 +49,7 @@ class EnvironmentVariables:
         )
         try:
             services = service_variables(pod, await self._sources.services(), self._service_address)
+            services |= self._resolver_variables(pod)
             for source in container.envFrom:
                 await found.add_all(source)
             for variable in container.env:

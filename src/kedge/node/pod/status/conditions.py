@@ -1,12 +1,21 @@
 """The conditions of a pod."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
+from kedge.api.core_v1.pod.columns import LIMITS_ENFORCED
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.status import ContainerStatus, PodCondition
+from kedge.supervisor.machine_capabilities import (
+    ADVISORY,
+    FULL,
+    KERNEL,
+    SAMPLED,
+    MachineCapabilities,
+)
 
 READY_TO_START = "PodReadyToStartContainers"
 INITIALIZED = "Initialized"
@@ -25,10 +34,13 @@ OWN = (
     RESIZE_PENDING,
     RESIZE_IN_PROGRESS,
     RESTARTING_ALL,
+    LIMITS_ENFORCED,
 )
 """The conditions that the node agent owns; all others are left unchanged."""
 COMPLETED = "PodCompleted"
 FAILED = "PodFailed"
+_REASONS: Final = {ADVISORY: "Advisory", SAMPLED: "Sampled", KERNEL: "ByKernel"}
+"""The weakest enforcement first: it is the reason of the condition."""
 
 
 def conditions(
@@ -39,6 +51,7 @@ def conditions(
     previous: Sequence[PodCondition],
     sandbox_ready: bool,
     resize: Sequence[PodCondition],
+    limits: Sequence[PodCondition] = (),
     now: str,
 ) -> list[PodCondition]:
     """Return all conditions of a pod; times of unchanged ones are taken from `previous`."""
@@ -52,6 +65,7 @@ def conditions(
         _ready(pod, containers, others),
         containers,
         PodCondition(type=SCHEDULED, status="True"),
+        *limits,
     ]
     timed = [_with_times(condition, before, pod.metadata.generation, now) for condition in own]
     return [*others, *resize, *timed]
@@ -138,3 +152,32 @@ def _listed(*groups: tuple[str, Sequence[str]]) -> str:
 
 def _word(value: bool) -> str:
     return "True" if value else "False"
+
+
+def limit_condition(pod: Pod, machine: MachineCapabilities) -> Sequence[PodCondition]:
+    """Return the condition that tells how limits are enforced; none if the pod has no limits, or
+    the node all rights of root."""
+    found = {
+        name: kind
+        for name, kind in (("cpu", machine.cpu), ("memory", machine.memory))
+        if machine.level != FULL and _is_limited(pod, name)
+    }
+    weakest = next((kind for kind in _REASONS if kind in found.values()), None)
+    if weakest is None:
+        return ()
+    return (
+        PodCondition(
+            type=LIMITS_ENFORCED,
+            status="False" if weakest == ADVISORY else "True",
+            reason=_REASONS[weakest],
+            message=", ".join(f"{name}={kind}" for name, kind in found.items()),
+        ),
+    )
+
+
+def _is_limited(pod: Pod, resource: str) -> bool:
+    whole = pod.spec.resources
+    containers = (*pod.spec.initContainers, *pod.spec.containers)
+    return (whole is not None and resource in whole.limits) or any(
+        resource in each.resources.limits for each in containers
+    )

@@ -10,6 +10,7 @@ from kedge.node.pod.dependencies import PodDependencies
 from kedge.node.pod.plan import PodPlan
 from kedge.node.pod.resources import AllocatedResources
 from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.pod.status.conditions import limit_condition
 from kedge.node.pod.status.status import StatusInput, final_status, pod_status, rejected_status
 from kedge.node.pod.status.writer import StatusWriter
 from kedge.node.pod.termination_message import termination_message
@@ -85,6 +86,7 @@ class StatusReporter:
             messages=self._messages,
             actuated=self._resources.actuated,
             resize=self._resources.conditions,
+            limits=limit_condition(allocated, self._dependencies.runtime.capabilities),
             host_ips=self._dependencies.host_ips(),
             shared_ips=self.shared_ips(pod),
             terminal=terminal,

@@ -59,6 +59,8 @@ class StatusInput(msgspec.Struct, frozen=True):
     actuated: Mapping[str, ResourceRequirements] = msgspec.field(default_factory=dict)
     """By container name: the resources of the latest resize, if it was resized since its start."""
     resize: Sequence[PodCondition] = ()
+    limits: Sequence[PodCondition] = ()
+    """How limits are enforced, if not all are by the kernel with the rights of root."""
     host_ips: Sequence[str] = ()
     shared_ips: Sequence[str] = ()
     """The machine's addresses, for a pod on the machine's network."""
@@ -88,6 +90,7 @@ def pod_status(pod: Pod, given: StatusInput) -> PodStatus:
             previous=previous.conditions or pod.status.conditions,
             sandbox_ready=given.observed.ready_sandbox is not None,
             resize=() if given.terminal else given.resize,
+            limits=given.limits,
             now=now,
         ),
         reason=reason,
@@ -331,9 +334,8 @@ def _with_readiness(
     assert newest is not None
     verdicts = given.verdicts
     started = container.startupProbe is None or verdicts.startup.get(newest.id) is True
-    ready = started and (
-        container.readinessProbe is None or verdicts.readiness.get(newest.id) is True
-    )
+    # Only a simulated container has a verdict without a probe.
+    ready = started and verdicts.readiness.get(newest.id, container.readinessProbe is None)
     lasting = kind is ContainerKind.MAIN or is_sidecar(container)
     return replace(status, started=started, ready=ready and lasting)
 

@@ -71,8 +71,10 @@ def test_elements_are_read_with_the_time_they_have_left() -> None:
         many = {number.to_bytes(4, "big"): 50_000 for number in range(1, 2000)}
         made.add_expiring_elements("clients", many)
         channel.apply(made)
-        found = channel.expirations("ours", "clients")
-        assert found.keys() == many.keys()
+        # The kernel grows the set's table after the batch. A read meanwhile may miss elements.
+        reads = (channel.expirations("ours", "clients") for _ in range(1000))
+        found = next((read for read in reads if read.keys() == many.keys()), {})
+        assert found, "no read had all elements"
         assert all(40_000 < left <= 50_000 for left in found.values())
         with pytest.raises(FileNotFoundError):
             channel.expirations("ours", "missing")

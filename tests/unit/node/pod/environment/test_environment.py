@@ -204,3 +204,16 @@ def test_services_are_told_at_the_addresses_where_pods_find_them() -> None:
     )
     assert found["WEB_SERVICE_HOST"] == "127.96.7.7"
     assert found["WEB_PORT"] == "tcp://127.96.7.7:80"
+
+
+async def test_variables_of_the_resolver_yield_to_those_of_the_pod(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    sources = ReferencedObjects(server.client, server.clock)
+    server.start(sources.run())
+    found = {"LOCALDOMAIN": "default.svc.cluster.local", "RES_OPTIONS": "ndots:5"}
+    variables = EnvironmentVariables(
+        sources, Box(), lambda pod, volume: tmp_path, resolver_variables=lambda pod: found
+    )
+    own = [{"name": "RES_OPTIONS", "value": "ndots:1"}]
+    assert await environment(variables, env=own) == {**found, "RES_OPTIONS": "ndots:1"}

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kedge.api.core_v1.pod.columns import enforcement
 from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateRunning,
@@ -11,12 +12,22 @@ from kedge.api.core_v1.pod.status import (
     PodCondition,
     PodStatus,
 )
-from kedge.node.pod.status.conditions import conditions
+from kedge.node.pod.status.conditions import conditions, limit_condition
+from kedge.supervisor.machine_capabilities import (
+    ADVISORY,
+    FULL,
+    KERNEL,
+    PLAIN,
+    SAMPLED,
+    USERNS,
+    of_level,
+)
 from kedge.testing.pods import new_pod
 
 NOW, BEFORE = "2030-01-01T00:00:00Z", "2029-01-01T00:00:00Z"
 RUNNING = ContainerState(running=ContainerStateRunning())
 WAITING = ContainerState(waiting=ContainerStateWaiting())
+BOTH = {"cpu": "1", "memory": "1Gi"}
 INIT = {"initContainers": [{"name": "init", "image": "i"}]}
 
 
@@ -105,3 +116,52 @@ def test_the_time_of_a_condition_is_that_of_its_change() -> None:
     made = found(status("ctr"), own=own)
     assert made["Ready"].lastTransitionTime == BEFORE
     assert made["Initialized"].lastTransitionTime == NOW
+
+
+def container(**limits: str) -> dict[str, Any]:
+    return {"name": "c", "image": "i", "resources": {"limits": limits}}
+
+
+@pytest.mark.parametrize(
+    ("limits", "cpu", "memory", "condition", "cell"),
+    [
+        ({}, SAMPLED, SAMPLED, None, "<none>"),
+        (BOTH, KERNEL, KERNEL, ("True", "ByKernel"), "kernel"),
+        (BOTH, SAMPLED, SAMPLED, ("True", "Sampled"), "sampled"),
+        (BOTH, ADVISORY, ADVISORY, ("False", "Advisory"), "advisory"),
+        (BOTH, SAMPLED, KERNEL, ("True", "Sampled"), "cpu=sampled,memory=kernel"),
+        (BOTH, KERNEL, ADVISORY, ("False", "Advisory"), "cpu=kernel,memory=advisory"),
+        ({"memory": "1Gi"}, ADVISORY, SAMPLED, ("True", "Sampled"), "sampled"),
+        ({"ephemeral-storage": "1Gi"}, SAMPLED, SAMPLED, None, "<none>"),
+    ],
+)
+def test_the_weakest_enforcement_is_told(
+    limits: dict[str, str], cpu: str, memory: str, condition: tuple[str, str] | None, cell: str
+) -> None:
+    pod = new_pod(spec={"containers": [container(**limits)]})
+    machine = of_level(USERNS)._replace(cpu=cpu, memory=memory)
+    found = limit_condition(pod, machine)
+    assert [(each.status, each.reason) for each in found] == ([condition] if condition else [])
+    assert enforcement(replace(pod, status=PodStatus(conditions=found))) == cell
+
+
+@pytest.mark.parametrize("where", ["initContainers", "resources"])
+def test_limits_of_init_containers_and_of_the_pod_count(where: str) -> None:
+    spec: dict[str, Any] = {"containers": [container()], "initContainers": []}
+    spec[where] = [container(cpu="1")] if where == "initContainers" else {"limits": {"cpu": "1"}}
+    (found,) = limit_condition(new_pod(spec=spec), of_level(PLAIN))
+    assert found.message == "cpu=sampled"
+
+
+def test_root_has_the_conditions_of_a_kubelet() -> None:
+    pod = new_pod(spec={"containers": [container(**BOTH)]})
+    assert limit_condition(pod, of_level(FULL)) == ()
+
+
+@pytest.mark.parametrize("message", ["", "anything", "=", "a=b=c, d"])
+def test_any_message_makes_a_cell(message: str) -> None:
+    """Users may write the condition too."""
+    pod = new_pod(spec={"containers": [container(**BOTH)]})
+    (found,) = limit_condition(pod, of_level(PLAIN))
+    changed = replace(pod, status=PodStatus(conditions=[replace(found, message=message)]))
+    assert isinstance(enforcement(changed), str)
