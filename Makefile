@@ -26,6 +26,7 @@ SEVERAL_USERS := tests/e2e/pods/test_several_users.py
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # These tests run once more in a container as Docker makes it, where nodes have the level plain.
 IN_CONTAINER := tests/e2e/pods/test_in_container.py
+NAMES_IN_CONTAINER := tests/e2e/pods/test_names_in_container.py
 PLAIN_TESTS := $(patsubst %,tests/e2e/pods/test_%.py,downward_api volumes) $(addprefix tests/e2e/pods/test_, \
 	deployment.py::test_a_deployment_comes_up_and_is_shown \
 	device_plugins.py::test_devices_that_only_have_to_exist \
@@ -63,14 +64,14 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	$(BIN)/python tools/reference --check
 	$(BIN)/python tools/check_links.py
 	@tools/audit requirements/run.txt
-	$(PYTEST) -n auto --dist loadfile tests/unit tests/seeds
+	$(PATIENT) -n auto --dist loadfile tests/unit tests/seeds
 	$(PATIENT) -n 2 --dist loadfile tests/contract tests/differential
 	$(PATIENT) -n auto --dist loadfile tests/fuzz
 
 e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary` and `make plain`
 	@tools/setup kubectl
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
-	$(E2E) -n 3 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER)
+	$(E2E) -n 3 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER) --ignore=$(NAMES_IN_CONTAINER)
 	$(E2E) -n 2 --dist loadfile $(ALONE)
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory ordinary plain; fi
 
@@ -82,6 +83,7 @@ ordinary: .venv/.dev ## run the core of the end-to-end tests as an ordinary user
 
 plain: .venv/.dev ## run a part of the end-to-end tests in a container without privileges; takes root
 	$(PLAIN) -n 3 --dist loadfile --most-skipped=6 $(IN_CONTAINER) $(PLAIN_TESTS)
+	$(PLAIN) --most-skipped=0 $(NAMES_IN_CONTAINER)
 
 soak: .venv/.dev ## kill processes at random for five minutes, and start a hundred pods ten times
 	@tools/setup kubectl

@@ -5,7 +5,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 import uvloop
 
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.config import POLICY_STATUS, ServerConfig
 from kedge.apiserver.long_work import bound_threads
 from kedge.apiserver.server import ApiServer, serve
 from kedge.client.client import Client
@@ -39,6 +39,8 @@ Duty = Callable[[], Coroutine[Any, Any, None]]
 
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 KUBE_SCHEDULER: Final = "kube-scheduler"
+SIMULATION: Final = "kedge-simulated-nodes"
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 NODE_SECONDS: Final = 2.0
 """How long controllers and scheduler wait for the nodes that start together with the server. Their
@@ -99,6 +101,8 @@ async def _serve(
         asyncio.TaskGroup() as tasks,
     ):
         gateway = await _gateway(server, config, clock)
+        if config.simulation.nodes:
+            await _register_simulated_nodes(server, config, clock)
         gc.freeze()
         gc.enable()
         on_ready(server)
@@ -129,7 +133,8 @@ async def _work(
     await stop.wait()
     for task in work:
         task.cancel()
-    await asyncio.wait(work)
+    if work:
+        await asyncio.wait(work)
     for office, _ in offices:
         await office.resign()
 
@@ -166,6 +171,20 @@ async def _gateway(
     return serve_until_cancelled()
 
 
+async def _register_simulated_nodes(server: ApiServer, config: ServerConfig, clock: Clock) -> None:
+    """Create the simulated nodes before the server is ready, so that clients find all of them."""
+    from kedge.simulated_nodes.node_object import TAINT
+    from kedge.simulated_nodes.registration import register
+
+    await register(
+        Client(LocalTransport(in_process_handler(server), clock), user_agent=SIMULATION),
+        clock,
+        config.simulation.nodes,
+        resources=config.simulation.resources,
+        taints=[TAINT] if config.simulated_nodes_have_taint else [],
+    )
+
+
 async def record_restart(server: ApiServer, reason: str, clock: Clock) -> None:
     """Record an event about a restart of the server on the service `kubernetes`."""
     from kedge.api.core_v1.references import ObjectReference
@@ -189,7 +208,9 @@ async def record_restart(server: ApiServer, reason: str, clock: Clock) -> None:
 
 def component_names(config: ServerConfig) -> list[str]:
     """Return the components that run beside the API server in this process."""
-    return [CONTROLLER_MANAGER, *([KUBE_SCHEDULER] if SCHEDULER in config.controllers else ())]
+    is_managed = any(name not in (SCHEDULER, POLICY_STATUS) for name in config.controllers)
+    managing = [CONTROLLER_MANAGER] if is_managed else []
+    return [*managing, *([KUBE_SCHEDULER] if SCHEDULER in config.controllers else ())]
 
 
 def elections(
@@ -228,6 +249,7 @@ class LeaderDuties(NamedTuple):
     async def control(self) -> None:
         """Run the controllers until cancelled."""
         from kedge.controllers.controllers import Controllers
+        from kedge.controllers.loop import together
 
         await _end_start(self.clock, self.pauses)
         controllers = Controllers(
@@ -244,7 +266,7 @@ class LeaderDuties(NamedTuple):
         )
         self.components.report(CONTROLLER_MANAGER, controllers.failure)
         try:
-            await controllers.run()
+            await together(controllers.run(), self._simulate())
         finally:
             self.components.report(CONTROLLER_MANAGER, self.election.failure)
 
@@ -263,6 +285,24 @@ class LeaderDuties(NamedTuple):
         finally:
             self.components.set_scheduler(None)
             self.components.report(KUBE_SCHEDULER, self.election.failure)
+
+    async def _simulate(self) -> None:
+        """Simulate the nodes that ask for it, beside the controllers: one server does both."""
+        if self.config.upstream_only and not self.config.simulation.nodes:
+            return
+        from kedge.simulated_nodes.on_demand import simulate
+
+        await simulate(
+            self._client(SIMULATION), self._client_of_node, self.clock, self.config.node_grace
+        )
+
+    def _client_of_node(self, name: str) -> Client:
+        """Return a client that acts as a node, so that rules and faults for nodes count. Its calls
+        do not wait for their turn among all background work: a node whose lease is renewed late is
+        unreachable, and thousands of pods that start keep a busy machine busy for longer."""
+        identity = {"impersonate-user": f"system:node:{name}", "impersonate-group": "system:nodes"}
+        handler = in_process_handler(self.server, identity)
+        return Client(LocalTransport(handler), user_agent=SIMULATION)
 
     def _client(self, name: str) -> Client:
         return Client(LocalTransport(in_process_handler(self.server), self.clock), user_agent=name)
@@ -288,11 +328,12 @@ def identity_of(state: Path) -> str:
     return f"{gethostname()}_{uuid5(NAMESPACE_URL, state.resolve().as_uri())}"
 
 
-def in_process_handler(server: ApiServer) -> Handler:
-    """Return a handler that calls the server of this process, as its administrator."""
+def in_process_handler(server: ApiServer, identity: Mapping[str, str] = NO_HEADERS) -> Handler:
+    """Return a handler that calls the server of this process, as its administrator, unless the
+    headers of an identity say otherwise."""
 
     def handle(call: Call) -> Response | Awaitable[Response]:
-        headers = {**call.headers, "authorization": f"Bearer {server.token}"}
+        headers = {**call.headers, **identity, "authorization": f"Bearer {server.token}"}
         return server.app.handle(
             HttpRequest(call.method, call.path, call.query, headers, call.body)
         )

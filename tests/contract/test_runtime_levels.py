@@ -69,6 +69,12 @@ async def main():
     stays = await runtime.create_container(sandbox.id, spec)
     await runtime.start_container(stays)
     done = await runtime.execute(stays, ["sh", "-c", "echo out; exit 3"], 10)
+    spec = ContainerConfig(name="hungry", image="host", command=["sleep", "1000"])
+    hungry = await runtime.create_container(sandbox.id, spec)
+    await runtime.start_container(hungry)
+    await runtime.exceed_memory(hungry)
+    await (await runtime._connected()).ask("wait", container=hungry)
+    killed = await runtime.container(hungry)
     attacked, escapes = await attack(runtime)
     pid = os.pidfd_open((await runtime.container(stays)).pid)
     os.kill(runtime.supervisor, signal.SIGKILL)
@@ -87,7 +93,7 @@ async def main():
     print(json.dumps({
         "level": level, "exit": ended.exit_code, "shortfalls": list(ended.shortfalls),
         "exec": [done.exit_code, done.stdout.decode()], "lost": [lost.exit_code, lost.reason],
-        "escaped": escaped,
+        "killed": [killed.exit_code, killed.reason], "escaped": escaped,
         "left": sorted(os.listdir(home / "runtime" / "containers")),
         "logs": logs, "attacked": attacked, "escapes": escapes,
     }))
@@ -210,6 +216,7 @@ def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> 
     assert seen["attacked"] == ["1234", "pause"]
     assert seen["escapes"] == []
     assert seen["lost"] == [137, "ContainerStatusUnknown"]
+    assert seen["killed"] == [137, "OOMKilled"]
     assert seen["left"] == []
     assert seen["escaped"] == "invalid cross-device link"
     assert not Path("/etc/mine").exists()
@@ -258,6 +265,7 @@ def test_without_namespaces_there_are_still_users_logs_and_commands(home: Path) 
     assert shared in seen["shortfalls"]
     assert seen["exec"] == [3, "out\n"]
     assert seen["lost"] == [137, "ContainerStatusUnknown"]
+    assert seen["killed"] == [137, "OOMKilled"]
     assert seen["left"] == []
 
 

@@ -178,6 +178,33 @@ async def test_a_udp_client_moves_when_its_endpoint_goes(machine: Machine) -> No
 
 
 @on_a_machine
+async def test_no_connection_fails_while_the_table_is_rewritten(machine: Machine) -> None:
+    """As an agent rewrites the table that it has taken over."""
+    node = await machine.node()
+    one, two = [await machine.server(node, name) for name in ("one", "two")]
+    client = await node.pod("client")
+    await node.carry(service(), endpoints(one, two))
+    await ask(client.tcp(), ADDRESS)
+    ways = (
+        (client.tcp, ADDRESS, 80),
+        (socket.socket, ADDRESS, 80),
+        (socket.socket, "127.0.0.1", NODE_PORT),
+    )
+    over = asyncio.Event()
+
+    async def connect(make: Callable[[], socket.socket], host: str, port: int) -> None:
+        while not over.is_set():
+            await ask(make(), host, port)
+
+    async with asyncio.TaskGroup() as tasks:
+        for way in ways:
+            tasks.create_task(connect(*way))
+        for _ in range(40):
+            await node.bridge.table.rewrite(node.datapath.everything)
+        over.set()
+
+
+@on_a_machine
 async def test_session_affinity_keeps_a_client_until_it_is_turned_off(
     machine: Machine,
 ) -> None:

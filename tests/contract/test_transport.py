@@ -73,7 +73,7 @@ async def test_lists_come_selected_and_in_pages(connect: Connect, tmp_path: Path
 
 async def test_a_watch_tells_of_changes_while_they_happen(connect: Connect, tmp_path: Path) -> None:
     async with connected(connect, tmp_path) as client:
-        start = (await client.list(CONFIG_MAPS)).version
+        start = (await client.list(CONFIG_MAPS, "default")).version
         async with client.watch(CONFIG_MAPS, "default", version=start) as events:
             await client.create(CONFIG_MAPS, settings("a", k="1"))
             added = await anext(events)
@@ -90,11 +90,11 @@ async def test_many_watches_and_writes_go_on_at_the_same_time(
     connect: Connect, tmp_path: Path
 ) -> None:
     async def names(client: Client, start: str) -> list[str]:
-        async with client.watch_as(outlines(CONFIG_MAPS), version=start) as events:
+        async with client.watch_as(outlines(CONFIG_MAPS), "default", version=start) as events:
             return [(await anext(events)).object.metadata.name for _ in range(20)]
 
     async with connected(connect, tmp_path) as client:
-        start = (await client.list(CONFIG_MAPS)).version
+        start = (await client.list(CONFIG_MAPS, "default")).version
         async with asyncio.TaskGroup() as tasks:
             watches = [tasks.create_task(names(client, start)) for _ in range(12)]
             for i in range(20):

@@ -295,7 +295,9 @@ async def _run(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the CEL of two API servers.")
     parser.add_argument("reference", help="URL and token of the server that is right")
-    parser.add_argument("candidate", help="URL and token of the other")
+    parser.add_argument(
+        "candidate", help="URL and token of the other; its user has the same name and groups"
+    )
     parser.add_argument("--rules", type=int, default=1000, help="rules (%(default)s)")
     parser.add_argument(
         "--whole-rules", type=int, default=500, help="rules with all parts (%(default)s)"

@@ -293,20 +293,31 @@ class KeptConnection:
     sides several times as much as the look."""
 
     def __init__(self, address: str, tls: ssl.SSLContext) -> None:
+        self.address = address
         self._connection = http.client.HTTPSConnection(address, timeout=PATIENCE, context=tls)
 
     def get(self, path: str, headers: dict[str, str]) -> tuple[int, str]:
-        """Return the status and the text of an answer; status 0 if the connection is broken."""
+        """Return the status and the text of an answer; status 0 if the server had closed the
+        connection since its last use. Any other failure is raised."""
+        was_used = self._connection.sock is not None
         try:
-            self._connection.request("GET", path, headers=headers)
-            answer = self._connection.getresponse()
+            answer = self._answer(path, headers)
             return answer.status, answer.read().decode()
-        except TimeoutError:
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+            self._connection.close()
+            if was_used:
+                return 0, ""
+            raise urllib.error.URLError(error) from error
+        except BaseException:
             self._connection.close()
             raise
-        except (http.client.HTTPException, OSError):
-            self._connection.close()
-            return 0, ""
+
+    def _answer(self, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        try:
+            self._connection.request("GET", path, headers=headers)
+        except ConnectionRefusedError as error:
+            raise urllib.error.URLError(error) from error
+        return self._connection.getresponse()
 
     def __del__(self) -> None:
         self._connection.close()
@@ -364,9 +375,10 @@ class Api:
 
     def _kept(self) -> KeptConnection:
         kept: KeptConnection | None = getattr(self._of_thread, "kept", None)
-        if kept is None:
-            kept = KeptConnection(self.url.removeprefix("https://"), self._tls)
-            self._of_thread.kept = kept
+        address = self.url.removeprefix("https://")
+        if kept is None or kept.address != address:
+            # A server that was started again may have another port.
+            kept = self._of_thread.kept = KeptConnection(address, self._tls)
         return kept
 
     def create(self, path: str, document: Json) -> Json:

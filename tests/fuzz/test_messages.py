@@ -1,4 +1,4 @@
-"""Messages between processes: device plugins to the agent, the agent to its supervisor."""
+"""Messages between processes: plugins and drivers to the agent, the agent to its supervisor."""
 
 import contextlib
 import json
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from kedge.deviceplugin import messages
 from kedge.deviceplugin.wire import Malformed, decode
+from kedge.dra import messages as claims
+from kedge.node.storage import csi_messages as volumes
 from kedge.supervisor import wire
 
 KINDS = [
@@ -23,6 +25,14 @@ KINDS = [
     messages.ListAndWatchResponse,
     messages.AllocateResponse,
     messages.PreferredAllocationResponse,
+    messages.PluginInfo,
+    claims.PrepareResponse,
+    claims.UnprepareResponse,
+    claims.HealthResponse,
+    volumes.NodeInfoResponse,
+    volumes.NodeCapabilitiesResponse,
+    volumes.ExpandVolumeResponse,
+    volumes.VolumeStatsResponse,
 ]
 
 
@@ -31,7 +41,7 @@ KINDS = [
 @example(data=b"\x0a\xff\xff\xff\xff\x0f")
 @example(data=b"\xff" * 300)
 @example(data=b"\x0a\x02\x0a\x00" * 5_000)
-def test_a_message_of_a_device_plugin_is_read_or_malformed(kind: type, data: bytes) -> None:
+def test_a_message_of_a_plugin_or_driver_is_read_or_malformed(kind: type, data: bytes) -> None:
     with contextlib.suppress(Malformed):
         decode(kind, data)
 

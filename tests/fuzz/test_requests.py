@@ -50,6 +50,9 @@ NOT_OURS = (
     "unknown patch type",
     "strconv.ParseUint: parsing",
     "failed to create typed patch object",
+    # Of strategic patches with a wrong type in an order.
+    "expected a map[string]interface {}, but received a",
+    "expected a []interface {}, but received a",
 )
 """Answers with a status of 500 that kube-apiserver gives too."""
 HEALTH = ("/healthz", "/readyz")

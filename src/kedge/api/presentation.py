@@ -33,6 +33,15 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
 
 
+class FurtherColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """A last column that only tables with certain objects have, so that all other tables are those
+    of a kube-apiserver."""
+
+    column: Column
+    marker: bytes
+    """Text in the JSON of each such object; others may have it by chance."""
+
+
 def name_column() -> Column:
     return Column(name="Name", format="name", cell=lambda obj: obj.metadata.name)
 
@@ -54,6 +63,7 @@ class Presentation(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=Fal
     columns: Sequence[Column] = msgspec.field(
         default_factory=lambda: (name_column(), created_column())
     )
+    further_column: FurtherColumn | None = None
     row_conditions: Callable[[T], Sequence[Mapping[str, str]]] | None = None
     """Returns the conditions of an object's row, as kubectl reads them from a table."""
     fields: Mapping[str, Callable[[T], str]] = msgspec.field(default_factory=dict)

@@ -53,7 +53,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
-from kedge.machinery.clock import Clock, machine_clock
+from kedge.machinery.clock import Clock, usage_clock
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
@@ -117,7 +117,7 @@ async def assemble(
         allocator=allocator,
         caller=caller,
         authorizer=authorizer,
-        metrics=node_reports(cache, machine_clock(clock), usage_window=usage_window),
+        metrics=node_reports(cache, usage_clock(clock), usage_window=usage_window),
         agents=agents,
         network=network,
         clock=clock,

@@ -27,6 +27,7 @@ from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
 
+USER_AGENT: Final = "kedge-bootstrap"
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 KEEP_SECONDS: Final = 10.0
 """How often the server looks for system objects that are missing."""
@@ -44,7 +45,7 @@ async def keep(api: Api) -> None:
     while True:
         await api.clock.sleep(KEEP_SECONDS)
         try:
-            for document in _lasting_objects():
+            for document in lasting_objects():
                 await unless_refused(ensure_object(api, document))
         except (OSError, StoreError) as error:
             log.error("system objects not written, retrying error=%s", error)
@@ -53,7 +54,7 @@ async def keep(api: Api) -> None:
 async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
     """Create the missing objects; existing ones stay as they are. `dns` says whether nodes answer
     DNS queries."""
-    for document in _objects():
+    for document in (*lasting_objects(), *priorities()):
         await unless_refused(ensure_object(api, document))
     if dns:
         await unless_refused(_ensure_dns_service(api))
@@ -61,14 +62,15 @@ async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
         await unless_refused(publish(api, [host], port))
 
 
-def _objects() -> Iterator[dict[str, Any]]:
-    yield from _lasting_objects()
+def priorities() -> Iterator[dict[str, Any]]:
+    """Yield the priority classes of the system."""
     for name, (value, description) in PRIORITIES.items():
         rest = {"value": value, "description": description}
         yield _object("scheduling.k8s.io/v1", "PriorityClass", name) | rest
 
 
-def _lasting_objects() -> Iterator[dict[str, Any]]:
+def lasting_objects() -> Iterator[dict[str, Any]]:
+    """Yield the objects that come back when they are deleted."""
     for name in NAMESPACES:
         yield _object("v1", "Namespace", name)
     yield _object("v1", "Service", "kubernetes", "default", _API_LABELS) | {
@@ -189,5 +191,5 @@ def request_for(api: Api, document: dict[str, Any], verb: str) -> Request:
     resource = api.catalog.of_kind(document["apiVersion"], document["kind"])
     assert resource is not None
     meta = document["metadata"]
-    http = HttpRequest("POST", "/", headers={"user-agent": "kedge-bootstrap"})
+    http = HttpRequest("POST", "/", headers={"user-agent": USER_AGENT})
     return Request(http, ADMIN, resource, verb, meta.get("namespace", ""), meta["name"])

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from kedge.machinery.quantity import Quantity
 from kedge.settings import cluster, values
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.published_port import INGRESS_PORTS, PublishedPort
@@ -73,6 +74,16 @@ METRICS_RESOLUTION: Final = Setting(
 METRICS_WINDOW: Final = Setting(
     "metrics-window", values.USAGE_WINDOW, "the window that kubectl top and autoscalers see"
 )
+
+
+class ServingFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Certificates that the starter of a server brings along (kedge.cli.envtest)."""
+
+    certificate: Path | None = None
+    """Served instead of the cluster's own; None for that."""
+    key: Path | None = None
+    client_authority: Path | None = None
+    """An authority whose certificates identify clients, besides the cluster's own."""
 
 
 class KubeletTrust(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +162,37 @@ class RequestHeaderTrust(msgspec.Struct, frozen=True, kw_only=True):
             "the beginnings of headers in which a proxy sends extra fields of the user",
         ),
     ] = ("X-Remote-Extra-",)
+
+
+class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The simulated nodes that a cluster has from its start."""
+
+    nodes: Annotated[
+        int,
+        Setting(
+            "simulated-nodes",
+            values.SIMULATED_NODES,
+            "how many nodes to simulate: their pods are pretended, and behave as annotations say",
+        ),
+    ] = 0
+    resources: Annotated[
+        Mapping[str, Quantity],
+        Setting(
+            "simulated-node-resources",
+            values.AMOUNTS,
+            "resources of each simulated node, such as cpu=8,example.com/gpu=4",
+            default="cpu=32,memory=256Gi,ephemeral-storage=1Ti,pods=110",
+        ),
+    ] = {}
+    taint: Annotated[
+        str,
+        Setting(
+            "simulated-node-taint",
+            values.TAINT_MODE,
+            "whether simulated nodes have a taint, so that only pods which tolerate it are"
+            " pretended; auto if the cluster is started with other nodes, too",
+        ),
+    ] = "auto"
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -428,23 +470,25 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="do not",
         ),
     ] = False
-    testing: Annotated[
-        bool,
-        Setting(
-            "testing",
-            values.SWITCH,
-            "let administrators inject faults and see what clients did, under /testing: for"
-            " clusters of tests only",
-            default="do not",
-        ),
-    ] = False
+    simulation: SimulationConfig = SimulationConfig()
+    testing: Annotated[bool, cluster.TESTING] = False
+    serving: ServingFiles | None = None
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
+    first_objects: Path | None = None
+    """A file with the objects of another cluster, with which an empty store begins."""
 
     @property
     def published_ports(self) -> tuple[PublishedPort, ...]:
         """The ports of the gateway besides the one for names of Services."""
         return (*self.publish, *(INGRESS_PORTS if self.ingress else ()))
+
+    @property
+    def simulated_nodes_have_taint(self) -> bool:
+        """Whether pods must tolerate a taint to be pretended."""
+        return self.simulation.taint == "on" or (
+            self.simulation.taint == "auto" and bool(self.local_nodes)
+        )
 
     @property
     def pki(self) -> Path:

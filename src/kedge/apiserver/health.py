@@ -1,9 +1,11 @@
 """Health checks by name: /healthz, /livez and /readyz, printed as kube-apiserver prints them."""
 
 import asyncio
+import errno
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -99,29 +101,77 @@ def _unmatched(names: set[str]) -> Iterator[str]:
         yield f"warn: some health checks cannot be excluded: no matches for {quoted}"
 
 
+class StartStep(Enum):
+    """A step of a server's start, and the checks that say whether it is done.
+
+    The checks have the names of kube-apiserver's hooks that do the same work. A hook that starts a
+    controller is done when the controller runs, not after its first round; so is kedge's.
+    """
+
+    CACHES = (
+        "poststarthook/start-apiserver-admission-initializer",
+        "poststarthook/generic-apiserver-start-informers",
+        "poststarthook/priority-and-fairness-config-consumer",
+        "poststarthook/priority-and-fairness-filter",
+        "poststarthook/storage-readiness",
+        "poststarthook/start-apiextensions-informers",
+        "poststarthook/start-service-ip-repair-controllers",
+        "poststarthook/start-kube-aggregator-informers",
+    )
+    """Every kind is in the watch cache; admission, flow control and allocators follow it."""
+    CUSTOM_RESOURCES = (
+        "poststarthook/start-apiextensions-controllers",
+        "poststarthook/crd-informer-synced",
+    )
+    """Custom resources are served."""
+    SYSTEM_OBJECTS = (
+        "poststarthook/bootstrap-controller",
+        "poststarthook/start-system-namespaces-controller",
+        "poststarthook/scheduling/bootstrap-system-priority-classes",
+    )
+    """The API's Service, system namespaces and priority classes exist."""
+    ROLES = ("poststarthook/rbac/bootstrap-roles",)
+    CLUSTER_INFO = ("poststarthook/cluster-info",)
+    """The ConfigMap by which nodes join exists. kubeadm writes it elsewhere."""
+    CONTROLLERS = (
+        "poststarthook/start-kubernetes-service-cidr-controller",
+        "poststarthook/priority-and-fairness-config-producer",
+        "poststarthook/start-cluster-authentication-info-controller",
+        "poststarthook/apiservice-registration-controller",
+        "poststarthook/apiservice-status-local-available-controller",
+        "poststarthook/apiservice-status-remote-available-controller",
+        "poststarthook/kube-apiserver-autoregistration",
+        "poststarthook/apiservice-openapi-controller",
+        "poststarthook/apiservice-openapiv3-controller",
+        "poststarthook/apiservice-discovery-controller",
+    )
+    """The work that runs as long as the server has been started."""
+    REGISTRATION = ("autoregister-completion",)
+    """Every version that the server serves itself has its APIService."""
+
+
 class ServerLifecycle:
     """How far the start of a server is, and whether it shuts down."""
 
-    def __init__(self, hooks: Iterable[str]) -> None:
-        """`hooks` names the work that the server does once before it is ready."""
-        self._is_finished = dict.fromkeys(hooks, False)
+    def __init__(self) -> None:
+        self._finished = {step: asyncio.Event() for step in StartStep}
         self._is_stopping = False
 
-    @property
-    def hooks(self) -> Sequence[str]:
-        return tuple(self._is_finished)
-
-    def finish(self, hook: str) -> None:
-        """Note that the work of a hook is done."""
-        assert hook in self._is_finished, hook
-        self._is_finished[hook] = True
+    def finish(self, step: StartStep) -> None:
+        """Note that a step of the start is done."""
+        self._finished[step].set()
 
     def stop(self) -> None:
         """Note that the server is shutting down."""
         self._is_stopping = True
 
-    async def hook_failure(self, hook: str) -> str:
-        return "" if self._is_finished[hook] else "not finished"
+    async def start_failure(self, step: StartStep) -> str:
+        return "" if self._finished[step].is_set() else "not finished"
+
+    async def wait_for_step(self, step: StartStep) -> str:
+        """Wait until a step is done. APIServices are made half a second after the first answer."""
+        await self._finished[step].wait()
+        return ""
 
     async def shutdown_failure(self) -> str:
         return "process is shutting down" if self._is_stopping else ""
@@ -133,24 +183,30 @@ def server_checks(
     """Return the checks of an API server, with upstream's names as far as upstream has them.
 
     A failed /livez asks for a restart of the process. So it leaves out what a restart does not
-    repair: a full disk, a start that is not finished, controllers that wait for their lease.
+    repair: a full disk, controllers that wait for their lease.
     """
     return [
         HealthCheck("ping", _ping),
+        HealthCheck("log", _log_failure),
         HealthCheck("etcd", partial(_store_failure, store), NOT_LIVEZ),
         HealthCheck("etcd", partial(_store_defect, store), ("livez",)),
         *(HealthCheck(name, failure, NOT_LIVEZ) for name, failure in _key_services(store).items()),
         HealthCheck("watch-cache", partial(_cache_failure, store, cache)),
-        *(
-            HealthCheck(f"poststarthook/{hook}", partial(lifecycle.hook_failure, hook), NOT_LIVEZ)
-            for hook in lifecycle.hooks
-        ),
+        HealthCheck("informer-sync", partial(_cache_failure, store, cache), ("readyz",)),
+        *_start_checks(lifecycle),
         *(
             HealthCheck(name, partial(_component_failure, components, name), NOT_LIVEZ)
             for name in components.names
         ),
         HealthCheck("shutdown", lifecycle.shutdown_failure, ("readyz",)),
     ]
+
+
+def _start_checks(lifecycle: ServerLifecycle) -> Iterator[HealthCheck]:
+    for step in StartStep:
+        is_waited_for = step is StartStep.REGISTRATION
+        ask = lifecycle.wait_for_step if is_waited_for else lifecycle.start_failure
+        yield from (HealthCheck(name, partial(ask, step)) for name in step.value)
 
 
 def _key_services(store: Store) -> Mapping[str, Callable[[], Coroutine[Any, Any, str]]]:
@@ -160,6 +216,17 @@ def _key_services(store: Store) -> Mapping[str, Callable[[], Coroutine[Any, Any,
 
 
 async def _ping() -> str:
+    return ""
+
+
+async def _log_failure() -> str:
+    """Return why the log cannot be written. A blocked log blocks every answer, this one too."""
+    try:
+        for handler in logging.getLogger().handlers:
+            handler.flush()
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) != errno.ENOSPC:  # a full disk is the store's to report
+            return "the log cannot be written"
     return ""
 
 

@@ -39,7 +39,7 @@ _GRANTS: Final = {
 async def ensure(api: Api, server: str, ca_pem: bytes) -> None:
     """Make whatever is missing, and say anew where the server is."""
     async with asyncio.TaskGroup() as tasks:
-        for document in _objects():
+        for document in grants():
             tasks.create_task(unless_refused(bootstrap.ensure_object(api, document)))
         tasks.create_task(unless_refused(_publish(api, {KEY: kubeconfig(server, ca_pem)})))
 
@@ -60,7 +60,8 @@ def kubeconfig(server: str, ca_pem: bytes) -> str:
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
 
 
-def _objects() -> Iterator[dict[str, Any]]:
+def grants() -> Iterator[dict[str, Any]]:
+    """Yield the roles and bindings for machines that join."""
     for name, (role, group) in _GRANTS.items():
         yield {
             "apiVersion": f"{_RBAC}/v1",

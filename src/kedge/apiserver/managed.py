@@ -211,10 +211,7 @@ def apply(
     base = _bare(live or {})
     owners = _stored(live)
     if live is not None and not owners:
-        # An object from before tracking, or with tracking switched off. Without an owner its fields
-        # could be overwritten without a conflict; so they get a collective one, as upstream does.
-        before = FieldOwner("before-first-apply", "Update", api_version, subresource)
-        owners = _updated(WriteChange(schema, {}, base, ignore, before), {}, before, now)
+        owners = _untracked(schema, base, ignore, api_version, subresource, now)
     owner = FieldOwner(manager or "unknown", "Apply", "", subresource)
     owners = _remembered(owners, versions)
     if versions is not None:
@@ -237,19 +234,35 @@ def apply(
         owners = _relieved(owners, change)
     merged, result = result, settle(result)
     if applied := fields.difference(applied, UNOWNED):
-        # An apply that changes nothing must not change the time of the entry, or every run of a
-        # controller that applies the same configuration would be a write and a watch event. If it
-        # is the first one of its manager, the entry has no time, as with kube-apiserver. A null or
-        # empty value that is not stored is a change there, and here only the first time.
         is_same = live is not None and (merged if last is None else result) == base
-        time = (last or {}).get("time", "") if is_same else now
-        owners[owner] = _entry(owner, applied, api_version, time)
+        owners[owner] = _entry(owner, applied, api_version, _time(last) if is_same else now)
     if manager == "kubectl":
         result = _with_last_applied(result, config)
     entries = _listed(owners)
     if live is not None and result == base and entries == (_sent(live) or []):
         return live
     return _with_entries(result, entries)
+
+
+def _untracked(
+    schema: Schema, live: Document, ignore: Fields, api_version: str, subresource: str, now: str
+) -> Owners:
+    """Return the owner of an object from before tracking, or with tracking switched off. Without
+    one its fields could be overwritten without a conflict; so they get a collective one, as
+    upstream does."""
+    owner = FieldOwner("before-first-apply", "Update", api_version, subresource)
+    return _updated(WriteChange(schema, {}, live, ignore, owner), {}, owner, now)
+
+
+def _time(last: Entry | None) -> str:
+    """Return the time of an entry whose apply changes nothing.
+
+    It must not change, or every run of a controller that applies the same configuration would be a
+    write and a watch event. If the apply is the first one of its manager, the entry has no time, as
+    with kube-apiserver. A null or empty value that is not stored is a change there, and here only
+    the first time.
+    """
+    return "" if last is None else last.get("time", "")
 
 
 class WriteChange:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, LOOPBACK_SERVICES, on_loopback
 from kedge.apiserver.aggregation.front_proxy import CLIENT_NAME
+from kedge.apiserver.config import ServingFiles
 from kedge.machinery import atomic
 from kedge.machinery.certificates import names_host, validity
 from kedge.machinery.clock import Clock, SystemClock
@@ -158,6 +159,21 @@ def _server_context(directory: Path, name: str) -> ssl.SSLContext:
     context.load_verify_locations(directory / "ca.crt")
     context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def listening_context(identity: ServerIdentity, files: ServingFiles | None) -> ssl.SSLContext:
+    """Return the context in which a server listens: with its own certificates, or with those that
+    its starter brought along."""
+    if files is None:
+        return identity.context
+    context = identity.context
+    if files.certificate is not None and files.key is not None:
+        # Not that of the identity, into which renewed certificates are loaded.
+        context = _server_context(identity.directory, "server")
+        context.load_cert_chain(files.certificate, files.key)
+    if files.client_authority is not None:
+        context.load_verify_locations(files.client_authority)
     return context
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kedge.api.core_v1.pod import pod
 from kedge.api.model import ListMeta, Object
-from kedge.api.presentation import Age
+from kedge.api.presentation import Age, Column
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.api.resource import Resource
 from kedge.apiserver import protobuf_answers
@@ -34,6 +34,8 @@ from kedge.web.message import JSON, HttpRequest, Response, warning_headers
 
 ROW_KEPT: Final = 32 << 10
 """Rows of larger objects are not kept: they may take as much memory as the objects."""
+_SEARCHED_BYTES: Final = 4 << 20
+"""How much of a list is searched for objects that call for a further column."""
 
 _INCLUDES = ("None", "Metadata", "Object")
 
@@ -190,23 +192,45 @@ def decodes_objects(request: Request) -> bool:
     return form in ("table", "yaml", "protobuf", "protobuf-partial-list")
 
 
+class TableForm(NamedTuple):
+    """A table as a client asked for it."""
+
+    resource: Resource[Any]
+    columns: Sequence[Column]
+    include: str
+    """How much of each object a row carries."""
+    version: str
+
+
 def table_pieces(
-    request: Request, items: Iterable[Item], meta: ListMeta, now: datetime, version: str
+    request: Request, items: Sequence[Item], meta: ListMeta, now: datetime, version: str
 ) -> Iterator[bytes]:
-    include = included(request)
+    columns = columns_for(request.resource, items)
+    form = TableForm(request.resource, columns, included(request), version)
     seconds = int(now.timestamp())
-    head = table_head(request.resource, meta, version)
-    rows = in_turns(items, lambda item: row(request.resource, item, include, seconds, version))
-    return joined(head, rows, b"]}\n")
+    rows = in_turns(items, lambda item: row(form, item, seconds))
+    return joined(table_head(form, meta), rows, b"]}\n")
 
 
-def table_head(
-    resource: Resource[Any], meta: ListMeta, version: str, *, columns: bool = True
-) -> bytes:
-    definitions = msgspec.json.encode(column_definitions(resource)) if columns else b"null"
+def columns_for(resource: Resource[Any], items: Iterable[Item]) -> Sequence[Column]:
+    """Return the columns of a table with these objects. The first ones decide if there are many."""
+    presentation = resource.presentation
+    further, left = presentation.further_column, _SEARCHED_BYTES
+    for item in items if further is not None else ():
+        assert further is not None
+        if further.marker in item.body:
+            return (*presentation.columns, further.column)
+        left -= len(item.body)
+        if left < 0:
+            break
+    return presentation.columns
+
+
+def table_head(form: TableForm, meta: ListMeta, *, columns: bool = True) -> bytes:
+    definitions = msgspec.json.encode(column_definitions(form.columns)) if columns else b"null"
     return (
         b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b,"rows":['
-        % (version.encode(), msgspec.json.encode(meta), definitions)
+        % (form.version.encode(), msgspec.json.encode(meta), definitions)
     )
 
 
@@ -218,7 +242,7 @@ def included(request: Request) -> str:
     return include
 
 
-def column_definitions(resource: Resource[Any]) -> list[dict[str, Any]]:
+def column_definitions(columns: Sequence[Column]) -> list[dict[str, Any]]:
     return [
         {
             "name": column.name,
@@ -227,33 +251,34 @@ def column_definitions(resource: Resource[Any]) -> list[dict[str, Any]]:
             "description": column.description,
             "priority": column.priority,
         }
-        for column in resource.presentation.columns
+        for column in columns
     ]
 
 
-def row(resource: Resource[Any], item: Item, include: str, seconds: int, version: str) -> bytes:
+def row(form: TableForm, item: Item, seconds: int) -> bytes:
     """One row. All but the ages is made once for each state of an object."""
     cached = item.row
-    if not isinstance(cached, _Row) or cached.resource is not resource:
-        cached = _Row(resource, item)
+    if not isinstance(cached, _Row) or not cached.is_for(form):
+        cached = _Row(form, item)
         if len(item.body) <= ROW_KEPT:
             item.row = cached
-    return cached.written(item, include, seconds, version)
+    return cached.written(item, form.include, seconds, form.version)
 
 
 class _Row:
     """The cells of a row with gaps where ages go, and the row as it was last written."""
 
-    __slots__ = ("_ages", "_asked", "_texts", "_written", "resource")
+    __slots__ = ("_ages", "_asked", "_resource", "_texts", "_width", "_written")
 
-    def __init__(self, resource: Resource[Any], item: Item) -> None:
-        self.resource = resource
+    def __init__(self, form: TableForm, item: Item) -> None:
+        self._resource = resource = form.resource
+        self._width = len(form.columns)
         self._asked: tuple[str, int, str] | None = None
         self._written = b""
         obj = resource.decode(own_version(resource, item.body))
         texts = [b'{"cells":[']
         ages: list[tuple[int | None, Age]] = []
-        for i, column in enumerate(resource.presentation.columns):
+        for i, column in enumerate(form.columns):
             cell = column.cell(obj)
             if i:
                 texts[-1] += b","
@@ -265,6 +290,10 @@ class _Row:
         texts[-1] += b"]" + _row_conditions(resource, obj)
         self._texts = texts
         self._ages = ages
+
+    def is_for(self, form: TableForm) -> bool:
+        """Whether this is a row of such a table."""
+        return self._resource is form.resource and self._width == len(form.columns)
 
     def written(self, item: Item, include: str, seconds: int, version: str) -> bytes:
         asked = (include, seconds, version)
@@ -279,7 +308,7 @@ class _Row:
         if include == "None":
             return cells + b"}"
         if include == "Object":
-            return b'%b,"object":%b}' % (cells, own_version(self.resource, item.body))
+            return b'%b,"object":%b}' % (cells, own_version(self._resource, item.body))
         return b'%b,"object":%b}' % (cells, partial(item, version))
 
     def _cells(self, seconds: int) -> bytes:

@@ -5,7 +5,9 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Final, NamedTuple
 
 from kedge.api.builtin import schemas
@@ -46,7 +48,7 @@ from kedge.apiserver.flow_control import (
     ensure_flow_control,
     keep_conditions,
 )
-from kedge.apiserver.health import ServerLifecycle
+from kedge.apiserver.health import ServerLifecycle, StartStep
 from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
@@ -67,19 +69,14 @@ from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
 
+ROOT: Final = "/registry/"
+"""The beginning of all keys."""
 RESERVE_SECONDS: Final = 5.0
 """How often the reserve files are checked."""
 RANGE_SECONDS: Final = 10.0
 """How often the default ServiceCIDR is created again if it was deleted."""
 SETTLE_SECONDS: Final = 0.5
 """Time from the first answer to the work that can wait."""
-
-CRDS: Final = "start-apiextensions-controllers"
-SERVICES: Final = "bootstrap-controller"
-ROLES: Final = "rbac/bootstrap-roles"
-CLUSTER_INFO: Final = "cluster-info"
-HOOKS: Final = (CRDS, SERVICES, ROLES, CLUSTER_INFO)
-"""Work that the server does once before it is ready, under upstream's names where there are any."""
 
 
 class ApiServer:
@@ -177,15 +174,20 @@ async def serve(
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
+        is_new = await begin(store, clock, config.first_objects)
         parts = await build(config, clock, store, identity, token, key, pauses, components)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(work) for work in parts.tasks(identity, hosts)]
+            parts.lifecycle.finish(StartStep.CACHES)
             try:
                 registrar = Registrar(parts.api)
                 await registrar.load()
-                parts.lifecycle.finish(CRDS)
-                port = await parts.listener.listen(config.host, config.port, identity.context)
-                await ensure_objects(parts.api, config, port, identity, parts.lifecycle)
+                parts.lifecycle.finish(StartStep.CUSTOM_RESOURCES)
+                context = pki.listening_context(identity, config.serving)
+                port = await parts.listener.listen(config.host, config.port, context)
+                await ensure_objects(
+                    parts.api, config, port, identity, parts.lifecycle, is_new=is_new
+                )
                 nodes = local_nodes(parts.api, config, port, parts.listener, identity)
                 later = (
                     registrar.run(),
@@ -193,11 +195,17 @@ async def serve(
                     bootstrap.keep(parts.api),
                     keep_conditions(parts.api),
                     settle(parts.api, config, key, clock),
-                    aggregate(parts.api, parts.aggregator, front_proxy(parts, identity)),
+                    aggregate(
+                        parts.api,
+                        parts.aggregator,
+                        front_proxy(parts, identity),
+                        partial(parts.lifecycle.finish, StartStep.REGISTRATION),
+                    ),
                     nodes.run(),
                     *await scrapers(parts),
                 )
                 background += [group.create_task(work) for work in later]
+                parts.lifecycle.finish(StartStep.CONTROLLERS)
                 url = server_addresses.local(config, port)
                 yield ApiServer(parts.app, url, identity, token, key, nodes)
             finally:
@@ -239,7 +247,7 @@ async def build(
     outside = identities.configured(config, clock, identity, api.caller.budget)
     identities.configure_authorizers(api, outside, config, clock)
     identities.follow_encryption(outside, store, config)
-    lifecycle = ServerLifecycle(HOOKS)
+    lifecycle = ServerLifecycle()
     extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
     aggregator = Aggregator(api, extensions)
     app = application(
@@ -296,15 +304,19 @@ async def ensure_objects(
     port: int,
     identity: pki.ServerIdentity,
     lifecycle: ServerLifecycle,
+    *,
+    is_new: bool,
 ) -> None:
-    """Create the objects that every cluster has, unless they exist."""
+    """Create the objects that every cluster has, unless they exist; a new one has its default
+    roles already."""
     host = server_addresses.advertised_host(config)
     await bootstrap.ensure(api, host, port, dns=config.dns == "cluster")
-    lifecycle.finish(SERVICES)
-    await policy.ensure(api)
-    lifecycle.finish(ROLES)
+    lifecycle.finish(StartStep.SYSTEM_OBJECTS)
+    if not is_new:
+        await policy.ensure(api)
+    lifecycle.finish(StartStep.ROLES)
     await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
-    lifecycle.finish(CLUSTER_INFO)
+    lifecycle.finish(StartStep.CLUSTER_INFO)
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
@@ -330,6 +342,24 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
         await protected.close()
         raise
     return protected
+
+
+async def begin(store: Store, clock: Clock, copied: Path | None = None) -> bool:
+    """Write the first objects if the store is empty, or those of the file `copied`; returns whether
+    it was."""
+    if (await store.list(ROOT, limit=1)).entries:
+        return False
+    # Not needed again until the end of the cluster.
+    from kedge.apiserver import first_objects
+
+    if copied is None:
+        await first_objects.write_first(store, clock, SystemRandom())
+        return True
+    from kedge.apiserver import objects_file
+
+    content = await asyncio.to_thread(copied.read_bytes)
+    await first_objects.copy(store, clock, objects_file.decode(content))
+    return True
 
 
 async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:

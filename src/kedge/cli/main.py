@@ -46,6 +46,7 @@ COMMANDS: Final = (
     CliCommand("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
     CliCommand("down", "cluster.down", "Stop a cluster and remove it from the kubeconfig"),
     CliCommand("run", "cluster.run", "Run a command with a throw-away cluster"),
+    CliCommand("envtest", "envtest.command", "Print a directory for $KUBEBUILDER_ASSETS"),
     CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
     CliCommand("list", "cluster.list", "List the clusters on this machine"),
     CliCommand("doctor", "doctor.command", "Show what this machine lacks, and how to mend it"),

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.spec import all_containers
 from kedge.api.testing.clock_change import ClockChange, ClockState
 from kedge.api.testing.fault_rule import FaultRule
 from kedge.api.testing.recorded_request import RequestPage
 from kedge.api.testing.snapshot_info import RestoreResult, SnapshotInfo
 from kedge.client.client import Client
-from kedge.machinery.errors import StatusError
+from kedge.machinery.errors import StatusError, bad_request
 
 
 class NotForTests(Exception):
@@ -72,6 +75,24 @@ class ControlsClient:
         """Move, stop or continue the clock; returns where it stands then."""
         return msgspec.convert(await self._ask("POST", "clock", change), ClockState)
 
+    async def oom_kill(self, namespace: str, pod: str, container: str = "") -> str:
+        """Kill a container as if it had used up its memory; return its name. Without a name it is
+        the first one of the pod. 404 if the pod does not exist, 409 if it does not run."""
+        found = await self._client.get(PODS, pod, namespace)
+        name, node = container or found.spec.containers[0].name, found.spec.nodeName
+        if all(each.name != name for _, each in all_containers(found.spec)):
+            raise bad_request(f'pod "{pod}" has no container "{name}"')
+        if not node:
+            raise StatusError(409, "Conflict", f'pod "{pod}" is not on a node')
+        path = f"/api/v1/nodes/{quote(node)}/proxy/testing/oomKill/{found.metadata.uid}/{name}"
+        try:
+            await self._client.send("POST", path)
+        except StatusError as error:
+            if error.code == 404 and error.reason == "Unknown":
+                raise NotForTests from None
+            raise
+        return name
+
     async def snapshots(self) -> list[SnapshotInfo]:
         return msgspec.convert((await self._ask("GET", "snapshots"))["items"], list[SnapshotInfo])
 
@@ -81,6 +102,10 @@ class ControlsClient:
     async def restore_snapshot(self, name: str) -> RestoreResult:
         """Bring the objects of a snapshot back; returns when everybody sees them."""
         return msgspec.convert(await self._ask("POST", f"snapshots/{name}/restore"), RestoreResult)
+
+    async def snapshot_content(self, name: str) -> bytes:
+        """Return the objects of a snapshot, for a cluster that begins with them."""
+        return await self._send("GET", f"snapshots/{name}")
 
     async def delete_snapshot(self, name: str) -> SnapshotInfo:
         return msgspec.convert(await self._ask("DELETE", f"snapshots/{name}"), SnapshotInfo)
@@ -92,6 +117,15 @@ class ControlsClient:
         content: object = None,
         query: Mapping[str, str] | None = None,
     ) -> Any:
+        return msgspec.json.decode(await self._send(method, page, content, query))
+
+    async def _send(
+        self,
+        method: str,
+        page: str,
+        content: object = None,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
         body = b"" if content is None else msgspec.json.encode(content)
         try:
             reply = await self._client.send(method, f"/testing/{page}", query, body=body)
@@ -100,4 +134,4 @@ class ControlsClient:
             if error.code == 404 and error.reason == "Unknown":
                 raise NotForTests from None
             raise
-        return msgspec.json.decode(reply.body)
+        return reply.body

@@ -9,7 +9,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from kedge.client.client import Client, WatchEvent
 from kedge.client.view import V, View
 from kedge.client.workqueue import Backoff
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, machine_clock
 from kedge.machinery.errors import StatusError, qualified
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,8 @@ class Informer(Generic[V]):
         self._client = client
         self._view = view
         self._receiver = receiver
-        self._clock = clock
+        # Pauses before another try are dealings with another process.
+        self._clock = machine_clock(clock)
         self._namespace = namespace
         self._labels = labels
         self._fields = fields

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Hashable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Generic, TypeVar
 
 import msgspec
@@ -42,6 +43,7 @@ class WorkQueue(Generic[K]):
         self._order = count()
         self._failures: dict[K, int] = {}
         self._changed = asyncio.Event()
+        self._slept_until = -inf
 
     def __len__(self) -> int:
         """How many keys wait, those not counted that wait for their time."""
@@ -57,7 +59,7 @@ class WorkQueue(Generic[K]):
 
     def add_later(self, key: K, seconds: float) -> None:
         """Add a key when that much time has passed; one that comes up sooner anyway stays so."""
-        due = self._clock.monotonic() + seconds
+        due = self._now() + seconds
         if self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
@@ -93,7 +95,7 @@ class WorkQueue(Generic[K]):
 
     def _promote(self) -> None:
         """Add the delayed keys whose time has come."""
-        now = self._clock.monotonic()
+        now = self._now()
         while self._delayed and self._delayed[0][0] <= now:
             due, _, key = heappop(self._delayed)
             if self._due.get(key) == due:
@@ -106,12 +108,17 @@ class WorkQueue(Generic[K]):
         if not self._delayed:
             await self._changed.wait()
             return
-        seconds = self._delayed[0][0] - self._clock.monotonic()
         async with asyncio.TaskGroup() as group:
-            alarm = group.create_task(self._wake_after(seconds))
+            alarm = group.create_task(self._wake_at(self._delayed[0][0]))
             await self._changed.wait()
             alarm.cancel()
 
-    async def _wake_after(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
+    async def _wake_at(self, due: float) -> None:
+        await self._clock.sleep(due - self._now())
+        self._slept_until = max(self._slept_until, due)
         self._changed.set()
+
+    def _now(self) -> float:
+        """The time, or the one until which this queue has slept: a clock that stands still lets
+        short pauses pass without moving (travel_clock.py), and a retry must not wait for it."""
+        return max(self._clock.monotonic(), self._slept_until)

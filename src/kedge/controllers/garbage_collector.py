@@ -38,11 +38,18 @@ class GraphMonitor:
 
     def __init__(self, collector: "GarbageCollector", resource: Resource[Any]) -> None:
         self.resource = resource
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[None] | None = None
         """The task that watches the resource."""
         self.synced: asyncio.Event
         """Set when the graph knows every object that was there."""
         self._collector = collector
+
+    def stop(self) -> None:
+        """Watch no longer. A task that was cancelled keeps its frames, and they this object: a
+        reference to the task would keep all in memory until a search for garbage."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
 
     def replace(self, objects: Iterable[Outline]) -> Iterator[None]:
         graph = self._collector.graph
@@ -112,7 +119,7 @@ class GarbageCollector:
         wanted = {(r.group, r.version, r.plural): r for r in self._kinds.followed()}
         for place in self._monitors.keys() - wanted.keys():
             left = self._monitors.pop(place)
-            left.task.cancel()
+            left.stop()
             self._leave(left.resource)
         for place in wanted.keys() - self._monitors.keys():
             self._monitors[place] = self._monitor(wanted[place])
@@ -141,9 +148,10 @@ class GarbageCollector:
     async def _all_synced(self) -> None:
         """Return when every resource that is still served has been listed."""
         for monitor in list(self._monitors.values()):
-            if not monitor.synced.is_set():
+            task = monitor.task
+            if task is not None and not monitor.synced.is_set():
                 waiting = self._tasks.create_task(monitor.synced.wait())
-                await asyncio.wait((waiting, monitor.task), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
 
     # One node.

@@ -166,6 +166,7 @@ class LimitRangeController:
         for resource in RESOURCES:
             view = sketches(resource, PartialWorkload)
             for found in (await self._client.list_as(view, namespace, version="0")).items:
+                await self._clock.give_way()
                 workload = Workload(resource.plural, namespace, found.metadata.name)
                 self._seen.pop(workload, None)
                 self.workload_changed(resource.plural, found.metadata)

@@ -68,6 +68,9 @@ class ControllerLoop(Generic[K]):
             except Exception as error:
                 self._tell(key, error)
                 self._queue.retry(key)
+                # A reconciliation that raises the error of one of its tasks has it in a variable.
+                # Its frame and the error would keep each other, and large objects with them.
+                error.__traceback__ = None
             else:
                 self._queue.forget(key)
                 self._told.pop(key, None)

@@ -75,11 +75,17 @@ class QuotaMonitor:
     ) -> None:
         self.kind = kind
         self.meter = meter
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[None] | None = None
         """The task that watches the kind."""
         self.counted = False
         """Whether every object that was there is known."""
         self._controller = controller
+
+    def stop(self) -> None:
+        """Watch no longer, and keep nothing of the task that did."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
         self._measures: dict[str, dict[str, QuotaMeasure]] = {}
 
     def within(self, namespace: str) -> Iterable[tuple[str, QuotaMeasure]]:
@@ -187,7 +193,7 @@ class ResourceQuotaController:
         found = {kind for each in accounts for kind in kinds_of(each.hard, self._extended)}
         wanted = found & there.keys()
         for kind in self._monitors.keys() - wanted:
-            self._monitors.pop(kind).task.cancel()
+            self._monitors.pop(kind).stop()
             for account in accounts:
                 account.end(kind)
         for kind in wanted - self._monitors.keys():

@@ -1,7 +1,23 @@
 """Atomic file replacement: after a crash a file has its old content or its new content."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+
+_SYNC: Final[list[Callable[[int], None]]] = [os.fsync]
+
+
+def forgo_sync() -> None:
+    """Let this process and its forks no longer wait until the disk has what they write: the files
+    of a cluster for a test are of no use after a crash of the machine."""
+    _SYNC.clear()
+
+
+def sync(descriptor: int) -> None:
+    """Return when the disk has the content of a file."""
+    for act in _SYNC:
+        act(descriptor)
 
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -14,7 +30,7 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
             os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
-            os.fsync(descriptor)
+            sync(descriptor)
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)

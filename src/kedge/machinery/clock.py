@@ -60,16 +60,29 @@ class SystemClock:
 
 
 def machine_clock(clock: Clock) -> Clock:
-    """Return the clock of the machine, for dealings with other processes: connections, certificates
-    and the usage that nodes report. It differs only in clusters for tests (travel_clock.py)."""
+    """Return the clock of the machine, for dealings with processes and the network: connections,
+    timeouts, grace periods and certificates. It differs only in clusters for tests
+    (travel_clock.py), and so do those below."""
     found: Clock = getattr(clock, "machine", clock)
     return found
 
 
 def heartbeat_clock(clock: Clock) -> Clock:
-    """Return the clock by which the silence of nodes is measured; see `machine_clock`."""
+    """Return the clock by which the silence of nodes is measured."""
     found: Clock = getattr(clock, "heartbeats", clock)
     return found
+
+
+def usage_clock(clock: Clock) -> Clock:
+    """Return the clock for measured usage."""
+    found: Clock = getattr(clock, "measured", clock)
+    return found
+
+
+def cluster_nanoseconds(clock: Clock) -> Callable[[int], int] | None:
+    """Return a function that converts times of the machine's clock, in nanoseconds since the epoch;
+    None if they are times of the cluster already."""
+    return getattr(clock, "cluster_nanoseconds", None)
 
 
 async def every(seconds: float, act: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:

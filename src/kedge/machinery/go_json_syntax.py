@@ -9,8 +9,9 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*+")
 _DIGITS: Final = frozenset("0123456789")
 _ESCAPES: Final = frozenset('bfnrt\\/"')
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
-_WELL_FORMED: Final = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
-"""The part of a string that has no fault."""
+_WELL_FORMED: Final = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
+"""The part of a string that has no fault. The outer repetition is not possessive: Python
+before 3.11.5 would then accept the right beginning of a wrong escape (gh-106052)."""
 _MANY_DIGITS: Final = re.compile(r"[0-9]*+")
 _LITERALS: Final = {"t": "true", "f": "false", "n": "null"}
 _END: Final = "unexpected end of JSON input"

@@ -35,6 +35,15 @@ DNS: Final = Setting(
     values.DNS_MODE,
     "whether nodes answer DNS queries of pods; none to deploy another DNS server, such as CoreDNS",
 )
+TESTING: Final = Setting(
+    "testing",
+    values.SWITCH,
+    "let administrators inject faults, move the time and see what clients did, under /testing: for"
+    " clusters of tests only; nodes follow the time of the server",
+    default="do not",
+)
+COURSE_PATH: Final = "/testing/clock/course"
+"""How the clock of a server for tests has moved so far. Nodes may read this page of the tests."""
 DEVICE_ACCESS: Final = Setting(
     "device-access",
     values.DEVICE_ACCESS,

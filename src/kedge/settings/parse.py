@@ -189,6 +189,16 @@ def count(value: str) -> int:
     return int(value)
 
 
+MOST_SIMULATED_NODES = 10_000
+
+
+def simulated_nodes(value: str) -> int:
+    number = count(value)
+    if number > MOST_SIMULATED_NODES:
+        raise argparse.ArgumentTypeError(f"a cluster has at most {MOST_SIMULATED_NODES} of them")
+    return number
+
+
 def items(value: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in value.split(",") if item.strip())
 

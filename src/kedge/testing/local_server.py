@@ -23,10 +23,9 @@ from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.crd.registrar import Registrar
-from kedge.apiserver.health import ServerLifecycle
+from kedge.apiserver.health import ServerLifecycle, StartStep
 from kedge.apiserver.identities import NONE, OutsideIdentities
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
-from kedge.apiserver.server import HOOKS
 from kedge.apiserver.testing.controls import ClusterControls
 from kedge.apiserver.testing.fault_table import FaultTable
 from kedge.client.client import Client
@@ -227,7 +226,7 @@ class LocalServer:
             device_access=device_access,
             faults=faults,
         )
-        lifecycle = ServerLifecycle(HOOKS)
+        lifecycle = ServerLifecycle()
         components = components or ControlPlaneComponents()
         app = application(
             api,
@@ -242,20 +241,24 @@ class LocalServer:
         )
         server = cls(store, clock, app, lifecycle, components)
         try:
-            server.start(api.cache.run())
-            server.start(api.allocator.run())
-            registrar = Registrar(api)
-            await registrar.load()
-            server.start(registrar.run())
-            server.start(PolicyTypeChecks(api).run())
-            await bootstrap.ensure(api, "127.0.0.1", 6443)
-            await bootstrap.ensure_range(api)
+            await server._begin(api)
             await (_ensure_roles(api) if is_new else policy.ensure(api))
-            for hook in lifecycle.hooks:
-                lifecycle.finish(hook)
+            for step in StartStep:
+                lifecycle.finish(step)
             yield server
         finally:
             await server.close()
+
+    async def _begin(self, api: Api) -> None:
+        """Start the work of a server, and create what every cluster has."""
+        self.start(api.cache.run())
+        self.start(api.allocator.run())
+        registrar = Registrar(api)
+        await registrar.load()
+        self.start(registrar.run())
+        self.start(PolicyTypeChecks(api).run())
+        await bootstrap.ensure(api, "127.0.0.1", 6443)
+        await bootstrap.ensure_range(api)
 
     @property
     def client(self) -> Client:

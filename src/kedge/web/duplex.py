@@ -4,14 +4,18 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import types
 from collections.abc import Callable, Generator
 from typing import Final, Protocol, cast
 
 AHEAD: Final = 64 << 10
 """Bytes that may wait to be read before the peer is asked to pause."""
-CLOSE_SECONDS: Final = 30.0
-"""How long a connection that is closed may take to send what is left."""
+CLOSE_SECONDS: Final = 20.0
+"""How long a connection that is closed may take to send what is left. The event loop itself would
+close a TLS connection after 30 seconds, and not reset it."""
+_DISCARD: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER: the kernel discards what it has not sent, and resets the connection."""
 _PROBE_AFTER: Final = 60
 """Seconds of silence after which the kernel asks whether the peer is still there."""
 
@@ -125,13 +129,13 @@ class Duplex(asyncio.Protocol):
                 self._transport.write_eof()
         else:
             # TLS here knows no half-close.
-            self._transport.close()
+            self.close()
 
     def close(self) -> None:
         if not self._transport.is_closing():
             self._transport.close()
             # For a peer that does not read, the rest and the descriptor would be kept for ever.
-            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.reset)
 
     @property
     def has_lost_its_peer(self) -> bool:
@@ -141,6 +145,17 @@ class Duplex(asyncio.Protocol):
 
     def abort(self) -> None:
         """Hang up at once."""
+        self._transport.abort()
+
+    def reset(self) -> None:
+        """Hang up so that a peer notices although it does not read: an ordinary end would wait in
+        the kernel behind the bytes that the peer has no space for."""
+        if self._lost:
+            return
+        connected: socket.socket | None = self._transport.get_extra_info("socket")
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
         self._transport.abort()
 
     # Callbacks of asyncio.

@@ -77,10 +77,13 @@ def joined(exchange: Exchange) -> Response:
         return streamed_response(exchange)
 
     async def take_over(duplex: Duplex) -> None:
+        other = exchange.upgraded()
         try:
-            await tunnel.join(duplex, exchange.upgraded())
+            await tunnel.join(duplex, other)
         except asyncio.CancelledError:
-            # The client has disconnected, so the rest of its request is not forwarded.
+            # The client has disconnected, so the rest of its request is not forwarded. The other
+            # server must notice that, also while it reads nothing because a program does not.
+            other.reset()
             exchange.close()
             raise
 
@@ -130,9 +133,11 @@ def in_messages(http: HttpRequest, exchange: Exchange) -> Response:
         raise StatusError(403, "Forbidden", f"requested protocol(s) are not supported: {offered}")
 
     async def take_over(duplex: Duplex) -> None:
+        from kedge.machinery.task_group import TaskGroup
+
         socket = WebSocket(duplex)
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with TaskGroup() as tasks:
                 leaving = tasks.create_task(_left(socket, exchange))
                 await _send(socket, exchange, binary=_BODIES[protocol])
                 leaving.cancel()

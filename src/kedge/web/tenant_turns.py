@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar
 
-from kedge.machinery.turns import next_turn
-
 BUSY_SECONDS: Final = 0.05
 """A tenant that has used more of the last second or so is busy."""
 HALF_LIFE_SECONDS: Final = 0.5
@@ -30,6 +28,8 @@ FREE_SECONDS: Final = 0.005
 LONGEST_PAUSE_SECONDS: Final = 0.05
 """After so long one request begins although the turn is full: streams of busy tenants may fill
 every turn."""
+_STEPS_REMEMBERED: Final = 16
+"""Over about how many steps their length is averaged."""
 MOST_REMEMBERED: Final = 4096
 
 Worker = TypeVar("Worker")
@@ -56,11 +56,46 @@ class TenantLoad(Generic[Worker]):
         return bool(self.waiting) or self.used(now) > BUSY_SECONDS
 
     def spend(self, begun: float, now: float) -> None:
-        """Record work between two times."""
-        self._used = self.used(now) + now - begun
-        self._moment = now
+        """Record work between two times, and count it in this turn."""
+        self.record(begun, now)
         if self._used > BUSY_SECONDS:
             self._turns.spend(now - begun)
+
+    def record(self, begun: float, now: float) -> None:
+        """Record work between two times that its turn has counted before."""
+        self._used = self.used(now) + now - begun
+        self._moment = now
+
+
+class TenantHolds:
+    """Requests of tenants that are not busy, which hold back the busy ones."""
+
+    def __init__(self) -> None:
+        self._requests: dict[object, float] = {}
+        """When they began, the newest last."""
+        self._held_from = 0.0
+        """When the hold that lasts began; 0 if there is none."""
+        self._free_until = 0.0
+
+    def begin(self, request: object, now: float) -> None:
+        """Note that a request is under way."""
+        self._requests[request] = now
+
+    def end(self, request: object) -> bool:
+        """Note that a request is done; returns whether it was the last one."""
+        return self._requests.pop(request, None) is not None and not self._requests
+
+    def seconds(self, now: float) -> float:
+        """Return for how long the busy tenants are held back; 0 if they are not."""
+        newest = next(reversed(self._requests.values()), -math.inf)
+        if now < self._free_until or now >= newest + HELD_SECONDS:
+            self._held_from = 0.0
+            return 0.0
+        self._held_from = self._held_from or now
+        if now >= self._held_from + LONGEST_HOLD_SECONDS:
+            self._held_from, self._free_until = 0.0, now + FREE_SECONDS
+            return 0.0
+        return min(newest + HELD_SECONDS, self._held_from + LONGEST_HOLD_SECONDS) - now
 
 
 class TenantTurns(Generic[Worker]):
@@ -73,19 +108,18 @@ class TenantTurns(Generic[Worker]):
         self._loads: dict[str, TenantLoad[Worker]] = {}
         self._queue: deque[TenantLoad[Worker]] = deque()
         """Tenants with work that waits, the next one first."""
+        self._steps: deque[asyncio.Future[None]] = deque()
+        """Steps of requests that have begun, the next one first."""
+        self._step_seconds = TURN_SECONDS
+        """How long a step takes, about."""
         self._is_arranged = False
+        self._timer: asyncio.TimerHandle | None = None
+        """Arranges the next turn when the hold that lasts is over."""
         self._begun = 0.0
         """When work that waited was last begun."""
         self._spent = 0.0
         """Seconds that busy tenants have used in this turn."""
-        self._others: dict[object, float] = {}
-        """Requests of tenants that are not busy, and when they began, the newest last."""
-        self._held_from = 0.0
-        """When the hold that lasts began; 0 if there is none."""
-        self._free_until = 0.0
-        self._released: list[asyncio.Future[None]] = []
-        """Done when the hold that lasts is over. Each task has its own: to cancel a task is to
-        cancel what it waits for."""
+        self._holds = TenantHolds()
 
     def load(self, tenant: str) -> TenantLoad[Worker]:
         """Return the load of a tenant, which its connections share."""
@@ -103,13 +137,13 @@ class TenantTurns(Generic[Worker]):
         """Note that a request is under way."""
         now = self.monotonic()
         if not load.is_busy(now):
-            self._others[request] = now
+            self._holds.begin(request, now)
 
     def end(self, request: object) -> None:
         """Note that a request is done, or sends a stream."""
-        self._others.pop(request, None)
-        if not self._others:
-            self._release()
+        if self._holds.end(request) and self._timer is not None:
+            self._timer.cancel()
+            self._resume()
 
     def spend(self, seconds: float) -> None:
         """Count time of busy tenants in this turn."""
@@ -120,14 +154,30 @@ class TenantTurns(Generic[Worker]):
     def _end_turn(self) -> None:
         self._spent = 0.0
 
-    def pause(self, load: TenantLoad[Worker]) -> Generator[Any, None, None] | None:
-        """Return what work of a tenant has to wait for before it goes on; None for nothing."""
+    def pause(self, load: TenantLoad[Worker]) -> "asyncio.Future[None] | None":
+        """Return what a step of a tenant's work has to wait for; None for nothing."""
         now = self.monotonic()
         if not load.is_busy(now):
             return None
-        if (seconds := self._hold(now)) > 0:
-            return self._hold_over(seconds).__await__()
-        return next_turn() if self._spent >= TURN_SECONDS else None
+        is_free = not self._steps and self._spent < TURN_SECONDS
+        if is_free and not self._holds.seconds(now):
+            return None
+        # Each step has its own: to cancel a task is to cancel what it waits for.
+        self._steps.append(step := asyncio.get_running_loop().create_future())
+        self._arrange()
+        return step
+
+    def pause_again(self) -> "asyncio.Future[None] | None":
+        """Return what a step whose turn has come has to wait for, if it is held back since then."""
+        if not self._holds.seconds(self.monotonic()):
+            return None
+        self._steps.appendleft(step := asyncio.get_running_loop().create_future())
+        self._arrange()
+        return step
+
+    def took(self, begun: float, now: float) -> None:
+        """Learn how long steps take."""
+        self._step_seconds += (now - begun - self._step_seconds) / _STEPS_REMEMBERED
 
     # Work that waits.
 
@@ -143,58 +193,51 @@ class TenantTurns(Generic[Worker]):
             self._is_arranged = True
             asyncio.get_running_loop().call_soon(self._turn)
 
+    def _resume(self) -> None:
+        self._timer, self._is_arranged = None, False
+        self._arrange()
+
     def _turn(self) -> None:
-        """Begin what fits this turn, one piece of work of each tenant after the other."""
+        """Continue and begin what fits this turn: a step of a request that waits for its turn, and
+        a request of the next tenant, and so on."""
         self._is_arranged = False
-        while self._queue:
+        while self._queue or self._steps:
             now = self.monotonic()
             if self._spent >= TURN_SECONDS and now < self._begun + LONGEST_PAUSE_SECONDS:
                 break
-            if (seconds := self._hold(now)) > 0:
+            if seconds := self._holds.seconds(now):
                 self._is_arranged = True
-                self._hold_over(seconds).add_done_callback(lambda _: self._turn())
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._resume)
                 return
+            self._begun = now
+            self._continue_step()
+            self._begin_work()
+        if self._queue or self._steps:
+            self._arrange()
+
+    def _continue_step(self) -> None:
+        """Let one step go on. It runs after this call, so its time is counted in advance: a turn
+        that woke all steps, to see which of them fit, would be as long as there are many."""
+        while self._steps:
+            step = self._steps.popleft()
+            if not step.done():
+                step.set_result(None)
+                self.spend(self._step_seconds)
+                return
+
+    def _begin_work(self) -> None:
+        if self._queue:
             load = self._queue.popleft()
             worker = load.waiting.popleft()
             if load.waiting:
                 self._queue.append(load)
-            self._begun = now
             self._work(worker)
-        if self._queue:
-            self._arrange()
-
-    # Holds.
-
-    def _hold(self, now: float) -> float:
-        """Return for how many seconds requests of other tenants hold back the busy ones."""
-        newest = next(reversed(self._others.values()), -math.inf)
-        if now < self._free_until or now >= newest + HELD_SECONDS:
-            self._held_from = 0.0
-            return 0.0
-        self._held_from = self._held_from or now
-        if now >= self._held_from + LONGEST_HOLD_SECONDS:
-            self._held_from, self._free_until = 0.0, now + FREE_SECONDS
-            return 0.0
-        return min(newest + HELD_SECONDS, self._held_from + LONGEST_HOLD_SECONDS) - now
-
-    def _hold_over(self, seconds: float) -> "asyncio.Future[None]":
-        loop = asyncio.get_running_loop()
-        if not self._released:
-            loop.call_later(seconds, self._release)
-        self._released.append(future := loop.create_future())
-        return future
-
-    def _release(self) -> None:
-        released, self._released = self._released, []
-        for future in released:
-            if not future.done():
-                future.set_result(None)
 
 
 class MeteredWork(Coroutine[Any, Any, None]):
     """A coroutine that runs in turns with other tenants, and whose time is recorded."""
 
-    __slots__ = ("_load", "_turns", "_work")
+    __slots__ = ("_has_waited", "_load", "_turns", "_work")
 
     def __init__(
         self, work: Coroutine[Any, Any, None], load: TenantLoad[Any], turns: TenantTurns[Any]
@@ -202,16 +245,25 @@ class MeteredWork(Coroutine[Any, Any, None]):
         self._work = work
         self._load = load
         self._turns = turns
+        self._has_waited = False
 
     def send(self, value: Any) -> Any:
-        pause = self._turns.pause(self._load)
+        turns = self._turns
+        pause = turns.pause_again() if self._has_waited else turns.pause(self._load)
         if pause is not None:
-            return next(pause)  # the task calls again when it is over
-        begun = self._turns.monotonic()
+            self._has_waited = True
+            return next(pause.__await__())  # the task calls again when it is over
+        begun = turns.monotonic()
         try:
             return self._work.send(value)
         finally:
-            self._load.spend(begun, self._turns.monotonic())
+            now = turns.monotonic()
+            turns.took(begun, now)
+            if self._has_waited:
+                self._has_waited = False
+                self._load.record(begun, now)
+            else:
+                self._load.spend(begun, now)
 
     def throw(self, *error: Any) -> Any:
         begun = self._turns.monotonic()

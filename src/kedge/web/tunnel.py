@@ -27,8 +27,10 @@ async def take_turn() -> None:
 async def join(one: ByteStream, other: ByteStream) -> None:
     """Let two peers speak with each other. The end of what one says is passed on; when both have
     ended, or either has gone, both connections are closed."""
+    from kedge.machinery.task_group import TaskGroup
+
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with TaskGroup() as tasks:
             tasks.create_task(_copy(one, other))
             tasks.create_task(_copy(other, one))
     finally:

@@ -113,9 +113,8 @@ def document(resource: Resource[Any], path: Path, schema: Schema, items: list[An
     return whole
 
 
-def steps(resource: Resource[Any], posted: Any, of_schema: bool) -> dict[str, float]:
-    """How long each step takes on the way of an object into the store; on request also the steps
-    that depend on the schema of the long list alone, not on its place."""
+def steps(resource: Resource[Any], posted: Any) -> dict[str, float]:
+    """How long each step takes on the way of an object into the store."""
     seconds: dict[str, float] = {}
 
     def timed(name: str, function: Callable[[], Any]) -> Any:
@@ -143,8 +142,6 @@ def steps(resource: Resource[Any], posted: Any, of_schema: bool) -> dict[str, fl
     timed("status", lambda: refused(resource.strategy.validate_status(obj, obj)))
     timed("warn", lambda: list(resource.strategy.warnings(obj)))
     timed("cells", lambda: [column.cell(obj) for column in resource.presentation.columns])
-    if not of_schema:
-        return seconds
     whole = resource.to_document(obj)
     known: dict[str, Any] = {"api_version": resource.api_version, "now": NOW, "manager": "m"}
     timed("owners", lambda: managed.after_update(resource.schema, None, whole, **known))
@@ -157,25 +154,17 @@ def steps(resource: Resource[Any], posted: Any, of_schema: bool) -> dict[str, fl
 
 
 def growths(resource: Resource[Any]) -> Iterator[str]:
-    seen: set[int] = set()
     for path, schema in lists(resource.schema):
-        # Lists of containers, of init containers and of ephemeral containers have one schema.
-        is_new = id(schema) not in seen
-        seen.add(id(schema))
         for alike in (False, True) if schema.type == "list" else (False,):
 
             def measure(
-                count: int,
-                path: Path = path,
-                schema: Schema = schema,
-                alike: bool = alike,
-                is_new: bool = is_new,
+                count: int, path: Path = path, schema: Schema = schema, alike: bool = alike
             ) -> dict[str, float]:
                 name = str(path[-1])
                 items = [
                     value(schema.items or schema, 0 if alike else i, name) for i in range(count)
                 ]
-                return steps(resource, document(resource, path, schema, items), is_new)
+                return steps(resource, document(resource, path, schema, items))
 
             few, many = measure(FEW), measure(FEW * FACTOR)
             for step, seconds in many.items():

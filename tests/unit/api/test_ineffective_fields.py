@@ -25,23 +25,49 @@ AREAS: dict[str, list[str]] = yaml.safe_load(
 LISTED = {entry for entries in AREAS.values() for entry in entries}
 OUTSIDE = {"VolumeAttachment": ("spec.source.inlineVolumeSpec",)}
 """Fields for programs outside of kedge, with all fields below them, by kind."""
-NOT_READERS = ("testing/", "cli/", "api/ineffective_fields.py")
+READERS: list[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("field_readers.yaml").read_text()
+)
 
 
 @cache
-def words_of_code() -> frozenset[str]:
-    """Return the names of attributes and keys that the code reads. In the package of types only
-    methods of the types themselves count: validation and defaults are no effect."""
-    words: set[str] = set()
-    for path in SOURCES.rglob("*.py"):
-        name, text = str(path.relative_to(SOURCES)), path.read_text()
-        if name.startswith("api/"):
-            words.update(re.findall(r"\bself\.(\w+)", text))
-        elif not name.startswith(NOT_READERS):
-            words.update(re.findall(r"\.(\w+)", text))
-            for quoted in re.findall(r"[\"']([\w.]+)[\"']", text):
-                words.update(quoted.split("."))
+def words_of(name: str) -> frozenset[str]:
+    """Return the names of attributes and keys that a file of the package reads."""
+    text = (SOURCES / name).read_text()
+    words = set(re.findall(r"\.(\w+)", text))
+    for quoted in re.findall(r"[\"']([\w.]+)[\"']", text):
+        words.update(quoted.split("."))
     return frozenset(words)
+
+
+@cache
+def words_of_methods(owner: str) -> frozenset[str]:
+    """Return the names of attributes that the methods of a type read: validation and defaults,
+    which are functions, are no effect."""
+    found: set[str] = set()
+    for text in texts_of_types():
+        _, own, rest = text.partition(f"\nclass {owner}(")
+        if own:
+            found.update(re.findall(r"\bself\.(\w+)", rest.partition("\nclass ")[0]))
+    return frozenset(found)
+
+
+@cache
+def words_of_readers(readers: tuple[str, ...]) -> frozenset[str]:
+    files = (str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py"))
+    return frozenset().union(*(words_of(name) for name in files if name.startswith(readers)))
+
+
+@cache
+def words_read_of(owner: str) -> frozenset[str]:
+    """Return the names that the code reads which acts on a type."""
+    readers = next(each for each in READERS if re.fullmatch(each["types"], owner))["readers"]
+    return words_of_methods(owner) | words_of_readers(tuple(readers))
+
+
+@cache
+def texts_of_types() -> tuple[str, ...]:
+    return tuple(path.read_text() for path in (SOURCES / "api").rglob("*.py"))
 
 
 def fields(
@@ -68,7 +94,8 @@ def silent(resource: Resource[Any]) -> Iterator[str]:
     """Yield the fields that no code reads and no list names."""
     without_effect = (*ineffective_fields(resource.kind), *OUTSIDE.get(resource.kind, ()))
     for path, owner, name in fields(resource.schema):
-        if name in words_of_code() or f"{owner}.{name}" in LISTED:
+        spellings = {name, re.sub("([A-Z])", r"_\1", name).lower()}
+        if spellings & words_read_of(owner) or f"{owner}.{name}" in LISTED:
             continue
         if not is_below(path, without_effect):
             yield f"{owner}.{name}"
@@ -81,18 +108,33 @@ def test_no_field_is_silently_without_effect() -> None:
     assert sorted({found for each in STORED for found in silent(each)}) == []
 
 
+def test_fields_of_the_same_name_in_other_types_do_not_count() -> None:
+    """Code of nodes reads `pods` in many places; the autoscaler does not read metrics of pods."""
+    assert "pods" in words_read_of("Pod")
+    assert not {"pods", "object"} & words_read_of("MetricSpec")
+
+
+def test_the_readers_exist() -> None:
+    files = [str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py")]
+    owners = {owner for each in STORED for _, owner, _ in fields(each.schema)}
+    for each in READERS:
+        for reader in each["readers"]:
+            assert any(name.startswith(reader) for name in files), reader
+        assert any(re.fullmatch(each["types"], owner) for owner in owners), each["types"]
+
+
 def test_the_table_names_existing_fields() -> None:
-    kinds = {each.kind: each for each in STORED}
     for kind in (
         "CSIDriver",
         "DeviceClass",
+        "HorizontalPodAutoscaler",
         "IngressClass",
         "PersistentVolume",
         "Pod",
         "CronJob",
         "PodTemplate",
     ):
-        known = {path for path, _, _ in fields(kinds[kind].schema)}
+        known = {p for each in STORED if each.kind == kind for p, _, _ in fields(each.schema)}
         assert set(ineffective_fields(kind)) <= known
 
 
@@ -128,6 +170,16 @@ def test_parameters_are_ineffective_in_the_classes_of_the_gateway_only() -> None
     other = {**spec, "controller": "example.com/other"}
     assert warnings_of("IngressClass", {"spec": other}) == ()
     assert warnings_of("IngressClass", {"spec": "none"}) == ()
+
+
+def test_metrics_that_the_autoscaler_does_not_read_warn() -> None:
+    metrics = [{"type": "Resource", "resource": {"name": "cpu"}}]
+    assert warnings_of("HorizontalPodAutoscaler", {"spec": {"metrics": metrics}}) == []
+    metrics += [{"type": "Pods", "pods": {"metric": {"name": "qps"}}}]
+    assert warnings_of("HorizontalPodAutoscaler", {"spec": {"metrics": metrics}}) == [
+        "spec.metrics[1].pods: has no effect in kedge: the autoscaler reads usage of cpu and"
+        " memory only"
+    ]
 
 
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"

@@ -347,7 +347,7 @@ async def test_a_defect_is_a_500_that_tells_nothing(
 
 
 def ask_for_answers(server: LocalServer, number: int, seconds: float = 0.0) -> None:
-    """Let requests need as many answers of other servers, each of which takes so long."""
+    """Make each request wait for this number of answers, each of which takes some seconds."""
     got = 0
 
     async def ask() -> None:

@@ -1,25 +1,52 @@
 """/healthz, /livez and /readyz: what they ask, and how they print it."""
 
 import asyncio
+import errno
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
 
 from kedge.apiserver.components import ControlPlaneComponents
-from kedge.apiserver.health import PATIENCE_SECONDS, report
+from kedge.apiserver.health import PATIENCE_SECONDS, ServerLifecycle, StartStep, report
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import DISK_FULL, StoreEntry, StoreError
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalAnswer, LocalServer
+from kedge.web.duplex import turn
 
 EVERYTHING = """\
 [+]ping ok
+[+]log ok
 [+]etcd ok
 [+]watch-cache ok
+[+]informer-sync ok
+[+]poststarthook/start-apiserver-admission-initializer ok
+[+]poststarthook/generic-apiserver-start-informers ok
+[+]poststarthook/priority-and-fairness-config-consumer ok
+[+]poststarthook/priority-and-fairness-filter ok
+[+]poststarthook/storage-readiness ok
+[+]poststarthook/start-apiextensions-informers ok
+[+]poststarthook/start-service-ip-repair-controllers ok
+[+]poststarthook/start-kube-aggregator-informers ok
 [+]poststarthook/start-apiextensions-controllers ok
+[+]poststarthook/crd-informer-synced ok
 [+]poststarthook/bootstrap-controller ok
+[+]poststarthook/start-system-namespaces-controller ok
+[+]poststarthook/scheduling/bootstrap-system-priority-classes ok
 [+]poststarthook/rbac/bootstrap-roles ok
 [+]poststarthook/cluster-info ok
+[+]poststarthook/start-kubernetes-service-cidr-controller ok
+[+]poststarthook/priority-and-fairness-config-producer ok
+[+]poststarthook/start-cluster-authentication-info-controller ok
+[+]poststarthook/apiservice-registration-controller ok
+[+]poststarthook/apiservice-status-local-available-controller ok
+[+]poststarthook/apiservice-status-remote-available-controller ok
+[+]poststarthook/kube-apiserver-autoregistration ok
+[+]poststarthook/apiservice-openapi-controller ok
+[+]poststarthook/apiservice-openapiv3-controller ok
+[+]poststarthook/apiservice-discovery-controller ok
+[+]autoregister-completion ok
 [+]shutdown ok
 readyz check passed
 """
@@ -69,12 +96,52 @@ async def test_a_healthy_server_says_ok(server: LocalServer, endpoint: str) -> N
     assert (answer.status, answer.text) == (200, "ok")
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     verbose = await server.call("GET", f"/{endpoint}?verbose", token=None)
-    assert verbose.text.startswith("[+]ping ok\n[+]etcd ok\n[+]watch-cache ok\n")
+    assert verbose.text.startswith("[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]watch-cache ok\n")
     assert verbose.text.endswith(f"{endpoint} check passed\n")
 
 
 async def test_verbose_lists_every_check(server: LocalServer) -> None:
     assert (await server.call("GET", "/readyz?verbose")).text == EVERYTHING
+
+
+async def test_livez_lists_the_start_as_upstream_does(server: LocalServer) -> None:
+    only_ready = ("[+]informer-sync ok\n", "[+]shutdown ok\n")
+    expected = EVERYTHING.replace("readyz", "livez")
+    for line in only_ready:
+        expected = expected.replace(line, "")
+    assert (await server.call("GET", "/livez?verbose")).text == expected
+
+
+async def test_a_step_of_the_start_that_is_not_done_fails_its_checks() -> None:
+    lifecycle = ServerLifecycle()
+    assert await lifecycle.start_failure(StartStep.ROLES) == "not finished"
+    lifecycle.finish(StartStep.ROLES)
+    assert await lifecycle.start_failure(StartStep.ROLES) == ""
+    assert await lifecycle.start_failure(StartStep.CONTROLLERS) == "not finished"
+
+
+async def test_missing_api_services_are_waited_for() -> None:
+    lifecycle = ServerLifecycle()
+    asking = asyncio.ensure_future(lifecycle.wait_for_step(StartStep.REGISTRATION))
+    await turn()
+    assert not asking.done()
+    lifecycle.finish(StartStep.REGISTRATION)
+    assert await asking == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(errno.EIO, 500), (errno.ENOSPC, 200)], ids=["broken", "full disk"]
+)
+async def test_a_log_that_cannot_be_written_fails(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, error: int, status: int
+) -> None:
+    def flush() -> None:
+        raise OSError(error, "failed")
+
+    handler = logging.NullHandler()
+    monkeypatch.setattr(handler, "flush", flush)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    assert (await server.call("GET", "/livez/log")).status == status
 
 
 async def test_a_check_has_a_page_of_its_own(server: LocalServer) -> None:

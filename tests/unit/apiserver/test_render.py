@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kedge.api.core_v1.config_map import RESOURCE
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import ListMeta
 from kedge.apiserver import object_lists, render
 from kedge.apiserver.request import Request
@@ -59,3 +61,34 @@ def test_nothing_that_was_derived_from_a_large_object_is_kept() -> None:
     assert (small.row is None, large.row is None) == (False, True)
     assert small.labels is small.labels
     assert large.labels is not large.labels
+
+
+def pod_item(number: int, *conditions: dict[str, str]) -> Item:
+    document = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": f"p{number}", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": {"conditions": conditions},
+    }
+    return Item(f"/registry/pods/default/p{number}", number, json.dumps(document).encode())
+
+
+def pod_table(items: list[Item]) -> dict[str, Any]:
+    asked = Request(HttpRequest("GET", "/api/v1/pods"), None, pod.RESOURCE, "list", "", "", "")  # type: ignore[arg-type]
+    pieces = render.table_pieces(asked, items, META, SystemClock().now(), "v1")
+    found: dict[str, Any] = json.loads(b"".join(pieces))
+    return found
+
+
+def test_a_table_with_limits_that_the_kernel_does_not_enforce_says_so() -> None:
+    sampled = {"type": "kedge.dev/LimitsEnforced", "status": "True", "message": "cpu=sampled"}
+    usual, special = pod_item(1), pod_item(2, sampled)
+    as_upstream = pod_table([usual])
+    assert [each["name"] for each in as_upstream["columnDefinitions"]][-1] == "Readiness Gates"
+    both = pod_table([usual, special])
+    last = both["columnDefinitions"][-1]
+    assert (last["name"], last["priority"]) == ("Limits", 1)
+    assert [each["cells"][-1] for each in both["rows"]] == ["<none>", "sampled"]
+    # The rows that were kept are those of the other table.
+    assert pod_table([usual])["rows"] == as_upstream["rows"]

@@ -31,7 +31,8 @@ def derive(item: Item) -> None:
     """Ask for all that is derived of an object."""
     assert item.labels == {"a": "b"}
     item.fields(RESOURCE)
-    render.row(RESOURCE, item, "Metadata", item.revision // 50, "v1")
+    form = render.TableForm(RESOURCE, RESOURCE.presentation.columns, "Metadata", "v1")
+    render.row(form, item, item.revision // 50)
 
 
 def test_small_changes_take_no_more_memory_than_is_counted() -> None:

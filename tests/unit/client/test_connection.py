@@ -1,7 +1,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,10 @@ async def connected(*responses: bytes) -> AsyncIterator[HttpConnection]:
     """A connection to a server that sends these bytes, one item per request, and hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for response in responses:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(response)
-        writer.close()
+        with closing(writer), suppress(asyncio.IncompleteReadError):
+            for response in responses:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(response)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.client.workqueue import Backoff, WorkQueue
+from kedge.machinery.travel_clock import TravelClock
 from kedge.testing.clock import FakeClock
 
 
@@ -81,3 +82,21 @@ async def _always_failing(queue: WorkQueue[str], clock: FakeClock, came: list[fl
         came.append(clock.monotonic())
         queue.retry(key)
         queue.done(key)
+
+
+async def test_a_clock_that_stands_still_does_not_stop_retries() -> None:
+    machine = FakeClock()
+    clock = TravelClock(machine)
+    queue: WorkQueue[str] = WorkQueue(clock)
+    clock.freeze()
+    queue.retry("a")
+    queue.add_later("b", 60)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        first = group.create_task(queue.get())
+        await machine.advance(1)
+        assert first.result() == "a"
+        second = group.create_task(queue.get())
+        await machine.advance(120)
+        assert not second.done()
+        clock.advance(60)
+        assert await second == "b"

@@ -1,11 +1,16 @@
+import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kedge.api.core_v1.config_map import RESOURCE
 from kedge.client.discovery import Discovery
-from kedge.controllers.garbage_collector import GarbageCollector
+from kedge.controllers.garbage_collector import GarbageCollector, GraphMonitor
+from kedge.machinery.turns import next_turn
 from kedge.testing.local_server import LocalServer
 
 API = "/api/v1/namespaces"
@@ -89,3 +94,21 @@ async def test_an_owner_that_was_never_there_costs_its_dependents_their_lives(na
         await made(server, MAPS, "child", ownerReferences=owned_by(missing))
         assert not await is_there(server, f"{MAPS}/child")
         assert await complaints(server) == []
+
+
+async def test_a_monitor_that_is_stopped_is_freed_at_once() -> None:
+    async def watch(receiver: GraphMonitor) -> None:
+        await asyncio.Event().wait()
+
+    monitor = GraphMonitor(cast(GarbageCollector, None), RESOURCE)
+    kept = weakref.ref(monitor)
+    gc.disable()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            monitor.task = tasks.create_task(watch(monitor))
+            await next_turn()
+            monitor.stop()
+        del monitor
+        assert kept() is None
+    finally:
+        gc.enable()

@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -143,3 +145,26 @@ async def test_thousands_of_keys_are_seen_to_in_slices() -> None:
     assert sum(clock.slices) == pytest.approx(1.0, abs=0.02)
     # Each of the five may have begun a look when the share was spent.
     assert max(clock.slices) <= SHARE_SECONDS + 0.005
+
+
+async def test_a_failed_reconciliation_keeps_nothing_in_memory() -> None:
+    clock, kept = FakeClock(), []
+
+    class Workload:
+        pass
+
+    async def refused(key: str) -> None:
+        workload = Workload()
+        kept.append(weakref.ref(workload))
+        # As after several writes of which one has failed.
+        failure = not_found("", "pods", key)
+        raise failure
+
+    gc.disable()
+    try:
+        async with running(refused, clock) as loop:
+            loop.add("a")
+            await clock.advance(1)
+            assert {each() for each in kept} == {None}
+    finally:
+        gc.enable()

@@ -10,6 +10,7 @@ from kedge.machinery.garbage import (
     LOOK_SECONDS,
     PATIENCE_SECONDS,
     PORTION,
+    SETTLED_SECONDS,
     STEP,
     Heap,
     OldGarbage,
@@ -38,8 +39,8 @@ class CountedHeap(Heap):
     def old(self) -> int:
         return self.live + self.documents
 
-    def set_aside(self) -> int:
-        return self.aside
+    def size(self) -> int:
+        return self.live + self.aside
 
     def collect(self) -> None:
         self.found.append(self.live)
@@ -71,36 +72,29 @@ def test_a_search_is_due_when_many_objects_are_old() -> None:
 def test_what_a_search_has_left_is_not_searched_again() -> None:
     heap = CountedHeap()
     garbage = OldGarbage(heap)
-    garbage.search(PORTION)
+    garbage.search()
     assert heap.live == 0
     heap.live = PORTION
-    garbage.search(PORTION)
+    garbage.search()
     assert heap.found == [PORTION, PORTION]
 
 
-def test_all_objects_are_searched_when_three_times_as_many_are_set_aside() -> None:
+def test_all_objects_are_searched_when_the_heap_is_three_times_as_large() -> None:
     heap = CountedHeap()
     garbage = OldGarbage(heap)
-    garbage.search(PORTION)
-    heap.live, heap.aside = PORTION, 290_000
-    garbage.search(PORTION)
+    garbage.search()
+    most = 3 * (100_000 + PORTION)
+    heap.live, heap.aside = PORTION, most - PORTION
+    garbage.search()
     assert heap.found == [PORTION, PORTION]
-    heap.live, heap.aside, heap.garbage = PORTION, 300_001, 250_000
-    garbage.search(200_000)
-    assert heap.found[2:] == [300_001 + PORTION]
-    assert (heap.live, heap.aside) == (0, 50_001 + PORTION)
-    heap.live = PORTION
-    garbage.search(PORTION)
+    heap.live, heap.aside, heap.garbage = PORTION, most, 250_000
+    garbage.search()
+    assert heap.found[2:] == [most + PORTION]
+    left = most + PORTION - 250_000
+    assert (heap.live, heap.aside) == (0, left)
+    heap.live, heap.aside = PORTION, 3 * left - PORTION
+    garbage.search()
     assert heap.found[3:] == [PORTION]
-
-
-def test_objects_that_were_deleted_are_not_counted_as_set_aside() -> None:
-    heap = CountedHeap()
-    garbage = OldGarbage(heap)
-    for _ in range(100):
-        heap.live, heap.aside = PORTION, 100_000
-        garbage.search(PORTION)
-    assert heap.found == [PORTION] * 100
 
 
 def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
@@ -109,9 +103,10 @@ def test_a_process_that_leaves_it_to_the_interpreter_is_let_be() -> None:
 
 async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.made, heap.documents = STEP, 300_000
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(SETTLED_SECONDS)
+        heap.made, heap.documents = STEP, 300_000
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
         assert heap.found == []
         heap.documents = 0
@@ -122,9 +117,10 @@ async def test_a_search_waits_until_no_large_document_is_in_memory() -> None:
 
 async def test_a_search_that_has_waited_long_takes_a_moment_with_few_objects() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.made, heap.documents = STEP, 100_000
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(SETTLED_SECONDS)
+        heap.made, heap.documents = STEP, 100_000
         await clock.advance(LOOK_SECONDS + PATIENCE_SECONDS / 2)
         heap.documents = 300_000
         await clock.advance(PATIENCE_SECONDS)
@@ -137,12 +133,31 @@ async def test_a_search_that_has_waited_long_takes_a_moment_with_few_objects() -
 
 async def test_a_search_does_not_wait_forever() -> None:
     heap, clock = CountedHeap(), FakeClock()
-    heap.made, heap.documents, heap.aside = STEP, 100_000, 1_000_000
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(SETTLED_SECONDS)
+        heap.made, heap.documents, heap.aside = STEP, 100_000, 1_000_000
         await clock.advance(LOOK_SECONDS + 1)
         heap.documents = 300_000
         await clock.advance(2 * PATIENCE_SECONDS)
+        assert heap.found == [PORTION]
+        task.cancel()
+
+
+async def test_what_the_first_requests_import_is_set_aside_without_a_search() -> None:
+    heap, clock = CountedHeap(), FakeClock()
+    heap.made, heap.live = 1, 4 * PORTION
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(keep_searching(clock, heap))
+        await clock.advance(LOOK_SECONDS)
+        assert heap.live == 0
+        heap.live = PORTION - 1
+        await clock.advance(LOOK_SECONDS)
+        assert heap.live == PORTION - 1, "these are few"
+        assert heap.found == []
+        await clock.advance(SETTLED_SECONDS)
+        heap.made, heap.live = STEP, PORTION
+        await clock.advance(LOOK_SECONDS)
         assert heap.found == [PORTION]
         task.cancel()
 
@@ -158,5 +173,5 @@ def thresholds() -> Iterator[None]:
 def test_the_interpreter_leaves_old_objects_alone() -> None:
     search_young_only()
     young, middle, old = gc.get_threshold()
-    assert young * middle <= 50_000
+    assert young * (1 + middle) <= 15_000
     assert old > 1_000_000

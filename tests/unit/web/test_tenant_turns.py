@@ -1,6 +1,7 @@
 """Tenants share the event loop."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from kedge.web.tenant_turns import (
     MOST_REMEMBERED,
     TURN_SECONDS,
     MeteredWork,
+    TenantHolds,
     TenantTurns,
 )
 
@@ -111,19 +113,76 @@ async def test_a_hold_ends_by_itself(desk: Desk) -> None:
         await next_turn()
 
 
-async def test_many_requests_cannot_hold_back_for_ever(desk: Desk) -> None:
-    desk.spend("busy", BUSY_SECONDS * 2)
-    await next_turn()
+def test_many_requests_cannot_hold_back_for_ever() -> None:
+    holds = TenantHolds()
     held = []
     for number in range(20):
-        desk.turns.begin(number, desk.quiet)
-        held.append(desk.turns.pause(desk.busy) is not None)
-        desk.clock.spend(HELD_SECONDS / 2)
+        now = 1 + number * HELD_SECONDS / 2
+        holds.begin(number, now)
+        held.append(holds.seconds(now) > 0)
     longest = round(2 * LONGEST_HOLD_SECONDS / HELD_SECONDS)
     assert held[:longest] == [True] * longest
     assert not held[longest]
     assert FREE_SECONDS <= HELD_SECONDS / 2
     assert any(held[longest + 1 :])
+
+
+async def test_a_hold_wakes_the_busy_tenant_when_the_last_request_ends(desk: Desk) -> None:
+    for name in ("first", "second"):
+        desk.turns.begin(name, desk.quiet)
+    desk.turns.wait(desk.busy, "a")
+    await next_turn()
+    desk.turns.end("first")
+    for _ in range(5):
+        await next_turn()
+    assert desk.done == []
+    desk.turns.end("second")
+    for _ in range(2):
+        await next_turn()
+    assert desk.done == ["a"]
+
+
+async def test_a_turn_wakes_only_the_steps_that_fit_it(desk: Desk) -> None:
+    """A hundred requests that look each turn whether it is theirs would be a long turn."""
+    woken = 0
+
+    class Counted(MeteredWork):
+        def send(self, value: Any) -> Any:
+            nonlocal woken
+            woken += 1
+            return super().send(value)
+
+    async def request() -> None:
+        for _ in range(2):
+            desk.clock.spend(TURN_SECONDS / 2)
+            await next_turn()
+
+    desk.spend("busy", BUSY_SECONDS * 2)
+    await next_turn()
+    tasks = [asyncio.ensure_future(Counted(request(), desk.busy, desk.turns)) for _ in range(50)]
+    await asyncio.gather(*tasks)
+    # Each of three steps is at most tried once, and done.
+    assert woken <= 50 * 3 * 2
+
+
+async def test_new_requests_and_steps_of_others_take_turns(desk: Desk) -> None:
+    async def stream() -> None:
+        while True:
+            desk.clock.spend(TURN_SECONDS)
+            await next_turn()
+
+    desk.spend("busy", BUSY_SECONDS * 2)
+    await next_turn()
+    streams = [
+        asyncio.ensure_future(MeteredWork(stream(), desk.busy, desk.turns)) for _ in range(3)
+    ]
+    desk.turns.wait(desk.busy, "a")
+    for _ in range(10):
+        await next_turn()
+    assert desk.done == ["a"]
+    for each in streams:
+        each.cancel()
+    await asyncio.wait(streams)
 
 
 async def test_work_of_a_busy_tenant_waits_for_the_next_turn(desk: Desk) -> None:

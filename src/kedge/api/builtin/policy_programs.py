@@ -53,8 +53,9 @@ class PolicyCompiler:
         return self._typed(expression, self._environment(authorizer=False), "string")
 
     def annotation(self, expression: str) -> CelProgram:
-        """Compile the value of an audit annotation."""
-        program = self._compiled(expression, self._environment(authorizer=False))
+        """Compile the value of an audit annotation. Upstream lets it name the authorizer, which
+        then fails in every request."""
+        program = self._compiled(expression, self._environment(authorizer=True))
         if program.type.kind not in ("string", "null"):
             why = "must evaluate to one of [string null_type] but got"
             raise CelError(f"{why} {program.type}")

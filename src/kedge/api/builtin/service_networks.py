@@ -16,6 +16,9 @@ LOOPBACK_SERVICES: Final = tuple(
     ipaddress.IPv4Network(f"127.{number}.0.0/16") for number in range(96, 112)
 )
 """The networks in which such nodes show cluster IPs to their pods: one for each of a machine."""
+SIMULATED_NETWORK: Final = ipaddress.IPv4Network("198.18.0.0/15")
+"""The addresses of simulated nodes and pods. RFC 2544 reserves this network for benchmarks: no
+machine of the Internet has an address in it, and no network of a cluster overlaps with it."""
 NODE_PREFIX: Final = 24
 """The length of the prefix of each node's pod network."""
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
@@ -117,3 +120,12 @@ def parent_service(ip_address: Content) -> ServiceName | None:
     if parent.get("group") or parent.get("resource") != "services":
         return None
     return ServiceName(text(parent, "namespace"), text(parent, "name"))
+
+
+def is_cluster_server(address: str) -> bool:
+    """Return whether a name server is that of a node which shows cluster IPs on loopback."""
+    try:
+        found = ipaddress.IPv4Address(address)
+    except ValueError:
+        return False
+    return any(found in network for network in LOOPBACK_SERVICES)

@@ -13,6 +13,7 @@ from kedge.api.core_v1.node_types import (
     NodeConfigSource,
     NodeStatus,
     Taint,
+    is_simulated,
 )
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.core_v1.resource_names import validate_amount
@@ -53,6 +54,11 @@ def prepare_for_update(new: Node, old: Node) -> Node:
 
 
 def validate(obj: Node) -> Iterator[FieldError]:
+    if is_simulated(obj.metadata.labels):
+        # Most servers never load it.
+        from kedge.api.core_v1 import simulation
+
+        yield from simulation.validate_node(obj.metadata.annotations, "metadata.annotations")
     yield from validate_taints(obj.spec.taints, "metadata.taints")
     yield from _status(obj.status)
     yield from _pod_cidrs(obj.spec.podCIDRs)

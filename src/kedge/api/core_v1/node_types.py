@@ -32,6 +32,18 @@ DECLARED_FEATURES: Final = (
 """All features that kedge's nodes have, sorted as the status must have them."""
 
 
+SIMULATION_PREFIX: Final = "simulation.kedge.dev/"
+"""The beginning of annotations of simulated nodes and pods (kedge.api.core_v1.simulation)."""
+SIMULATED: Final = "simulation.kedge.dev/node"
+"""The label by which a node is simulated, and the key of the taint that keeps other pods away."""
+SIMULATED_VALUE: Final = "true"
+
+
+def is_simulated(labels: Mapping[str, str]) -> bool:
+    """Return whether a node with these labels is simulated."""
+    return labels.get(SIMULATED) == SIMULATED_VALUE
+
+
 class ConfigMapNodeConfigSource(Model):
     """A config map with settings for a kubelet; no longer used."""
 

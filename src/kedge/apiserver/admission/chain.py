@@ -19,6 +19,8 @@ class Attempt(msgspec.Struct, frozen=True):
     object: Object | None
     """The object as it would be stored; None when it is deleted."""
     old: Object | None = None
+    weight: int = 0
+    """About how many bytes both objects have: what is made of large ones is made in threads."""
     is_repeated: bool = False
     """Whether plugins have changed the object before, and a webhook has since."""
 

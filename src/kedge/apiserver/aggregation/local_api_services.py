@@ -108,13 +108,16 @@ class LocalApiServices:
             self._stale.add(change.item.key)
             self._changed.set()
 
-    async def run(self) -> None:
-        """Make what is missing, then follow the definitions; until cancelled."""
+    async def run(self, on_registered: Callable[[], None]) -> None:
+        """Make what is missing, then follow the definitions; until cancelled. `on_registered` is
+        called once nothing is missing."""
         await self._persist(self._begin)
+        await self._persist(self._follow)
+        on_registered()
         while True:
-            await self._persist(self._follow)
             await self._changed.wait()
             self._changed.clear()
+            await self._persist(self._follow)
 
     async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:

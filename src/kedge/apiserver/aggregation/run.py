@@ -40,13 +40,19 @@ class FrontProxyPki(NamedTuple):
     """Returns proxies in front of this server, which extension servers believe too."""
 
 
-async def aggregate(api: Api, aggregator: Aggregator, certificates: FrontProxyPki) -> None:
-    """Do all of it until cancelled."""
+async def aggregate(
+    api: Api,
+    aggregator: Aggregator,
+    certificates: FrontProxyPki,
+    on_registered: Callable[[], None],
+) -> None:
+    """Do all of it until cancelled; `on_registered` is called once all local versions have their
+    APIServices."""
     await api.clock.sleep(SETTLE_SECONDS)
     await _publish_once(api, certificates)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(aggregator.run())
-        tasks.create_task(LocalApiServices(api, api.clock).run())
+        tasks.create_task(LocalApiServices(api, api.clock).run(on_registered))
         tasks.create_task(_keep_published(api, certificates))
 
 

@@ -14,6 +14,7 @@ from kedge.apiserver.authorization.rights import Rights, keys_of
 from kedge.apiserver.request import User
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.machinery.selectors import Requirement
+from kedge.settings.cluster import COURSE_PATH
 
 PREFIX: Final = "system:node:"
 GROUP: Final = "system:nodes"
@@ -130,6 +131,8 @@ class NodeAuthorizer:
             return NO_OPINION
         if not node:
             return Decision(False, f'unknown node for user "{asked.user.name}"')
+        if asked.path == COURSE_PATH and asked.verb == "get":
+            return ALLOWED
         special = self._special.get((asked.group, asked.plural))
         if special is not None:
             return special(node, asked)

@@ -30,6 +30,7 @@ from kedge.web.message import HttpRequest
 
 SERVER: Final = User("system:apiserver", ("system:masters", "system:authenticated"))
 """As whom the server writes them."""
+USER_AGENT: Final = "kube-apiserver"
 
 Default = TypeVar("Default", Role, ClusterRole, RoleBinding, ClusterRoleBinding)
 
@@ -114,7 +115,7 @@ async def _ensure(api: Api, wanted: AnyRole | AnyBinding) -> None:
 
 
 async def _create(api: Api, resource: Resource[Any], wanted: AnyRole | AnyBinding) -> None:
-    document = _plain(resource.to_document(wanted))
+    document = _plain(document_of(wanted))
     await write.create_object(api, _request(resource, wanted, "create"), DesiredDocument(document))
 
 
@@ -141,6 +142,11 @@ async def _mend(api: Api, resource: Resource[Any], wanted: Any) -> None:
     await write.modify(api, request, mended, write.MAIN, "UpdateOptions")
 
 
+def document_of(wanted: AnyRole | AnyBinding) -> dict[str, Any]:
+    """Return a default role or binding as a document."""
+    return _RESOURCES[type(wanted)].to_document(wanted)
+
+
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
     """Return a deep copy of a document."""
     copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
@@ -148,7 +154,7 @@ def _plain(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _request(resource: Resource[Any], wanted: AnyRole | AnyBinding, verb: str) -> Request:
-    http = HttpRequest("POST", "/", headers={"user-agent": "kube-apiserver"})
+    http = HttpRequest("POST", "/", headers={"user-agent": USER_AGENT})
     meta = wanted.metadata
     return Request(http, SERVER, resource, verb, meta.namespace, meta.name)
 

@@ -135,14 +135,24 @@ class Registrar:
             if CLEANUP in definition.metadata.finalizers:
                 await self._empty(definition, size)
             return
-        definition = await self._judge(definition, size)
-        if is_established(definition):
-            await self._serve(definition, size)
+        judged = await self._judge(definition, size)
+        # The kind is served before its definition says so: clients that have waited for the
+        # condition Established create objects at once.
+        if is_established(judged):
+            await self._serve(judged, size)
+        try:
+            if judged.status != definition.status:
+                await self._write_status(judged)
+        except BaseException:
+            if not is_established(definition):
+                self._withdraw(judged.metadata.name)
+            raise
 
     async def _judge(
         self, definition: CustomResourceDefinition, size: int
     ) -> CustomResourceDefinition:
-        """Decide on the names, and say so in the status; `size` is what it has in bytes."""
+        """Decide on the names, and return the definition with a status that says so; `size` is
+        what it has in bytes."""
         others = await self._names_of_others(definition.metadata.name)
         names, conditions = await self._api.long_work.run(size, accepted_names, definition, others)
         now = self._api.timestamp()
@@ -153,18 +163,17 @@ class Registrar:
         status = replace(
             definition.status, acceptedNames=names, conditions=timed, storedVersions=versions
         )
-        if status == definition.status:
-            return definition
-        judged = replace(definition, status=status)
+        return replace(definition, status=status)
+
+    async def _write_status(self, judged: CustomResourceDefinition) -> None:
         written = RESOURCE.to_document(judged)["status"]
         try:
             await self._modify(
-                definition.metadata.name, lambda live: live | {"status": written}, write.STATUS
+                judged.metadata.name, lambda live: live | {"status": written}, write.STATUS
             )
         except StatusError as error:
             if error.code != 404:
                 raise
-        return judged
 
     async def _serve(self, definition: CustomResourceDefinition, size: int) -> None:
         meta = definition.metadata

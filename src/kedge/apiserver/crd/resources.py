@@ -23,7 +23,7 @@ from kedge.api.model import Document
 from kedge.api.presentation import Age, Column, Presentation, name_column
 from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths, StoredAs, Subresource
 from kedge.api.strategy import Strategy, keep_metadata
-from kedge.apiserver.crd.defaulting import apply_defaults
+from kedge.apiserver.crd.defaulting import apply_defaults, without_nulls
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.crd.rule_cache import RuleCache
 from kedge.apiserver.crd.schema import from_openapi
@@ -181,11 +181,11 @@ class _Contents:
 
     def read(self, document: dict[str, Any]) -> dict[str, Any]:
         """A document that was stored under an earlier definition, as this one sees it."""
-        return apply_defaults(self.schema, prune(self.schema, document, []))
+        return apply_defaults(self.schema, self.prune(document))
 
     def prune(self, document: dict[str, Any]) -> dict[str, Any]:
         """Return the declared fields of a document."""
-        return prune(self.schema, document, [])
+        return without_nulls(self.schema, prune(self.schema, document, []))
 
     def validate_new(self, obj: Document) -> Iterator[FieldError]:
         whole = _whole(obj)

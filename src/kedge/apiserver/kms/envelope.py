@@ -136,9 +136,7 @@ class EnvelopeCipher:
         self._metrics.reported(self._name, status.key_id)
 
     async def _new_seed(self, key_id: str, expires: datetime) -> WritingSeed:
-        begun = self._clock.monotonic()
-        plain = os.urandom(SEED_BYTES)
-        self._metrics.generations.observe(self._clock.monotonic() - begun)
+        plain = self._random_seed()
         answer = await self._plugin.encrypt(plain)
         envelope = m.EncryptedObject(
             key_id=answer.key_id,
@@ -152,6 +150,16 @@ class EnvelopeCipher:
         cipher = SeedCipher(plain)
         self._keep(_identity(envelope), cipher)
         return WritingSeed(cipher, envelope, expires)
+
+    def _random_seed(self) -> bytes:
+        begun = self._clock.monotonic()
+        try:
+            plain = os.urandom(SEED_BYTES)
+        except OSError as error:
+            self._metrics.failed_generations += 1
+            raise KeyServiceError(self._name, f"no random bytes for a seed: {error}") from error
+        self._metrics.generations.observe(self._clock.monotonic() - begun)
+        return plain
 
     def _checked(self, check: Callable[[], None]) -> None:
         try:

@@ -42,6 +42,7 @@ class KeyMetrics:
         self.cache_misses = 0
         """Values whose seed the plugin had to decrypt."""
         self.generations = MetricHistogram(GENERATION_BOUNDS)
+        self.failed_generations = 0
         self._lock = threading.Lock()
         self._uses: dict[tuple[str, str, str], KeyUse] = {}
         self._reported: dict[tuple[str, str], float] = {}
@@ -106,6 +107,11 @@ class KeyMetrics:
             "apiserver_storage_data_key_generation_duration_seconds",
             "Time to make the seed of data encryption keys.",
             lambda: iter((("", self.generations),)),
+        )
+        telemetry.counter(
+            "apiserver_storage_data_key_generation_failures_total",
+            "Seeds of data encryption keys that could not be made.",
+            lambda: iter((("", self.failed_generations),)),
         )
 
     def _labelled_uses(self) -> Iterator[tuple[str, KeyUse]]:

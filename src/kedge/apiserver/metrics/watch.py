@@ -98,6 +98,8 @@ class UsageWatch:
         self._sink: Sink
 
     async def run(self, sink: Sink, since: int, *, announce: bool) -> None:
+        from kedge.machinery.task_group import TaskGroup
+
         self._sink = sink
         versions = self._collection.versions
         if since and since < self._collection.forgotten:
@@ -114,7 +116,7 @@ class UsageWatch:
                 self._position = since
             if announce:
                 sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 timer = group.create_task(self._wake_in_time())
                 await self._follow()
                 timer.cancel()

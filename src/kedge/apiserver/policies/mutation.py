@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kedge.api.builtin.policy_programs import PATCH_FIELDS, PATCH_TYPES, PolicyCompiler
 from kedge.api.resource import Resource
-from kedge.apiserver.policies.validation import Budget
+from kedge.apiserver.policies.validation import POLICY_LIMIT, Budget
 from kedge.machinery.cel import CelError, CelProgram
 from kedge.machinery.cel.compiler import ObjectValue
 from kedge.machinery.cel.values import (
@@ -61,7 +61,7 @@ def patched(
 ) -> dict[str, Any]:
     """Return the object of `values` with the mutation; MutationError if it cannot be made."""
     try:
-        result = Budget(values).evaluate(mutation.program, mutation.expression)
+        result = Budget(values, POLICY_LIMIT).evaluate(mutation.program, mutation.expression)
         check_extent(result)
     except CelError as error:
         raise MutationError(str(error)) from None

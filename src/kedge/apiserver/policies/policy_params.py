@@ -7,26 +7,29 @@ import msgspec
 
 from kedge.api.catalog import Catalog
 from kedge.api.resource import Resource
+from kedge.apiserver.long_work import LONG, off_loop
 from kedge.apiserver.request import stored
 from kedge.apiserver.watchcache import Item, Selection, WatchCache
 from kedge.machinery.selectors import labels_from_object, parse_fields
 
 
-class UnconvertedParam(msgspec.Struct, frozen=True):
-    """A parameter of a kind whose versions a webhook converts; it is asked when it is needed."""
+class PendingParam(msgspec.Struct, frozen=True):
+    """A parameter that takes long: a large one is decoded in a thread, and one of a kind whose
+    versions a webhook converts is asked for, when it is needed."""
 
     resource: Resource[Any]
     item: Item
 
     async def document(self) -> dict[str, Any]:
         """Return the parameter in the version of the paramKind."""
-        assert self.resource.conversion is not None
+        if self.resource.conversion is None:
+            return await off_loop(len(self.item.body), _decoded, self.resource, self.item)
         found = await self.resource.conversion.items([self.item], self.resource.api_version)
         shown: dict[str, Any] = found[0].document()
         return shown
 
 
-Param = dict[str, Any] | UnconvertedParam | None
+Param = dict[str, Any] | PendingParam | None
 
 
 class ConfigurationError(Exception):
@@ -100,9 +103,13 @@ def _found(
     return items.select(Selection(home, namespace, labels, parse_fields("")))
 
 
-def _document(resource: Resource[Any], item: Item) -> dict[str, Any] | UnconvertedParam:
-    if resource.conversion is not None:
-        return UnconvertedParam(resource, item)
+def _document(resource: Resource[Any], item: Item) -> dict[str, Any] | PendingParam:
+    if resource.conversion is not None or len(item.body) >= LONG:
+        return PendingParam(resource, item)
+    return _decoded(resource, item)
+
+
+def _decoded(resource: Resource[Any], item: Item) -> dict[str, Any]:
     document = item.document()
     if resource.relabelling is not None:
         document = resource.relabelling.from_stored(document)

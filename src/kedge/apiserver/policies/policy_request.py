@@ -9,10 +9,11 @@ from kedge.api.core_v1 import namespace
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.long_work import off_loop
 from kedge.apiserver.policies.policy_params import (
     ConfigurationError,
     Param,
-    UnconvertedParam,
+    PendingParam,
     param_resource,
     params_of,
 )
@@ -23,7 +24,7 @@ from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.admission_metrics import AdmissionMetrics
 from kedge.apiserver.webhooks.configuration import GROUP
 from kedge.apiserver.webhooks.dispatch import requested
-from kedge.machinery.cel import CelError, uses
+from kedge.machinery.cel import CelError
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, not_found
 
@@ -183,7 +184,7 @@ class RequestValues:
         if known is None:
             known = self._known[view.api_version] = await self._seen_in(view)
         param = invocation.param
-        if isinstance(param, UnconvertedParam):
+        if isinstance(param, PendingParam):
             param = await param.document()
         values = {**known, "params": param}
         values["variables"] = PolicyVariables(invocation.policy.variables, values)
@@ -193,7 +194,7 @@ class RequestValues:
         attempt, about, around = self._attempt, self._about, self._around
 
         async def in_view(obj: Any) -> dict[str, Any] | None:
-            document = review.document_of(about.resource, obj)
+            document = await off_loop(attempt.weight, review.document_of, about.resource, obj)
             if document is None or not about.own_kind:
                 return document
             return await review.seen_as(document, about.resource, view)
@@ -201,7 +202,7 @@ class RequestValues:
         return {
             "object": await in_view(attempt.object),
             "oldObject": await in_view(attempt.old),
-            "request": uses.request_value(review.description(about, view)),
+            "request": review.description(about, view),
             "namespaceObject": around.namespace_object(about),
             **requested(around.authorizer, attempt.request, about),
         }

@@ -53,7 +53,11 @@ PartsOf = Callable[[Mapping[str, Any], PolicyCompiler], Part]
 
 
 class PolicySet(Generic[Part]):
-    """The policies that have a binding, in the order of their names."""
+    """The policies that have a binding, in the order of their names, and so are their bindings.
+
+    Upstream has no order: it reads both from maps, each time they change, so warnings and the
+    policy that refuses first differ from one server to the next. Any fixed order fits.
+    """
 
     def __init__(
         self, policies: ResourceCache, bindings: ResourceCache, parts_of: PartsOf[Part]

@@ -1,10 +1,28 @@
 """The variables of a policy, evaluated when an expression first uses them."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from kedge.machinery import patience
 from kedge.machinery.cel import PER_CALL_LIMIT, CelBudgetError, CelError, CelProgram
+from kedge.machinery.cel.libraries.authorizer import AUTHORIZER, RESOURCE_CHECK, AbsentAuthorizer
+
+_NO_AUTHORIZER: Final = {
+    name: AbsentAuthorizer(name, type)
+    for name, type in (("authorizer", AUTHORIZER), ("authorizer.requestResource", RESOURCE_CHECK))
+}
+
+
+def without_authorizer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values for messages and audit annotations.
+
+    Upstream gives them no authorizer and evaluates the variables anew, so variables that ask the
+    authorizer fail there, even those that a validation has used before.
+    """
+    kept = {**values, **_NO_AUTHORIZER}
+    variables: PolicyVariables = values["variables"]
+    kept["variables"] = variables.anew(kept)
+    return kept
 
 
 class PolicyVariables:
@@ -19,6 +37,10 @@ class PolicyVariables:
         self._known: dict[str, Any] = {}
         self._failed: dict[str, CelError] = {}
         self._cost = 0
+
+    def anew(self, values: dict[str, Any]) -> "PolicyVariables":
+        """Return the same variables, not evaluated, for other values."""
+        return PolicyVariables(self._programs, values)
 
     def cel_has(self, name: str) -> bool:
         return name in self._programs

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from kedge.api.builtin.policy_programs import PolicyCompiler
 from kedge.apiserver.policies.policy_set import BoundPolicy
-from kedge.apiserver.policies.policy_variables import PolicyVariables
+from kedge.apiserver.policies.policy_variables import PolicyVariables, without_authorizer
 from kedge.apiserver.webhooks.conditions import OUT_OF_BUDGET
 from kedge.machinery import patience
 from kedge.machinery.cel import PER_CALL_LIMIT, CelError, CelProgram
@@ -103,9 +103,13 @@ def _compiled(compile_: Any, expression: str) -> CelProgram | CelError:
 class Budget:
     """Evaluates expressions one after another, within the limit of all together."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], left: int) -> None:
         self._values = values
-        self.left = POLICY_LIMIT
+        self.left = left
+
+    def of_messages(self) -> "Budget":
+        """Return what is left, for expressions without the authorizer."""
+        return Budget(without_authorizer(self._values), self.left)
 
     def evaluate(self, program: CelProgram | CelError, expression: str) -> Any:
         """Return the value of an expression; CelError in Kubernetes' words."""
@@ -130,10 +134,11 @@ class Budget:
 
 def judge(policy: BoundPolicy[ValidatingParts], values: Mapping[str, Any]) -> Judgement:
     """Evaluate the validations and annotations of a policy."""
-    budget = Budget(values)
+    budget = Budget(values, POLICY_LIMIT)
     try:
         denials = tuple(_denials(policy, budget))
-        published, failures = _annotations(policy, Budget(values))
+        unasked = Budget(without_authorizer(values), POLICY_LIMIT)
+        published, failures = _annotations(policy, unasked)
     except OutOfBudget as error:
         return failed(policy, str(error))
     return Judgement(denials, published, failures)
@@ -149,7 +154,7 @@ def _denials(policy: BoundPolicy[ValidatingParts], budget: Budget) -> Iterator[D
     results = [_result(each, budget) for each in validations]
     # Messages are made after all validations, from the budget that is left.
     try:
-        made = _messages(policy, results, budget)
+        made = _messages(policy, results, budget.of_messages())
     except OutOfBudget as error:
         # Upstream then knows no validation that holds.
         results = [each if isinstance(each, str) else _no_message(error) for each in results]

@@ -5,6 +5,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from kedge.api.core_v1 import node
+from kedge.api.core_v1.node_types import is_simulated
 from kedge.api.model import Document, ObjectMeta
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone
@@ -138,6 +139,11 @@ async def log(api: Api, request: Request) -> Response:
     container = container_of(pod, request.query.get("container"))
     if not _node_name(pod):
         return Response(204, b"", TEXT)
+    if _is_simulated(api, _node_name(pod)):
+        # Most servers never load it.
+        from kedge.apiserver.subresources import simulated_pods
+
+        return Response(200, simulated_pods.simulated_log(pod, container, request.query), TEXT)
     address = _agent_of(api, request, pod)
     target = _target("containerLogs", request, container, parameters)
     exchange = await relay.reach(address, OutgoingRequest("GET", target), _AGENT_SECONDS)
@@ -252,11 +258,20 @@ def _agent_of(api: Api, request: Request, pod: Pod) -> ServerAddress:
     return agent(api, name)
 
 
+def _is_simulated(api: Api, name: str) -> bool:
+    """Return whether a node is simulated; a node that does not exist is not."""
+    item = api.cache.of(node.RESOURCE).get(node.RESOURCE.key("", name))
+    return item is not None and is_simulated(item.labels)
+
+
 def agent(api: Api, name: str) -> ServerAddress:
     """Return the address of a node's agent; raises 404 and 500."""
     item = api.cache.of(node.RESOURCE).get(node.RESOURCE.key("", name))
     if item is None:
         raise not_found("", "nodes", name)
+    if is_simulated(item.labels):
+        why = "no container of its pods runs, and it has no kubelet"
+        raise bad_request(f"node {name} is simulated: {why}")
     if api.agents is None:
         raise internal(f"node {name} cannot be reached: this server calls no nodes")
     return api.agents.address(item.document())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from kedge.api.builtin.service_networks import is_loopback_pod
+from kedge.api.builtin.service_networks import SIMULATED_NETWORK, is_loopback_pod
 from kedge.api.core_v1.endpoints import EndpointAddress, EndpointSubset
 from kedge.api.core_v1.service_types import ServicePort
 from kedge.machinery.errors import StatusError, bad_request
@@ -57,6 +57,8 @@ def check_address(text: str) -> str:
         raise bad_request("address not allowed") from None
     if is_loopback_pod(text):
         return text
+    if address in SIMULATED_NETWORK:
+        raise bad_request(f"nothing listens at {text}: the pod is simulated")
     if address.is_loopback or address.is_unspecified or address.is_multicast:
         raise bad_request("address not allowed")
     if address.is_link_local or text == "255.255.255.255":

@@ -11,6 +11,7 @@ from kedge.api.resource import Resource
 from kedge.api.structs import schema_of
 from kedge.apiserver import body
 from kedge.apiserver.api import Api
+from kedge.apiserver.crd.defaulting import without_nulls
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, check_write_options, field_validation
 from kedge.apiserver.verbs import type_meta
@@ -46,9 +47,27 @@ def _posted(request: Request, options: str) -> dict[str, Any]:
         if request.resource.custom:
             text = data.decode(errors="replace")
             type_meta.check_custom(request.resource, content.document, text, request.name)
-        return fitted(request, content.document, options, content.duplicates)
+        return parsed(request, content.document, options, content.duplicates)
     except (body.UnreadableBody, UntypedDocument) as error:
         raise unrecognized(request.resource, error.message, data) from None
+
+
+def parsed(
+    request: Request,
+    document: dict[str, Any],
+    options: str,
+    duplicates: Sequence[str] = (),
+    live: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a document that upstream parses, a body or the result of a patch: `fitted`, and in a
+    custom object without nulls that say nothing."""
+    found = fitted(request, document, options, duplicates, live)
+    return without_null_fields(request.resource, found)
+
+
+def without_null_fields(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document without nulls in fields of a custom kind that are not nullable."""
+    return without_nulls(resource.schema, document) if resource.custom else document
 
 
 def fitted(

@@ -106,7 +106,7 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
             check_preconditions(request, live, options.preconditions)
             obj = await api.long_work.run(size, resource.from_document, live)
             if not request.subresource:  # an eviction was admitted as such
-                attempt = Attempt(request, "DELETE", None, obj)
+                attempt = Attempt(request, "DELETE", None, obj, size)
                 await api.admission.mutate(attempt)
                 await api.admission.validate(attempt)
             try:

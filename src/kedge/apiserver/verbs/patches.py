@@ -216,11 +216,11 @@ def _on_live(
         try:
             if request.resource.custom:
                 type_meta.check_patched(request.resource, changed, lambda: quote(live))
-            fitted = decode.fitted(request, changed, "PatchOptions", duplicates, live)
+            fitted = decode.parsed(request, changed, "PatchOptions", duplicates, live)
         except UnreadableDocument as error:
             whole = go_integers.converted(request.resource.schema, changed) if restores else changed
             if error.restored and whole != changed:
-                return DesiredDocument(decode.fitted(request, whole, "PatchOptions", (), live))
+                return DesiredDocument(decode.parsed(request, whole, "PatchOptions", (), live))
             why = (restores and error.restored) or error.why
             errors = [FieldError.invalid("patch", quote(live)[:MOST_QUOTED], why)]
             raise invalid("", "", "", errors) from None

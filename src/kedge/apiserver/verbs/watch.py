@@ -187,19 +187,24 @@ class EventEncoder:
                 return protobuf_answers.partial(item, self._choice.version)
 
     def _table(self, item: Item) -> bytes:
-        resource, version = self._request.resource, self._choice.version
         meta = ListMeta(resourceVersion=str(item.revision))
-        head = render.table_head(resource, meta, version, columns=not self._columns_sent)
+        # kubectl leaves out cells for which the first table of a watch had no column.
+        form = self._table_form([item])
+        head = render.table_head(form, meta, columns=not self._columns_sent)
         self._columns_sent = True
         seconds = int(self._api.clock.now().timestamp())
-        return head + render.row(resource, item, self._include, seconds, version) + b"]}"
+        return head + render.row(form, item, seconds) + b"]}"
+
+    def _table_form(self, items: Sequence[Item]) -> render.TableForm:
+        resource = self._request.resource
+        columns = render.columns_for(resource, items)
+        return render.TableForm(resource, columns, self._include, self._choice.version)
 
     def _bookmark_table(self, meta: dict[str, Any]) -> bytes:
         resource = self._request.resource
         head = render.table_head(
-            resource,
+            self._table_form([]),
             ListMeta(resourceVersion=meta["resourceVersion"]),
-            self._choice.version,
             columns=not self._columns_sent,
         )
         self._columns_sent = True
@@ -393,10 +398,12 @@ class WatchStream:
 
     async def _listen(self, seconds: float) -> None:
         """Let the cache push each change, until the time is up or the client lags."""
+        from kedge.machinery.task_group import TaskGroup
+
         lagging = self._lagging = asyncio.get_running_loop().create_future()
         self._cache.listeners.add(self._push)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with TaskGroup() as group:
                 timer = group.create_task(self._api.clock.sleep(max(seconds, 0)))
                 timer.add_done_callback(lambda _: _resolve(lagging))
                 await lagging

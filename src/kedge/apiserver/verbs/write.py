@@ -19,8 +19,10 @@ that touches the cache, locks or admission stays on the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import chain
 from operator import eq
+from random import Random
 from typing import Any, TypeVar
 
 import msgspec
@@ -195,26 +197,27 @@ async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager
     """Return a posted document as the bytes to store."""
     resource = request.resource
     weight = len(request.http.body)
-    obj, owners = await api.long_work.run(weight, _new, api, request, wanted, manager)
+    now, random = api.clock.now(), api.random
+    obj, owners = await api.long_work.run(weight, new_object, request, wanted, manager, now, random)
     request.name = obj.metadata.name
-    admitted = await api.admission.mutate(Attempt(request, "CREATE", obj))
+    admitted = await api.admission.mutate(Attempt(request, "CREATE", obj, weight=weight))
     assert admitted is not None
     begun = resource.strategy.prepare_for_create(admitted)
     request.name = begun.metadata.name
     effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_new, api, request, begun, obj.metadata.name)
-    await api.admission.validate(Attempt(request, "CREATE", begun))
+    await api.admission.validate(Attempt(request, "CREATE", begun, weight=weight))
     return await api.long_work.run(weight, new_stored_bytes, resource, begun, owners)
 
 
-def _new(
-    api: Api, request: Request, wanted: DesiredDocument, manager: str
+def new_object(
+    request: Request, wanted: DesiredDocument, manager: str, now: datetime, random: Random
 ) -> tuple[Object, Sequence[ManagedFieldsEntry]]:
     """Return a posted document as an object, with the fields that the server sets and managed
     fields."""
     resource = request.resource
     posted = prepare.with_distinct_owners(request, decode.to_object(resource, wanted.document))
-    obj = resource.strategy.default(prepare.new(request, posted, api.clock.now(), api.random))
+    obj = resource.strategy.default(prepare.new(request, posted, now, random))
     # Before admission: fields that plugins add have no manager, so an apply does not conflict
     # with them.
     return obj, _owners_from_birth(resource, obj, manager, wanted.applied)
@@ -461,7 +464,7 @@ async def _changed(
     old, new, document = await _converting(
         api, weight, _updated, api, request, live, wanted, part, manager, versions
     )
-    attempt = _attempt(request, part, new, old)
+    attempt = _attempt(request, part, new, old, weight)
     admitted = new if attempt is None else await api.admission.mutate(attempt)
     if part.shown is not None:
         admitted = new
@@ -473,7 +476,7 @@ async def _changed(
     await api.long_work.run(effort, _validate_update, api, request, part, admitted, old)
     if not part.subresource:
         request.warnings += _ineffective(resource, wanted)
-    attempt = _attempt(request, part, admitted, old)
+    attempt = _attempt(request, part, admitted, old, weight)
     if attempt is not None:
         await api.admission.validate(attempt)
     if admitted is not new:
@@ -517,13 +520,15 @@ def _validate_update(
         request.warnings += strategy.warnings(new)
 
 
-def _attempt(request: Request, part: ObjectPart, new: Object, old: Object) -> Attempt | None:
+def _attempt(
+    request: Request, part: ObjectPart, new: Object, old: Object, weight: int
+) -> Attempt | None:
     if part.shown is None:
-        return Attempt(request, "UPDATE", new, old)
+        return Attempt(request, "UPDATE", new, old, weight)
     shown = part.shown(request.resource, new)
     if shown is None:
         return None
-    return Attempt(request, "UPDATE", shown, part.shown(request.resource, old))
+    return Attempt(request, "UPDATE", shown, part.shown(request.resource, old), weight)
 
 
 def _owned_after(

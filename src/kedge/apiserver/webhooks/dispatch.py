@@ -21,7 +21,6 @@ from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import Caller, CallFailed
 from kedge.apiserver.webhooks.configuration import GROUP, Hook, Hooks, Match
-from kedge.machinery import cel
 from kedge.machinery.cel import CelError
 from kedge.machinery.errors import StatusError, bad_request, forbidden, internal, not_found
 
@@ -61,7 +60,7 @@ class ReviewedObjects(msgspec.Struct, frozen=True):
         cls, attempt: Attempt, about: review.ReviewSubject, match: Match
     ) -> "ReviewedObjects":
         async def in_view(obj: Object | None) -> dict[str, Any] | None:
-            document = review.document_of(about.resource, obj)
+            document = await off_loop(attempt.weight, review.document_of, about.resource, obj)
             if document is None or not about.own_kind:
                 return document
             return await review.seen_as(document, about.resource, match.resource)
@@ -128,7 +127,7 @@ class Webhooks:
         values = {
             "object": seen.object,
             "oldObject": seen.old,
-            "request": cel.uses.request_value(seen.description()),
+            "request": seen.description(),
             **self._authorizer_of(attempt.request, seen.about),
         }
         metrics, labels = self._caller.metrics, (hook.name, "webhook", self.step, attempt.operation)

@@ -56,7 +56,7 @@ def run(flags: Namespace) -> int:
     if not flags.line:
         raise Failure("you must specify a command, after --")
     for number in PASSED_ON:
-        # The cluster is deleted, whatever ends this command.
+        # The cluster is deleted even if an error or a signal ends this command.
         signal.signal(number, _exit)
     place = Path(tempfile.mkdtemp(prefix="kedge-run-")).resolve()
     is_kept = False

@@ -5,7 +5,13 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from kedge.api.builtin.service_networks import POD_NETWORK, SERVICE_RANGE
-from kedge.apiserver.config import ADMISSION_PLUGINS, SERVER_ADMISSION, ServerConfig
+from kedge.api.core_v1.resource_names import validate_amount
+from kedge.apiserver.config import (
+    ADMISSION_PLUGINS,
+    SERVER_ADMISSION,
+    ServerConfig,
+    SimulationConfig,
+)
 from kedge.cli.config.cluster import place
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
@@ -34,6 +40,7 @@ def server_config(
         restart_reason=source.environment.get(REASON_VARIABLE, ""),
     )
     _check_load_balancers(config)
+    _check_simulation(config.simulation)
     return config
 
 
@@ -59,6 +66,14 @@ def _check_load_balancers(config: ServerConfig) -> None:
         if wanted.overlaps(network):
             flag = declared(ServerConfig, "load_balancer_network").flag
             raise Failure(f"{flag} {wanted} overlaps {network}, {what}: choose another one")
+
+
+def _check_simulation(config: SimulationConfig) -> None:
+    """Refuse resources that no node can have."""
+    for name, amount in config.resources.items():
+        for error in validate_amount(name, amount, name):
+            flag = declared(SimulationConfig, "resources").flag
+            raise Failure(f"{flag} {name}={amount}: {error.body}")
 
 
 def _own_ipv4() -> list[str]:

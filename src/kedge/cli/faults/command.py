@@ -36,10 +36,14 @@ EXAMPLES: Final = """\
   # A node goes silent
   kedge faults add --user system:node:kedge-1 --drop
 
+  # A container runs out of memory
+  kedge faults oom-kill web-1 -c main
+
   kedge faults list
   kedge faults remove fault-1
   kedge faults remove --all"""
 
+_CONTAINER: Final = "the container (default: the first one)"
 _TEXTS: Final = (
     ("--resource", "RESOURCE", "such as pods, pods/status or deployments.apps (default: all)"),
     ("--name", "NAME", "the name of the object; a create has none in its path (default: any)"),
@@ -52,16 +56,22 @@ _TEXTS: Final = (
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    below = parser.add_subparsers(dest="deed", metavar="add|list|remove", required=True)
+    below = parser.add_subparsers(dest="deed", metavar="add|list|remove|oom-kill", required=True)
     adding = below.add_parser("add", help="add a rule", allow_abbrev=False)
     _add_rule(adding)
     listing = below.add_parser("list", help="list the rules", allow_abbrev=False)
     removing = below.add_parser("remove", help="remove rules", allow_abbrev=False)
     removing.add_argument("rules", metavar="ID", nargs="*", help="the rules to remove")
     removing.add_argument("--all", action="store_true", help="remove all rules")
+    killing = below.add_parser(
+        "oom-kill", help="kill a container as if it had used up its memory", allow_abbrev=False
+    )
+    killing.add_argument("pod", metavar="POD", help="the pod of the container")
+    killing.add_argument("-c", "--container", default="", metavar="NAME", help=_CONTAINER)
+    killing.add_argument("-n", "--namespace", metavar="NAMESPACE", help="of the pod")
     for each in (adding, listing):
         shared_flags.add_output(each)
-    for each in (adding, listing, removing):
+    for each in (adding, listing, removing, killing):
         client_flags.add_context(each)
 
 
@@ -115,6 +125,8 @@ def run(flags: Namespace) -> int:
             flags.namespace = ""
         case "list":
             deed = rules.listing(flags.output)
+        case "oom-kill":
+            deed = rules.killing(flags.pod, flags.container)
         case _:
             deed = rules.removing(flags.rules, everything=flags.all)
     return visit(client_config(Settings(flags)), deed)

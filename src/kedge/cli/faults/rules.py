@@ -60,6 +60,19 @@ def removing(names: Sequence[str], *, everything: bool) -> Deed:
     return _with_controls(act)
 
 
+def killing(pod: str, container: str) -> Deed:
+    async def deed(there: ApiSession) -> int:
+        name = pod.removeprefix("pod/")
+        try:
+            killed = await ControlsClient(there.client).oom_kill(there.namespace, name, container)
+        except NotForTests as error:
+            raise Failure(str(error)) from None
+        print(f"container {killed} of pod/{name} OOM-killed")
+        return 0
+
+    return deed
+
+
 def _with_controls(act: Callable[[ControlsClient], Awaitable[None]]) -> Deed:
     async def deed(there: ApiSession) -> int:
         try:

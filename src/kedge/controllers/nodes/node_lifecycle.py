@@ -50,6 +50,8 @@ class NodeLifecycleController:
         )
         self._heard: dict[str, float] = {}
         """When each node last gave a sign of life."""
+        self._renewals: dict[str, str] = {}
+        """The last renewal of each lease."""
         self._silent: set[str] = set()
         """Nodes whose heartbeat is overdue."""
         self._unmarked: set[str] = set()
@@ -71,6 +73,7 @@ class NodeLifecycleController:
         if now is None or now.metadata.namespace != LEASES_NAMESPACE:
             return
         if before is None or before.spec.renewTime != now.spec.renewTime:
+            self._renewals[now.metadata.name] = now.spec.renewTime
             self._hear(now.metadata.name)
 
     def _hear(self, name: str) -> None:
@@ -108,6 +111,7 @@ class NodeLifecycleController:
         name = node.metadata.name
         self._tell(node, "RemovingNode", f"event: Removing Node {name} from Controller")
         self._heard.pop(name, None)
+        self._renewals.pop(name, None)
         self._silent.discard(name)
         self._unmarked.discard(name)
         self._unsurveyed = True
@@ -132,7 +136,7 @@ class NodeLifecycleController:
         node = self._nodes.get(name)
         if node is None:
             return
-        if self._is_silent(node):
+        if self._is_silent(node) and not await self._has_renewed(node):
             node = await self._silence(node)
         await self._retaint(node)
         if name in self._unmarked:
@@ -149,6 +153,25 @@ class NodeLifecycleController:
         self._silent.discard(name)
         self._loop.add_later(name, left)
         return False
+
+    async def _has_renewed(self, node: Node) -> bool:
+        """Whether the lease was renewed and the watch has not delivered it yet. Nodes renew their
+        leases as soon as time was skipped on purpose, and this controller wakes at the same
+        moment."""
+        name = node.metadata.name
+        if condition_taints.readiness(node) == "Unknown":
+            return False
+        try:
+            lease = await self._client.get(LEASES, name, LEASES_NAMESPACE)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            return False
+        if lease.spec.renewTime == self._renewals.get(name):
+            return False
+        self._renewals[name] = lease.spec.renewTime
+        self._hear(name)
+        return not self._is_silent(node)
 
     async def _silence(self, node: Node) -> Node:
         """Say that nothing is known of the node any more."""

@@ -25,7 +25,6 @@ from kedge.machinery.cel.values import (
     MOST_VISITED,
     UINT_MAX,
     CelDuration,
-    Timestamp,
     Uint,
     equal,
     extra_price,
@@ -261,13 +260,13 @@ OPERATORS: Final[Functions] = named(
                 "add_timestamp_duration",
                 (TIMESTAMP, DURATION),
                 TIMESTAMP,
-                lambda a, b: Timestamp(a.nanos + b.nanos),
+                lambda a, b: a.later(b.nanos),
             ),
             function(
                 "add_duration_timestamp",
                 (DURATION, TIMESTAMP),
                 TIMESTAMP,
-                lambda a, b: Timestamp(a.nanos + b.nanos),
+                lambda a, b: b.later(a.nanos),
             ),
             function(
                 "add_duration_duration",
@@ -290,7 +289,7 @@ OPERATORS: Final[Functions] = named(
                 "subtract_timestamp_duration",
                 (TIMESTAMP, DURATION),
                 TIMESTAMP,
-                lambda a, b: Timestamp(a.nanos - b.nanos),
+                lambda a, b: a.later(-b.nanos),
             ),
             function(
                 "subtract_duration_duration",

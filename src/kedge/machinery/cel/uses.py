@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from kedge.machinery.cel.environment import Environment
 from kedge.machinery.cel.libraries.authorizer import AUTHORIZER, RESOURCE_CHECK
@@ -104,13 +104,6 @@ OBJECT: Final = object_of("Object", None)
 JSON_PATCH_OPERATION: Final = object_of(
     "JSONPatch", {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
 )
-
-
-def request_value(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an AdmissionRequest with every field that upstream's value always has."""
-    user = {"username": "", **description.get("userInfo", {})}
-    empty = {"subResource": "", "requestSubResource": "", "name": "", "namespace": ""}
-    return {**empty, **description, "userInfo": user}
 
 
 @lru_cache(maxsize=4)

@@ -25,14 +25,20 @@ class Uint(int):
 
 
 class Timestamp:
-    """A point in time, in nanoseconds since 1970."""
+    """A point in time, in nanoseconds since 1970. Its text has the offset from UTC, in seconds,
+    that it was written with, as upstream's has; nothing else depends on the offset."""
 
-    __slots__ = ("nanos",)
+    __slots__ = ("nanos", "offset")
 
-    def __init__(self, nanos: int) -> None:
+    def __init__(self, nanos: int, offset: int = 0) -> None:
         if not _EARLIEST <= nanos <= _LATEST:
             raise CelError("timestamp overflow")
         self.nanos = nanos
+        self.offset = offset
+
+    def later(self, nanos: int) -> "Timestamp":
+        """Return the time that many nanoseconds later, with the same offset."""
+        return Timestamp(self.nanos + nanos, self.offset)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Timestamp) and self.nanos == other.nanos
@@ -48,9 +54,14 @@ class Timestamp:
 
     def __str__(self) -> str:
         seconds, nanos = divmod(self.nanos, NANOS)
-        text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+        moment, offset = _EPOCH + timedelta(seconds=seconds), self.offset
+        try:
+            moment += timedelta(seconds=offset)
+        except OverflowError:  # a year that datetime does not have
+            offset = 0
+        text = moment.strftime("%Y-%m-%dT%H:%M:%S")
         fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-        return f"{text.rjust(19, '0')}{fraction}Z"
+        return f"{text.rjust(19, '0')}{fraction}{_zone(offset)}"
 
 
 class CelDuration:
@@ -301,6 +312,13 @@ def size_of(value: Any) -> int:
     return sized() if sized is not None else 1
 
 
+def _zone(offset: int) -> str:
+    if not offset:
+        return "Z"
+    hours, minutes = divmod(abs(offset) // 60, 60)
+    return f"{'-' if offset < 0 else '+'}{hours:02d}:{minutes:02d}"
+
+
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
@@ -317,14 +335,14 @@ def parse_timestamp(text: str) -> Timestamp:
     moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     nanos = int(((match[7] or "") + "000000000")[:9])
     delta = moment - _EPOCH
-    seconds = delta.days * 86400 + delta.seconds
+    seconds, offset = delta.days * 86400 + delta.seconds, 0
     if match[8]:
         hours, minutes = int(match[9]), int(match[10])
         if hours > 23 or minutes > 59:
             raise ValueError(text)
-        seconds -= (1 if match[8] == "+" else -1) * (hours * 3600 + minutes * 60)
+        offset = (1 if match[8] == "+" else -1) * (hours * 3600 + minutes * 60)
     try:
-        return Timestamp(seconds * NANOS + nanos)
+        return Timestamp((seconds - offset) * NANOS + nanos, offset)
     except CelError:
         raise ValueError(text) from None
 

@@ -1,6 +1,7 @@
 """ValidatingAdmissionPolicies, one case per line of validating_policies.yaml."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from kedge.api.core_v1 import config_map
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.policies import policy_params
 from kedge.apiserver.policies.policy_set import PolicySet
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
@@ -218,3 +220,35 @@ async def test_a_policy_that_cannot_be_read_can_be_deleted(
     assert (await server.call("DELETE", f"{POLICIES}/p1")).status == 200
     body = {"metadata": {"name": "new"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
     assert (await server.call("POST", BINDINGS, body)).status == 201
+
+
+async def test_values_of_large_objects_and_parameters_are_made_in_threads(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = threading.get_ident()
+    on_loop: list[str] = []
+
+    def noted(what: str, make: Any) -> Any:
+        def made(*arguments: Any) -> Any:
+            if threading.get_ident() == loop:
+                on_loop.append(what)
+            return make(*arguments)
+
+        return made
+
+    large = {"data": {f"k{number}": "" for number in range(2000)}}
+    await server.post(MAPS, {"metadata": {"name": "param"}, **large})
+    policy = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "validations": [{"expression": "params.data.k1 == ''"}],
+    }
+    await bind(server, policy, {"paramRef": {"name": "param", "parameterNotFoundAction": "Deny"}})
+    monkeypatch.setattr(review, "document_of", noted("object", review.document_of))
+    monkeypatch.setattr(policy_params, "_decoded", noted("param", policy_params._decoded))
+    url = f"{MAPS}/large"
+    await server.post(MAPS, {"metadata": {"name": "large"}, **large})
+    await server.merge(url, {"data": {"more": ""}})
+    await server.delete(url)
+    assert on_loop == []
+    await server.post(MAPS, {"metadata": {"name": "small"}})
+    assert on_loop == ["object", "object"], "the new object and the absent old one"

@@ -1,5 +1,6 @@
 """APIServices of versions that the server serves itself."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -67,11 +68,13 @@ async def test_built_in_versions_get_objects_and_those_of_others_stay(server: Lo
     await server.post(PATH, foreign)
     spurious = local_api_service("gone.example.com", "v1", CUSTOM, ON_START)
     await server.post(PATH, spurious)
-    server.start(LocalApiServices(api, server.clock).run())
+    registered = asyncio.Event()
+    server.start(LocalApiServices(api, server.clock).run(registered.set))
     resource = api.catalog.of_kind("apiregistration.k8s.io/v1", "APIService")
     assert resource is not None
     cache = api.cache.of(resource)
     wanted = {f"{version}.{group}" for group, version in BUILT_IN}
-    await until(lambda: {item.key.rpartition("/")[2] for item in cache.values()} == wanted)
+    await until(registered.is_set)
+    assert {item.key.rpartition("/")[2] for item in cache.values()} == wanted
     kept = await server.get(f"{PATH}/v1.apps")
     assert kept["spec"]["groupPriorityMinimum"] == CUSTOM.group

@@ -7,7 +7,7 @@ import pytest
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.apiserver.authorization import references
-from kedge.apiserver.authorization.attributes import Attributes, of_resource
+from kedge.apiserver.authorization.attributes import Attributes, of_path, of_resource
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer, followed
 from kedge.apiserver.authorization.references import Reference
 from kedge.apiserver.request import User
@@ -45,6 +45,14 @@ def test_every_question_of_the_table_is_answered_as_there(table: Callable[[str],
         for name, node in bound.items():
             graph.put(f"{plural}/{name}", node, frozenset([Reference(plural, "", name)]))
     assert list(nodes.wrong(NodeAuthorizer(graph).decide)) == []
+
+
+def test_a_node_reads_the_clock_of_a_cluster_for_tests_and_no_other_page() -> None:
+    decide = NodeAuthorizer(Graph()).decide
+    assert decide(of_path(NODE, "GET", "/testing/clock/course")).allowed
+    assert not decide(of_path(NODE, "POST", "/testing/clock/course")).allowed
+    assert not decide(of_path(NODE, "GET", "/testing/clock")).allowed
+    assert not decide(of_path(User("joe"), "GET", "/testing/clock/course")).allowed
 
 
 def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.crd.defaulting import apply_defaults
+from kedge.apiserver.crd.defaulting import apply_defaults, without_nulls
 from kedge.apiserver.crd.schema import from_openapi
 
 SCHEMA = from_openapi(
@@ -57,12 +57,25 @@ def test_defaults_reach_into_lists() -> None:
     assert ports == [{"protocol": "TCP"}, {"protocol": "UDP"}]
 
 
-def test_null_counts_as_absent_unless_it_is_a_value() -> None:
-    found = spec(replicas=None, note=None, pause=None, sizes={"a": None, "b": 1})
+NULLS = {"replicas": None, "note": None, "pause": None, "sizes": {"a": None, "b": 1}}
+
+
+def test_null_counts_as_absent_if_there_is_a_default() -> None:
+    found = spec(**NULLS)
     assert found["replicas"] == 1
-    assert "note" not in found
-    assert found["pause"] is None
-    assert found["sizes"] == {"b": 1}
+    assert found["pause"] is None, "it is nullable"
+    assert found["note"] is None, "validation refuses it"
+    assert found["sizes"] == {"a": None, "b": 1}
+
+
+def test_nulls_that_say_nothing_are_removed() -> None:
+    found = without_nulls(SCHEMA, {"spec": NULLS | {"ports": [None, {"protocol": None}]}})
+    assert found["spec"] == {
+        "replicas": None,  # its default comes later
+        "pause": None,
+        "sizes": {"b": 1},
+        "ports": [None, {"protocol": None}],
+    }
 
 
 def test_an_object_that_is_absent_gets_no_defaults_inside() -> None:

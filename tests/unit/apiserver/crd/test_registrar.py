@@ -22,7 +22,7 @@ from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import forbidden
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
-from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
+from kedge.testing.local_server import JSON_PATCH, MERGE, STRATEGIC, TABLE, LocalServer
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
@@ -120,6 +120,23 @@ async def test_a_definition_is_accepted_and_established(server: LocalServer) -> 
     listed = await server.get(WIDGETS)
     assert (listed["kind"], listed["items"]) == ("WidgetList", [])
     assert listed["apiVersion"] == "example.com/v1"
+
+
+async def test_a_kind_is_served_when_its_definition_says_that_it_is_established(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modify = write.modify
+    statuses: list[int] = []
+
+    async def modify_and_look(api: Any, request: Request, *rest: Any) -> Any:
+        if request.subresource == "status":
+            statuses.append((await server.call("GET", WIDGETS)).status)
+        return await modify(api, request, *rest)
+
+    monkeypatch.setattr(write, "modify", modify_and_look)
+    await server.post(CRDS, definition())
+    await server.settle()
+    assert statuses == [200]
 
 
 async def test_a_refused_status_is_written_again(
@@ -526,3 +543,26 @@ async def test_the_schema_of_a_kind_that_is_deleted_is_made_beside_the_event_loo
     await widgets_answer(server, 404)
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_an_apply_may_not_leave_nulls(widgets: LocalServer) -> None:
+    """Upstream removes nulls as it parses bodies and patches; the result of an apply is not
+    parsed."""
+    url = f"{WIDGETS}/w?fieldManager=me"
+    refused = await widgets.apply(url, widget() | {"spec": None})
+    assert refused.status == 422
+    assert refused.document["message"] == (
+        'Widget.example.com "w" is invalid: spec: Invalid value: "null": '
+        'spec in body must be of type object: "null"'
+    )
+    for field, nothing in (("replicas", widget(replicas=None)), ("tags", widget(tags=None))):
+        refused = await widgets.apply(url, nothing)
+        assert refused.status == 422
+        assert f'spec.{field}: Invalid value: "null"' in refused.document["message"]
+    applied = await widgets.apply(url, widget(colour=None))
+    assert applied.document["spec"] == {"size": 1, "colour": "red"}
+    posted = await widgets.post(WIDGETS, widget("v", replicas=None))
+    assert posted["spec"] == {"size": 1, "colour": "red"}
+    null = [{"op": "add", "path": "/spec/replicas", "value": None}]
+    patched = await widgets.call("PATCH", f"{WIDGETS}/v", null, content_type=JSON_PATCH)
+    assert patched.document["spec"] == {"size": 1, "colour": "red"}

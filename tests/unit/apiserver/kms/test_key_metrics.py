@@ -1,4 +1,5 @@
 import hashlib
+import os
 
 import pytest
 
@@ -53,6 +54,21 @@ async def test_uses_of_keys_are_counted_by_their_hashes() -> None:
     assert found[f'{ENVELOPE}_dek_source_cache_size{{provider_name="vault"}}'] == "1"
     assert found["apiserver_storage_envelope_transformation_cache_misses_total"] == "0"
     assert found["apiserver_storage_data_key_generation_duration_seconds_count"] == "1"
+
+
+async def test_a_seed_that_cannot_be_made_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_entropy(size: int) -> bytes:
+        raise OSError("no entropy")
+
+    clock = FakeClock()
+    metrics = KeyMetrics(clock)
+    cipher = EnvelopeCipher("vault", TestKeyPlugin(), clock, metrics)
+    assert scraped(metrics)["apiserver_storage_data_key_generation_failures_total"] == "0"
+    monkeypatch.setattr(os, "urandom", no_entropy)
+    with pytest.raises(KeyServiceError, match="no entropy"):
+        await cipher.refresh()
+    assert scraped(metrics)["apiserver_storage_data_key_generation_failures_total"] == "1"
+    assert scraped(metrics)["apiserver_storage_data_key_generation_duration_seconds_count"] == "0"
 
 
 async def test_a_seed_that_the_plugin_decrypts_is_a_miss() -> None:

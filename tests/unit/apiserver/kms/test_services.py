@@ -153,9 +153,7 @@ async def test_key_services_are_a_part_of_health(
     path, clock = write(tmp_path / "keys.json", KMS), FakeClock()
     store = ConfiguredStore(MemoryStore(clock), path, clock, is_followed=is_followed)
     await store.start()
-    checks = server_checks(
-        store, WatchCache(store), ServerLifecycle(()), ControlPlaneComponents(())
-    )
+    checks = server_checks(store, WatchCache(store), ServerLifecycle(), ControlPlaneComponents(()))
     found = next(check for check in checks if check.name == name)
     assert found.endpoints == ("healthz", "readyz")
     assert await found.failure() == ""

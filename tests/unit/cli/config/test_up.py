@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.apiserver.config import ServerConfig
 from kedge.cli.config.settings import Settings
 from kedge.cli.config.up import up_config
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
+from kedge.machinery.quantity import Quantity
 
 
 def flags(*arguments: str) -> Namespace:
@@ -67,6 +69,42 @@ def test_devices_to_simulate_are_counted(environment: dict[str, str]) -> None:
     environment["KEDGE_DEVICES"] = "cpu=4"
     with pytest.raises(Failure, match='"cpu" is no name for devices'):
         up_config(Settings(flags("up"), environment))
+
+
+def test_simulated_nodes_have_a_taint_beside_other_nodes(environment: dict[str, str]) -> None:
+    def server(*arguments: str) -> ServerConfig:
+        return up_config(Settings(flags("up", *arguments), environment)).server
+
+    mixed = server("--simulated-nodes=50", "--simulated-node-resources=cpu=8,example.com/gpu=4")
+    assert mixed.simulation.nodes == 50
+    assert mixed.simulation.resources["example.com/gpu"] == Quantity.parse("4")
+    assert mixed.simulated_nodes_have_taint
+    assert not server("--simulated-nodes=50", "--nodes=0").simulated_nodes_have_taint
+    forced = server("--nodes=0", "--simulated-node-taint=on")
+    assert forced.simulated_nodes_have_taint
+    assert not server("--simulated-node-taint=off").simulated_nodes_have_taint
+
+
+@pytest.mark.parametrize(
+    ("flag", "complaint"),
+    [
+        ("--simulated-nodes=10001", "a cluster has at most 10000 of them"),
+        ("--simulated-nodes=-1", '"-1" is not a number from 0 on'),
+        ("--simulated-node-taint=maybe", "invalid choice"),
+    ],
+)
+def test_a_bad_number_of_simulated_nodes_is_refused(
+    flag: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        flags("up", flag)
+    assert complaint in capsys.readouterr().err
+
+
+def test_resources_that_no_node_can_have_are_refused(environment: dict[str, str]) -> None:
+    asked = flags("up", "--simulated-node-resources=gpu=-1")
+    with pytest.raises(Failure, match="--simulated-node-resources gpu=-1: Invalid value"):
+        up_config(Settings(asked, environment))
 
 
 def test_other_machines_reach_nodes_where_they_reach_the_server(

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from kedge.client.client import Client
 from kedge.controllers.nodes.node_lifecycle import NodeLifecycleController
 from kedge.controllers.nodes.taint_eviction import TaintEvictionController
 from kedge.controllers.shared_informers import SharedInformers
+from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_micro_time, format_time
+from kedge.machinery.travel_clock import TravelClock
 from kedge.testing.controllers import ControllerHarness, workshop
 
 NODES = "/api/v1/nodes"
@@ -122,7 +125,7 @@ async def test_pods_of_a_lost_node_go_after_their_time() -> None:
 async def test_leases_alone_keep_a_node_alive() -> None:
     async with workshop(NodeLifecycleController) as shop:
         await node(shop, "a")
-        await live(shop, 200, "a")
+        await live(shop, 1000, "a")
         assert await conditions(shop, "a") == {"Ready": ("True", "KubeletReady")}
 
 
@@ -214,3 +217,30 @@ async def test_how_long_a_node_may_be_silent_can_be_said() -> None:
         await node(shop, "b")
         await live(shop, 20, "a")
         assert await taints(shop, "b") == GONE
+
+
+async def test_a_node_that_renewed_its_lease_after_skipped_time_is_not_silent() -> None:
+    made: list[tuple[TravelClock, NodeLifecycleController]] = []
+
+    def travelling(
+        client: Client, shared: SharedInformers, clock: Clock
+    ) -> NodeLifecycleController:
+        travels = TravelClock(clock)
+        made.append((travels, NodeLifecycleController(client, shared, travels.heartbeats)))
+        return made[0][1]
+
+    async with workshop(travelling) as shop:
+        await node(shop, "a")
+        await node(shop, "b")
+        await shop.pass_time(1)
+        travels, controller = made[0]
+        heard = dict(controller._heard)
+        await beat(shop, "a")
+        # As if the watch had not delivered the renewal yet when the controller judges.
+        controller._heard = heard
+        controller._renewals["a"] = ""
+        travels.advance(3600)
+        travels.release(3600)
+        await shop.pass_time(1)
+        assert (await conditions(shop, "a"))["Ready"][0] == "True"
+        assert (await conditions(shop, "b"))["Ready"][0] == "Unknown"

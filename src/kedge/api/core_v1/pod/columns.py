@@ -1,16 +1,19 @@
 """The columns of `kubectl get pods`: ready containers, status, restarts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.status import ContainerStateTerminated, ContainerStatus
-from kedge.api.presentation import Age, Column, age_column, name_column
+from kedge.api.presentation import Age, Column, FurtherColumn, age_column, name_column
 
 if TYPE_CHECKING:
     from kedge.api.core_v1.pod.pod import Pod
 
 NONE = "<none>"
+LIMITS_ENFORCED: Final = "kedge.dev/LimitsEnforced"
+"""The type of the condition that tells how limits are enforced. Nodes with all rights of root do
+not set it: the kernel enforces all limits there, as users expect."""
 
 
 class RestartsCell(Age, frozen=True):
@@ -186,4 +189,30 @@ COLUMNS: Sequence[Column] = (
         priority=1,
         description="How many of the further conditions for being ready are met.",
     ),
+)
+
+
+def enforcement(pod: "Pod") -> str:
+    """Return how limits are enforced: `sampled`, or `cpu=sampled,memory=kernel` if that differs."""
+    for condition in pod.status.conditions:
+        if condition.type == LIMITS_ENFORCED:
+            return _shortened(condition.message)
+    return NONE
+
+
+def _shortened(message: str) -> str:
+    found = dict(each.split("=", 1) for each in message.split(", ") if "=" in each)
+    kinds = {*found.values()}
+    return kinds.pop() if len(kinds) == 1 else ",".join(f"{k}={v}" for k, v in found.items())
+
+
+LIMITS: Final = FurtherColumn(
+    column=Column(
+        name="Limits",
+        cell=enforcement,
+        priority=1,
+        description="How the limits of cpu and memory are enforced: by the kernel, by sampling, or"
+        " not at all (advisory).",
+    ),
+    marker=LIMITS_ENFORCED.encode(),
 )

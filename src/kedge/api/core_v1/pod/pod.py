@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from kedge.api.core_v1.pod.columns import COLUMNS, row_conditions
+from kedge.api.core_v1.pod.columns import COLUMNS, LIMITS, row_conditions
 from kedge.api.core_v1.pod.defaults import (
     default,
     prepare_for_create,
@@ -84,6 +84,7 @@ RESOURCE: Resource[Pod] = Resource(
         short_names=["po"],
         categories=["all"],
         columns=COLUMNS,
+        further_column=LIMITS,
         row_conditions=row_conditions,
         fields={
             "spec.host": lambda pod: pod.spec.nodeName,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kedge.api import rules
 from kedge.api.core_v1.nesting import each, within
+from kedge.api.core_v1.node_types import SIMULATION_PREFIX
 from kedge.api.core_v1.pod.affinity_validation import (
     validate_affinity,
     validate_spread,
@@ -204,6 +205,12 @@ def _annotations(annotations: Mapping[str, str], spec: PodSpec, path: str) -> It
     cost = annotations.get(DELETION_COST)
     if cost is not None and not _is_int32(cost):
         yield FieldError.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")
+    if any(key.startswith(SIMULATION_PREFIX) for key in annotations):
+        # Most servers and nodes never load it.
+        from kedge.api.core_v1 import simulation
+
+        names_of_containers = [container.name for _, container in all_containers(spec)]
+        yield from simulation.validate_pod(annotations, names_of_containers, path)
 
 
 def _is_int32(text: str) -> bool:

@@ -81,6 +81,7 @@ _OF_A_SERVER_ALONE: Final = (
     "local_nodes",
     "dns",
     "device_access",
+    "testing",
     "load_balancer_network",
 )
 """Fields that `kedge up` sets itself, or for which the flag of the nodes counts too."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn
 
 from kedge.machinery.cel.errors import CelError
 from kedge.machinery.cel.functions import Functions, library, method
@@ -64,6 +64,22 @@ class AuthorizerValue:
     def check(self, verb: str) -> "DecisionValue":
         """Ask."""
         return DecisionValue(self._authorize(self.access._replace(verb=verb)))
+
+
+class AbsentAuthorizer(AuthorizerValue):
+    """An authorizer that expressions may name, but that is not there when they are evaluated."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str, type: CelType) -> None:
+        super().__init__(self._missing, type)
+        self._name = name
+
+    def refined(self, type: CelType, **changes: Any) -> AuthorizerValue:
+        return self._missing()
+
+    def _missing(self, *_: CheckedAccess) -> NoReturn:
+        raise CelError(f"no such attribute(s): {self._name}")
 
 
 class DecisionValue:

@@ -1,4 +1,4 @@
-"""Hundreds of pods under hundreds of LimitRanges, each judged twice."""
+"""Thousands of pods under thousands of LimitRanges, each judged twice."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from kedge.testing.local_server import LocalAnswer, LocalServer
 
 CORE = "/api/v1/namespaces/default"
 THOROUGH = settings(
-    max_examples=150,
+    max_examples=400,
     derandomize=True,
     deadline=None,
     database=None,
@@ -114,7 +114,7 @@ def test_pods_fare_as_the_rules_say(
     loop.run(compare())
 
 
-@settings(THOROUGH, max_examples=60)
+@settings(THOROUGH, max_examples=120)
 @given(
     generated.selective_limit_ranges(),
     st.lists(generated.labelled_pods(), min_size=PODS_EACH, max_size=PODS_EACH),
@@ -145,7 +145,7 @@ def claim_item(first: str, second: str, which: str) -> documents.Document:
     return {"type": "PersistentVolumeClaim", **kept}
 
 
-@settings(THOROUGH, max_examples=50)
+@settings(THOROUGH, max_examples=100)
 @given(st.lists(BOUNDS, min_size=1, max_size=3), st.lists(STORAGE, min_size=1, max_size=5))
 def test_claims_fare_as_the_rules_say(
     loop: asyncio.Runner,

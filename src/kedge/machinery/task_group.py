@@ -1,0 +1,36 @@
+"""A TaskGroup that leaves no garbage behind when it is cancelled or fails."""
+
+import asyncio
+from traceback import walk_tb
+from types import TracebackType
+from typing import Final
+
+_EXIT: Final = asyncio.TaskGroup.__aexit__.__code__
+
+
+class TaskGroup(asyncio.TaskGroup):
+    """For tasks of requests and watches, which end by thousands.
+
+    Before Python 3.13, the frame of `__aexit__` refers to the errors that it caught and raises, and
+    they refer to the frame. So a cancelled watch would keep its connection with all buffers in
+    memory until the next search for garbage.
+    """
+
+    async def __aexit__(
+        self,
+        et: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        try:
+            await super().__aexit__(et, exc, tb)
+        except BaseException as error:
+            for frame, _ in walk_tb(error.__traceback__):
+                if frame.f_code is _EXIT:
+                    frame.clear()
+            error.__traceback__ = None
+            raise
+        finally:
+            exc = tb = None
+            # A task that was cancelled keeps its error, whose frames have this group.
+            self._parent_task = None
