@@ -42,7 +42,7 @@ ORDINARY = $(KUBECTLS) $(AS_USER)
 SUBORDINATE = $(KUBECTLS) tools/with_subordinate_ids $(AS_USER)
 PLAIN = $(KUBECTLS) tools/in_plain_container -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
 
-.PHONY: help up down setup check test e2e ordinary plain soak fuzz coverage mutate bench docs lock audit clean
+.PHONY: help up down setup check test e2e ordinary plain soak fuzz coverage mutate bench docs site lock audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -102,7 +102,7 @@ coverage: .venv/.dev ## measure the coverage of the unit tests; print the total 
 mutate: .venv/.dev ## run mutation tests of the pure modules; MUTANTS=0 for all mutants, ONLY=part of a module path
 	$(BIN)/python tools/mutate.py --sample $(MUTANTS) --seed $(SEED) $(ONLY)
 
-test: check e2e ## run all checks and tests
+test: check site e2e ## run all checks and tests
 
 bench: .venv/.dev ## run the benchmarks; needs wrk
 	@command -v wrk >/dev/null || { echo "wrk, which generates the load, is not installed: apt install wrk" >&2; exit 1; }
@@ -119,9 +119,13 @@ bench: .venv/.dev ## run the benchmarks; needs wrk
 	$(BIN)/python bench/volumes.py
 	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
 
-docs: .venv/.dev ## generate docs/reference from the code, and check all links
+docs: .venv/.dev ## generate docs/reference from the code, check all links, and build the documentation site
 	$(BIN)/python tools/reference
 	$(BIN)/python tools/check_links.py
+	@$(MAKE) --no-print-directory site
+
+site: .venv/.docs ## build the documentation site in build/site, from README, docs and examples
+	$(BIN)/python tools/doc_site
 
 lock: ## lock the newest versions of dependencies with their hashes; UPGRADE= keeps the versions
 	@tools/lock $(UPGRADE)
@@ -130,7 +134,7 @@ audit: .venv/.dev ## look for known vulnerabilities in the dependencies of kedge
 	@tools/audit requirements/run.txt
 
 clean: ## remove .venv, caches and build results; clusters stay
-	rm -rf .venv build site .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage*
+	rm -rf .venv build .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage*
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 
@@ -139,3 +143,6 @@ clean: ## remove .venv, caches and build results; clusters stay
 
 .venv/.dev: pyproject.toml requirements/dev.txt tools/setup
 	@tools/setup dev
+
+.venv/.docs: .venv/.dev requirements/docs.txt
+	@tools/setup docs

@@ -1,4 +1,4 @@
-"""Write docs/reference from the code; with --check, fail if a page is stale."""
+"""Write docs/reference and the man page from the code; with --check, fail if a page is stale."""
 
 import sys
 from pathlib import Path
@@ -11,6 +11,7 @@ import exit_codes
 import extensions
 import kinds
 import limits
+import man_page
 import metrics
 from markdown import Page
 
@@ -30,8 +31,9 @@ PAGES: Final = (
 def main(arguments: list[str]) -> int:
     pages = [make() for make in PAGES]
     texts = {f"{each.name}.md": each.text() for each in pages} | {"README.md": index(pages)}
+    texts["kedge.1"] = man_page.text()
     stale = [name for name, text in texts.items() if current(name) != text]
-    extra = sorted({each.name for each in FOLDER.glob("*.md")} - texts.keys())
+    extra = sorted({each.name for each in FOLDER.iterdir()} - texts.keys())
     if arguments == ["--check"]:
         for name in (*stale, *extra):
             print(f"docs/reference/{name} is not what the code says: run 'make docs'")

@@ -16,15 +16,20 @@ code of the command that it ran, and `kedge status` with 1 if the cluster is not
 
 
 def page() -> Page:
-    rows = {
+    body = table(("code", "meaning"), ((str(code), text) for code, text in meanings().items()))
+    return Page("exit-codes", "Exit codes", INTRODUCTION, body)
+
+
+def meanings() -> dict[int, str]:
+    """Return what each code means, in order."""
+    found = {
         0: "Success; for `kedge server` and `kedge node` also the end after SIGTERM or SIGINT.",
         main.INTERRUPTED: "Ctrl-C interrupted the command.",
         main.BROKEN_PIPE: "The reader of the output, such as `head`, has ended.",
     }
     for each in failures(failure.Failure):
-        rows.setdefault(each.code, summary(each))
-    body = table(("code", "meaning"), ((str(code), text) for code, text in sorted(rows.items())))
-    return Page("exit-codes", "Exit codes", INTRODUCTION, body)
+        found.setdefault(each.code, summary(each))
+    return dict(sorted(found.items()))
 
 
 def failures(base: type[failure.Failure]) -> Iterator[type[failure.Failure]]:
