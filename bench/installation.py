@@ -1,4 +1,4 @@
-"""What an installation downloads and takes on disk, and how soon the command answers.
+"""The size of an installation, and how soon the command answers.
 
 Builds the wheel of this checkout, downloads the wheels of the locked dependencies, and installs all
 of them in a new virtual environment without the network. The bar: 30 MB of wheels.

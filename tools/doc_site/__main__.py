@@ -107,8 +107,8 @@ def navigation() -> list[dict[str, object]]:
             name = path if path.endswith(".md") else f"{path}/README.md"
             sections[list(sections)[-1]].append(name)
     examples = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("examples/*/README.md"))]
-    groups = {"Examples": examples} | sections
-    return [{"kedge": "README.md"}, *({name: below} for name, below in groups.items())]
+    home: list[dict[str, object]] = [{"kedge": "README.md"}, {"Examples": examples}]
+    return home + [{name: below} for name, below in sections.items()]
 
 
 if __name__ == "__main__":
