@@ -105,6 +105,51 @@ def test_a_second_up_is_a_no_op_and_so_is_a_second_down(terminal: Terminal) -> N
     assert 'Cluster "default" was not running' in ok(terminal.kedge("down"))
 
 
+def test_settings_of_a_running_cluster_change_or_the_command_fails(terminal: Terminal) -> None:
+    ok(terminal.kedge("up", "--max-pods=40"))
+    server = status(terminal)["pid"]
+    ok(terminal.kubectl("apply", "-f", "-", input=SLEEPER))
+    ok(terminal.kubectl("run", "box", "--image=example.test/box:1", "--", "sleep", "infinity"))
+    waiting = ("wait", "pod", "--for=condition=Ready", "--timeout=20s")
+    ok(terminal.kubectl(*waiting, "sleeper"))
+    started = terminal.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status}").stdout
+
+    said = ok(terminal.kedge("up", "--image-map=example.test/*=host", "--nodes=2"))
+    assert "--nodes is 2 now, it was 1." in said
+    assert "--image-map is 'example.test/*=host' now, it was the default." in said
+    ok(terminal.kubectl(*waiting, "box"))
+    ok(terminal.kubectl("wait", "node/node-2", "--for=condition=Ready", "--timeout=20s"))
+    assert status(terminal)["pid"] == server
+    now = terminal.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status}").stdout
+    assert 'restartCount":0' in now
+    assert json.loads(now)["startTime"] == json.loads(started)["startTime"]
+    # The server has issued the added node a certificate for its address.
+    script = ["run", "on-two", "--image=host", "--restart=Never"]
+    place = '--overrides={"spec":{"nodeName":"node-2","terminationGracePeriodSeconds":1}}'
+    ok(terminal.kubectl(*script, place, "--", "sh", "-c", "echo here; sleep 60"))
+    ok(terminal.kubectl(*waiting, "on-two"))
+    assert terminal.kubectl("logs", "on-two").stdout == "here\n"
+
+    told = refused(terminal.kedge("up", "--nodes=1"))
+    assert "pod default/on-two would be lost with node-2" in told
+    assert "kedge delete pod -n default on-two" in told
+    ok(terminal.kubectl("delete", "pod", "on-two"))
+    assert "--nodes is 1 now, it was 2." in ok(terminal.kedge("up", "--nodes=1"))
+    assert ok(terminal.kubectl("get", "nodes", "-o", "name")).split() == ["node/node-1"]
+    assert [each["name"] for each in status(terminal)["nodes"]] == ["node-1"]
+
+    told = refused(terminal.kedge("up", "--max-pods=50", "--node-labels=rack=7"))
+    assert "--max-pods is 40, not 50" in told
+    command = "kedge up --node-labels=rack=7 --max-pods=50 --restart"
+    assert f"Restart it with '{command}'." in told
+    assert status(terminal)["pid"] == server
+    ok(terminal.kedge(*command.split()[1:]))
+    capacity = ("get", "node", "node-1", "-o", "jsonpath={.status.capacity.pods}")
+    assert terminal.kubectl(*capacity).stdout == "50"
+    # What the command did not name is as before.
+    assert "already running" in ok(terminal.kedge("up", "--image-map=example.test/*=host"))
+
+
 def test_what_was_written_is_there_after_a_restart_at_the_same_address(terminal: Terminal) -> None:
     ok(terminal.kedge("up"))
     address = status(terminal)["address"]

@@ -15,7 +15,7 @@ from kedge.api.builtin.service_networks import LOOPBACK_PODS, POD_NETWORK, is_al
 from kedge.api.core_v1 import node
 from kedge.apiserver import bootstrap
 from kedge.apiserver.api import Api
-from kedge.apiserver.watchcache import Change
+from kedge.apiserver.watchcache import Change, Item
 from kedge.machinery.errors import StatusError
 from kedge.storage.store import StoreError
 
@@ -39,15 +39,20 @@ class LocalNodes:
         *,
         certify: Certify,
         listen: Listen | None = None,
+        is_local: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`nodes` are the names of the nodes of this machine. `certify` sees that a node has a
-        certificate for an address. `listen` opens a listener at an address and raises OSError; None
-        if the server has endpoints without it."""
+        """`nodes` are the names of the nodes that start with the server. `certify` sees that a node
+        has a certificate for an address. `listen` opens a listener at an address and raises
+        OSError; None if the server has endpoints without it. `is_local` returns whether a node that
+        is registered later is of this machine."""
         self._api = api
         self._nodes = {name: node.RESOURCE.key("", name) for name in nodes}
+        self._first = set(self._nodes.values())
+        """The keys of the nodes that start with the server: others are not waited for."""
         self._port = port
         self._certify = certify
         self._listen = listen
+        self._is_local = is_local
         self._certified: set[tuple[str, str]] = set()
         self._open: set[str] = set()
         self._published: list[str] = []
@@ -59,6 +64,9 @@ class LocalNodes:
         """Run until cancelled."""
         nodes = self._api.cache.of(node.RESOURCE)
         nodes.listeners.add(self._node_changed)
+        # Nodes that were added while an earlier server ran.
+        for item in nodes.values():
+            self._admit(item)
         self._changed.set()
         try:
             while True:
@@ -71,8 +79,8 @@ class LocalNodes:
             nodes.listeners.discard(self._node_changed)
 
     async def wait_until_ready(self, seconds: float) -> None:
-        """Return when every node has reported to this server that it is ready, or after so many
-        seconds. Reports to a server that ran before do not count."""
+        """Return when every node that starts with this server has reported to it that it is ready,
+        or after so many seconds. Reports to a server that ran before do not count."""
         async with asyncio.TaskGroup() as tasks:
             patience = tasks.create_task(self._end_wait(seconds))
             await self._wait_over.wait()
@@ -83,13 +91,23 @@ class LocalNodes:
         self._wait_over.set()
 
     def _node_changed(self, change: Change | None) -> None:
-        if change is None or change.item.key not in self._nodes.values():
+        if change is None:
+            return
+        if change.type == "ADDED":
+            self._admit(change.item)
+        if change.item.key not in self._nodes.values():
             return
         self._changed.set()
         if not self._wait_over.is_set() and is_ready(change.item.document()):
             self._ready.add(change.item.key)
-            if self._ready.issuperset(self._nodes.values()):
+            if self._ready >= self._first:
                 self._wait_over.set()
+
+    def _admit(self, item: Item) -> None:
+        """Follow a node that `kedge up --nodes` has added to the running cluster, too."""
+        name = item.key.rpartition("/")[2]
+        if name not in self._nodes and self._is_local(name):
+            self._nodes[name] = item.key
 
     async def _follow(self) -> bool:
         """Issue certificates, listen and publish; return whether everything succeeded."""

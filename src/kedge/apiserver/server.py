@@ -409,9 +409,10 @@ def local_nodes(
     """Return the nodes that run beside the server."""
 
     async def certify(name: str, address: str) -> None:
-        if address == config.local_nodes[name]:
+        first = config.local_nodes.get(name, "")
+        if address == first:
             return  # it is in the certificate that the node started with
-        hosts = (name, config.local_nodes[name], address)
+        hosts = [each for each in (name, first, address) if each]
         theirs = config.node_pki(name)
         await asyncio.to_thread(
             pki.ensure_serving, config.pki, name, hosts, theirs, machine_clock(api.clock).now()
@@ -422,5 +423,10 @@ def local_nodes(
 
     has_endpoints = is_reachable(server_addresses.advertised_host(config))
     return LocalNodes(
-        api, config.local_nodes, port, certify=certify, listen=None if has_endpoints else listen
+        api,
+        config.local_nodes,
+        port,
+        certify=certify,
+        listen=None if has_endpoints else listen,
+        is_local=lambda name: (config.node_pki(name) / "node.crt").exists(),
     )

@@ -10,14 +10,13 @@ from typing import Final
 
 from kedge.api.core_v1 import node as core_node
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import pod as core_pod
-from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node_autoscaler.cluster_state import TAINT, ClusterState, is_draining, is_ready
+from kedge.node_autoscaler.eviction import evict
 from kedge.node_autoscaler.pool import NodePool
 from kedge.node_autoscaler.reading import read_cluster
 from kedge.node_autoscaler.scale_down import CalmPeriods, least_used, unneeded
@@ -155,30 +154,15 @@ class NodeAutoscaler:
             self.recorder.record(node, WARNING, "ScaleDownFailed", message)
             return
         for pod in left:
-            if not pod.metadata.deletionTimestamp:
-                await self._evict(pod)
+            # If its budget is exhausted, the next look tries again.
+            if not pod.metadata.deletionTimestamp and await evict(self._client, pod):
+                message = "deleting pod for node scale down"
+                self.recorder.record(pod, NORMAL, "ScaleDown", message)
 
     def _drains_too_long(self, node: Node) -> bool:
         began = next(each.value for each in node.spec.taints if each.key == TAINT)
         age = self._clock.now().timestamp() - int(began) if began.isdigit() else 0.0
         return age > DRAIN_SECONDS
-
-    async def _evict(self, pod: Pod) -> None:
-        meta = pod.metadata
-        document = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": meta.name, "namespace": meta.namespace},
-        }
-        try:
-            await self._client.exchange(
-                "POST", core_pod.RESOURCE, meta.name, "eviction", document, namespace=meta.namespace
-            )
-        except StatusError as error:
-            if error.code not in (404, 429):
-                raise
-            return  # its budget is exhausted: the next look tries again
-        self.recorder.record(pod, NORMAL, "ScaleDown", "deleting pod for node scale down")
 
     async def _remove(self, node: Node) -> None:
         name = node.metadata.name

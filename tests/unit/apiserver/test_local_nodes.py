@@ -87,6 +87,31 @@ async def test_nodes_beside_the_server_lend_it_their_addresses(server: LocalServ
     assert listeners.certified == [("node-1", "10.244.0.1"), ("node-2", "10.244.1.1")]
 
 
+@pytest.mark.parametrize("is_known_before", [False, True])
+async def test_a_node_that_is_added_later_is_one_of_this_machine_if_it_has_a_directory(
+    server: LocalServer, is_known_before: bool
+) -> None:
+    listeners = Listeners()
+    nodes = LocalNodes(
+        server.app.api,
+        ["node-1"],
+        6443,
+        certify=listeners.certify,
+        listen=listeners.listen,
+        is_local=lambda name: name == "node-2",
+    )
+    if not is_known_before:
+        server.start(nodes.run())
+        await server.settle()
+    await server.post(NODES, node("node-2", "10.244.1.1"))
+    await server.post(NODES, node("elsewhere", "10.244.2.1"))
+    if is_known_before:
+        server.start(nodes.run())
+    await server.settle()
+    assert await published(server) == (["10.244.1.1"], ["10.244.1.1"])
+    assert listeners.certified == [("node-2", "10.244.1.1")]
+
+
 async def test_an_address_that_does_not_exist_yet_is_tried_again(server: LocalServer) -> None:
     listeners = Listeners()
     listeners.missing.add("10.244.0.1")

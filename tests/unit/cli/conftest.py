@@ -60,3 +60,9 @@ class Usage:
 async def usage(server: LocalServer) -> Usage:
     await server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
     return Usage(server)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of commands under test."""
+    return {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}

@@ -127,6 +127,10 @@ def serve(
 
 
 def _record(config: "ServerConfig", url: str) -> "state.ServerRecord":
+    from urllib.parse import urlsplit
+
+    from msgspec.structs import replace
+
     from kedge import __version__
     from kedge.cli.cluster import state
     from kedge.controllers.names import disabled
@@ -141,6 +145,7 @@ def _record(config: "ServerConfig", url: str) -> "state.ServerRecord":
         admission=config.admission,
         upstream_only=config.upstream_only,
         disabled_controllers=disabled(config.controllers),
+        flags=tuple(arguments(replace(config, port=urlsplit(url).port or 0))),
     )
 
 

@@ -73,6 +73,8 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     admission: tuple[str, ...]
     upstream_only: bool
     disabled_controllers: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    """The flags that make `kedge server` run with the same settings, at the same port."""
 
 
 def prepare(state: Path, name: str) -> ClusterRecord:

@@ -4,6 +4,7 @@ No other module reads the environment.
 """
 
 import argparse
+import copy
 import os
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
@@ -38,9 +39,26 @@ class Settings:
         self.path = self._find_file() if content is None else None
         """The file of settings; None if there is none."""
         self._content = content or (file.read(self.path) if self.path else {})
+        self._held: Mapping[str, Any] = {}
+
+    def over(self, weaker: Mapping[str, Any]) -> "Settings":
+        """Return this source with values for the settings that none of its layers has."""
+        made = copy.copy(self)
+        made._content = {**weaker, **self._content}
+        return made
+
+    def holding(self, values: Mapping[str, Any]) -> "Settings":
+        """Return this source with values that are stronger than all of its layers; None for the
+        default."""
+        made = copy.copy(self)
+        made._held = values
+        return made
 
     def get(self, setting: Setting[T]) -> T | None:
         """Return the value of a setting; None if none was given."""
+        if setting.name in self._held:
+            chosen: T | None = self._held[setting.name]
+            return chosen
         value: T | None = self._flag(setting)
         if value is None and not setting.only_flag:
             value = self._variable(setting)

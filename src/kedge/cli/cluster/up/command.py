@@ -5,17 +5,20 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kedge.cli import flags
 from kedge.cli.cluster import node, server
+from kedge.cli.failure import Failure
 from kedge.settings import parse, values
 from kedge.settings.setting import Setting
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
+    from kedge.cli.cluster.up.running_settings import SettingChange
+    from kedge.cli.config.settings import Settings
     from kedge.node.config import NodeConfig
 
 DESCRIPTION: Final = """\
@@ -23,7 +26,11 @@ Start a cluster in the background and return when it is ready.
 
 The context kedge-NAME is added to your kubeconfig and made the current one; 'kedge down' removes
 it. Objects survive 'kedge down' and a restart of the machine: the next 'kedge up' serves them
-again, on the same port. If the cluster is running, nothing changes.
+again, on the same port.
+
+If the cluster is running, settings that are not given stay as they are. --image-map and a number of
+--nodes change while it runs; for other settings that differ the command fails, and prints the
+command that restarts the cluster with them.
 
 A small process keeps running. It restarts the server and the node agents when they die, on the same
 port: immediately, then after 1, 2, 4 ... 60 seconds. 'kedge status' shows the reason. It gives up a
@@ -48,6 +55,10 @@ EXAMPLES: Final = """\
 
   # One node, and up to four more while pods do not fit
   kedge up --nodes 1..5
+
+  # Change a cluster that runs: two more nodes; then another port, which takes a restart
+  kedge up --nodes 3
+  kedge up --port 7000 --restart
 
   # In the foreground, until Ctrl-C
   kedge up --foreground"""
@@ -74,9 +85,11 @@ RESTART: Final = Setting(
     "whether the server and the node agents are restarted when they die",
     default="always",
 )
+RESTART_NOW: Final = "now"
+"""The value of --restart that is not a policy."""
 RESOLUTION_SECONDS: Final = 10
 """On one machine reports cost next to nothing, and users look at a cluster that they try out."""
-_OF_A_SERVER_ALONE: Final = (
+OF_A_SERVER_ALONE: Final = (
     "scrape_seconds",
     "local_nodes",
     "dns",
@@ -106,6 +119,8 @@ class UpConfig(NamedTuple):
     """The nodes that the autoscaler may add."""
     scale_down_delay: float = 120.0
     """Seconds for which a node is not needed before the autoscaler removes it."""
+    changes: "tuple[SettingChange, ...]" = ()
+    """The settings to change while the cluster runs."""
 
 
 class UpResult(NamedTuple):
@@ -124,7 +139,14 @@ def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
     add_cluster_flags(parser)
     flags.add_kubeconfig(parser)
-    flags.add_setting(parser, RESTART, RESTART.default)
+    parser.add_argument(
+        RESTART.flag,
+        nargs="?",
+        const=RESTART_NOW,
+        choices=(RESTART_NOW, *RESTART.type.choices),
+        help="'now', or no value: restart the cluster if it runs, with its settings and those that"
+        f" are given; else {RESTART.help} (default: ${RESTART.variable}, else {RESTART.default})",
+    )
     parser.add_argument(
         "--foreground",
         action="store_true",
@@ -136,7 +158,7 @@ def add_cluster_flags(parser: ArgumentParser) -> None:
     """Add the flags of a new cluster, wherever it is kept."""
     flags.add_settings(
         parser,
-        [each for each in server.settings() if each.field not in _OF_A_SERVER_ALONE],
+        [each for each in server.settings() if each.field not in OF_A_SERVER_ALONE],
         {
             "port": "the one it had before, else any free one",
             "admission-control": "those of Kubernetes",
@@ -161,16 +183,100 @@ def add_cluster_flags(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     # The command ends before there is garbage worth collecting; a server enables this again.
     gc.disable()
+    from kedge.cli.cluster import process
     from kedge.cli.cluster.up.foreground import foreground
     from kedge.cli.cluster.up.start import background
+    from kedge.cli.config.cluster import place
     from kedge.cli.config.settings import Settings
     from kedge.cli.config.up import up_config
 
-    config = up_config(Settings(flags))
+    is_restart = flags.restart == RESTART_NOW
+    if is_restart:
+        flags.restart = None
+    source = Settings(flags)
+    if process.running(place(source)[1]):
+        config, left = _running_config(source, is_restart=is_restart)
+    else:
+        config, left = up_config(source), ()
     begin = foreground if flags.foreground else background
     if done := begin(config, _say):
+        if done.was_running:
+            _check_flags(flags, config)
+            done = _with_kubeconfig(flags, config, done)
         _say(report(config, done) + ("" if done.was_running else _lacks(config)))
+    if left:
+        raise _needs_restart(config, left)
     return 0
+
+
+def _check_flags(flags: Namespace, config: UpConfig) -> None:
+    """Refuse to stay in the foreground for a cluster that runs elsewhere."""
+    if flags.foreground:
+        name = config.server.name
+        raise Failure(
+            f'cluster "{name}" is running already, and not in this terminal: stop it with'
+            f" 'kedge down --name {name}' first, or leave out --foreground"
+        )
+
+
+def _with_kubeconfig(flags: Namespace, config: UpConfig, done: UpResult) -> UpResult:
+    """Move the context of a running cluster to the kubeconfig that the command names."""
+    from kedge.cli.cluster.announcement import Announcement
+    from kedge.cli.cluster.up.preparation import adopt
+
+    if not flags.kubeconfig or str(config.kubeconfig) == done.kubeconfig:
+        return done
+    place = config.server.state
+    token = (place / "token").read_text().strip()
+    moved = adopt(config, Announcement(done.url, (place / "pki" / "ca.crt").read_bytes(), token))
+    _say(f'Context "{context(config.server.name)}" is now in {moved.kubeconfig}.')
+    return moved._replace(was_running=True)
+
+
+def _running_config(
+    source: "Settings", *, is_restart: bool
+) -> "tuple[UpConfig, Sequence[SettingChange]]":
+    """Return the configuration of a cluster that runs, and the settings that need a restart."""
+    from kedge.cli.cluster.up import running_settings
+    from kedge.cli.config.cluster import place
+    from kedge.cli.config.up import up_config
+
+    found = running_settings.read(place(source)[1])
+    if found is None:
+        return up_config(source), ()
+    known = running_settings.values(found)
+    wanted = up_config(source.over(known))
+    if is_restart:
+        return _stopped(source, wanted), ()
+    changed = running_settings.changes(source, found, wanted)
+    left = [each for each in changed if not each.is_live]
+    config = up_config(source.over(known).holding(running_settings.held(left, known)))
+    return config._replace(changes=tuple(each for each in changed if each.is_live)), left
+
+
+def _stopped(source: "Settings", config: UpConfig) -> UpConfig:
+    """Stop the cluster, to be started again; returns its configuration."""
+    from kedge.cli.cluster import registry
+    from kedge.cli.cluster.down import take_down
+
+    location = registry.ClusterLocation(config.root, config.server.name, config.server.state)
+    if found := registry.find(location):
+        if found.cluster.kubeconfig and not source.flags.kubeconfig:
+            config = config._replace(kubeconfig=Path(found.cluster.kubeconfig))
+        _say(take_down(found, config.root, purge=False))
+    return config
+
+
+def _needs_restart(config: UpConfig, left: "Sequence[SettingChange]") -> Failure:
+    from kedge.cli.cluster.up import running_settings
+
+    name = config.server.name
+    differ = "; ".join(map(str, left))
+    lost = "" if config.server.store == "sqlite" else " Its objects are in memory and get lost."
+    return Failure(
+        f'cluster "{name}" runs with other settings, which change only with a restart: {differ}.'
+        f" Restart it with '{running_settings.command(name, left)}'.{lost}"
+    )
 
 
 def _say(text: str) -> None:
@@ -210,8 +316,9 @@ def report(config: UpConfig, done: UpResult) -> str:
     name = config.server.name
     named = "" if name == "default" else f" --name {name}"
     if done.was_running:
+        changed = "".join(f"{each.done}\n" for each in config.changes)
         return (
-            f'Cluster "{name}" is already running at {done.url}.\n'
+            f'{changed}Cluster "{name}" is already running at {done.url}.\n'
             f"Use it with:  kubectl --context {context(name)} get nodes"
         )
     before = f' (it was "{done.previous_context}")' if done.previous_context else ""

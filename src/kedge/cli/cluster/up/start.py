@@ -2,13 +2,14 @@
 
 import contextlib
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from kedge.cli.cluster import process, restarts, state
 from kedge.cli.cluster.announcement import decode
 from kedge.cli.cluster.children import launching
 from kedge.cli.cluster.down import changing, end_nodes
-from kedge.cli.cluster.up.command import Say, UpConfig, UpResult
+from kedge.cli.cluster.up.command import RESTART, Say, UpConfig, UpResult
 from kedge.cli.cluster.up.preparation import (
     adopt,
     help_along,
@@ -30,6 +31,7 @@ from kedge.cli.cluster.up.programs import (
 )
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.machinery.clock import SystemClock
+from kedge.restarter.program import Program
 from kedge.restarter.restarter import SERVER
 
 _ATTEMPTS: Final = 3
@@ -61,14 +63,15 @@ def _start(config: UpConfig, say: Say) -> UpResult:
         # From here on nothing is restarted, and half-started programs have ended.
         restarts.stop(directory)
         if process.running(directory):
-            return _complete(config, say)
+            return _change(config, say) if config.changes else _complete(config, say)
         return _start_all(config, cluster, say)
 
 
 def is_whole(config: UpConfig) -> bool:
-    """Return whether the whole cluster runs, and its parent too unless the policy is never."""
+    """Return whether the whole cluster runs with all settings, and its parent too unless the
+    policy is never."""
     directory = config.server.state
-    if process.running(directory) is None:
+    if process.running(directory) is None or config.changes:
         return False
     known = restarts.read(directory)
     if known is None or not all(each.state == "running" for each in known.parts):
@@ -116,19 +119,56 @@ def _complete(config: UpConfig, say: Say) -> UpResult:
     known = _ready_server(config)
     recorded = restarts.read(directory)
     programs = recorded_programs(config, recorded)
+    lost = _launch_missing(config, known.url, programs, recorded)
+    for name in lost:
+        say(f'The agent of node "{name}" was not running and was restarted.')
+    if _policy(config, recorded) == "always" and not lost:
+        say("The process that restarts the others was not running and was restarted.")
+    return running_cluster(directory)
+
+
+def _change(config: UpConfig, say: Say) -> UpResult:
+    """Change settings of the running cluster; if that fails, it runs on as before."""
+    # Imported here because it loads modules that a start does not need.
+    from kedge.cli.cluster.up import live_changes
+
+    directory = config.server.state
+    known = _ready_server(config)
+    recorded = restarts.read(directory)
+    before = recorded_programs(config, recorded)
+    try:
+        programs = live_changes.change(config, known.url, before, say)
+        _launch_missing(config, known.url, programs, recorded)
+    except BaseException:
+        with contextlib.suppress(Failure):
+            _launch_missing(config, known.url, before, recorded)
+        raise
+    return running_cluster(directory)
+
+
+def _launch_missing(
+    config: UpConfig,
+    url: str,
+    programs: Mapping[str, Program],
+    recorded: restarts.RestartRecord | None,
+) -> list[str]:
+    """Start the programs that do not run and a parent of all; returns the names of the started."""
+    directory = config.server.state
     pids = {name: process.running(*pid_file_of(directory, name)) for name in programs}
     lost = {name: each for name, each in programs.items() if pids[name] is None}
     found = {name: each for name, each in pids.items() if each is not None}
-    policy = recorded.policy if recorded else config.restart
     with launching(directory, lost, found) as launch:
-        tell([*launch.children.values()], known.url)
+        tell([*launch.children.values()], url)
         wait_for([*launch.children.values()], config.wait)
-        launch.keep(program_specs(programs, known.url, recorded), policy)
-    for name in lost:
-        say(f'The agent of node "{name}" was not running and was restarted.')
-    if policy == "always" and not lost:
-        say("The process that restarts the others was not running and was restarted.")
-    return running_cluster(directory)
+        launch.keep(program_specs(programs, url, recorded), _policy(config, recorded))
+    return list(lost)
+
+
+def _policy(config: UpConfig, recorded: restarts.RestartRecord | None) -> str:
+    """Return whether programs are restarted: as before, unless that is to change."""
+    if recorded is None or any(each.setting is RESTART for each in config.changes):
+        return config.restart
+    return recorded.policy
 
 
 def _ready_server(config: UpConfig) -> state.ServerRecord:
