@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import node, persistent_volume_claim
-from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.node_types import SIMULATED, Node
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
@@ -229,7 +229,8 @@ def forbidden_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str
 
 def _may_label(key: str) -> bool:
     namespace = key.partition("/")[0] if "/" in key else ""
-    if _within(namespace, RESTRICTED):
+    if key == SIMULATED or _within(namespace, RESTRICTED):
+        # The server acts in the name of a simulated node: a node must not ask for that itself.
         return False
     if not _within(namespace, "kubernetes.io") and not _within(namespace, "k8s.io"):
         return True

@@ -273,6 +273,8 @@ async def test_a_node_cannot_choose_its_owner_or_its_configuration() -> None:
         ("node-restriction_kubernetes_io__x", False),
         ("my_node-restriction_kubernetes_io__x", False),
         ("notkubernetes_io__x", True),
+        ("simulation_kedge_dev__node", False),
+        ("simulation_kedge_dev__other", True),
     ],
 )
 async def test_labels_that_could_draw_work_to_a_node_are_for_others(
