@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node, is_simulated
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.client.client import (
     STRATEGIC_PATCH,
     Client,
@@ -28,18 +31,22 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.travel_clock import TravelClock
 from kedge.node.pod.event_recorder import PodEventRecorder
+from kedge.node.pod.status.conditions import OWN, SCHEDULED
 from kedge.node.pod.status.patch import status_patch
+from kedge.node.pod.status.status import rejected_status
 from kedge.node.pod.termination import TERMINAL_PHASES
 from kedge.simulated_nodes.addresses import SimulatedAddresses
 from kedge.simulated_nodes.heartbeats import Heartbeats
 from kedge.simulated_nodes.node_object import address_of
-from kedge.simulated_nodes.pod_life import LifeStep, PodPlace, adopted, advance
+from kedge.simulated_nodes.pod_life import LifeStep, PodLife, PodPlace, adopted, advance
 from kedge.simulated_nodes.pod_usage import SimulatedPodUsage
 from kedge.simulated_nodes.simulated_machine import SimulatedMachine
 from kedge.simulated_nodes.simulated_pod import SimulatedPod, version_of
 from kedge.simulated_nodes.usage_reports import SimulatedUsageReports
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 COMPONENT: Final = "kubelet"
 MANAGER: Final = "kubelet"
@@ -49,6 +56,11 @@ RENEWAL_SECONDS: Final = 9.0
 """Seconds for the renewal of all leases after a test has moved the clock. The server waits 10."""
 RETRY_SECONDS: Final = 1.0
 """Seconds before a pod of a silent node is tried again."""
+MANY_CONTAINERS: Final = 50
+"""The life of a pod with so many containers is computed in a thread. It takes a tenth of a
+millisecond for each container, and a pod may have thousands."""
+TOO_LARGE_REASON: Final = "StatusTooLarge"
+TOO_LARGE_MESSAGE: Final = "the status of its containers exceeds the size of an object"
 
 
 class _VersionOnly(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,6 +72,14 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 _written = msgspec.json.Decoder(_Written)
+
+
+class _NextStep(NamedTuple):
+    """The life of a pod at one moment, and the patch that tells the API of it."""
+
+    step: LifeStep
+    patch: bytes
+    """Empty if nothing has changed."""
 
 
 class NodeSimulator:
@@ -238,20 +258,20 @@ class NodeSimulator:
             return
         now, machine = self._now(), known.machine
         place = PodPlace(machine.address, known.address, machine.annotations)
-        step = advance(known.life, known.pod, place, now)
+        step, patch = await _off_loop(known.pod, _next_step, known.life, known.pod, place, now)
         known.life = step.life
         known.follow_usage(step, now)
         self._record(known, step)
         if step.wake is not None:
             self._loop.add_later(uid, step.wake - now)
         try:
-            await self._write(known, step)
+            await self._write(known, step, patch)
         except OSError:
             # The node is silent: as a real one it goes on, and reports when it can.
             self._loop.add_later(uid, RETRY_SECONDS)
         except StatusError as error:
             # Gone, or replaced by a pod of the same name: the watch says so, too.
-            if error.code not in (404, 409):
+            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
 
     def _record(self, known: SimulatedPod, step: LifeStep) -> None:
@@ -263,28 +283,69 @@ class NodeSimulator:
             known.recorder.record_container(*event)
         known.recorder.record_waiting(step.plan)
 
-    async def _write(self, known: SimulatedPod, step: LifeStep) -> None:
-        pod, client = known.pod, known.machine.client
-        meta = pod.metadata
-        patch = status_patch(pod, step.status)
-        if patch is not None:
-            reply = await client.send(
-                "PATCH",
-                path_of(PODS, meta.namespace, meta.name, "status"),
-                {"fieldManager": MANAGER},
-                body=msgspec.json.encode(patch),
-                content=STRATEGIC_PATCH,
-            )
-            version = _written.decode(reply.body).metadata.resource_version
-            if int(version) > known.version:
-                written = replace(known.pod.metadata, resourceVersion=version)
-                known.pod = replace(known.pod, metadata=written, status=step.status)
-        if step.is_over and meta.deletionTimestamp and not known.is_deleted:
+    async def _write(self, known: SimulatedPod, step: LifeStep, patch: bytes) -> None:
+        is_deleting = bool(known.pod.metadata.deletionTimestamp)
+        if patch:
+            try:
+                await self._patch(known, step.status, patch)
+            except StatusError as error:
+                if error.code != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                    raise
+                # No later status is shorter. A pod that is deleted needs none.
+                if not is_deleting:
+                    await self._give_up(known)
+                    return
+        if step.is_over and is_deleting and not known.is_deleted:
+            meta = known.pod.metadata
             options = DeletionOptions(
                 grace_period_seconds=0, preconditions=DeletionPreconditions(uid=meta.uid)
             )
-            await client.delete(PODS, meta.name, meta.namespace, options=options)
+            await known.machine.client.delete(PODS, meta.name, meta.namespace, options=options)
             known.is_deleted = True
+
+    async def _patch(self, known: SimulatedPod, status: PodStatus, patch: bytes) -> None:
+        meta = known.pod.metadata
+        reply = await known.machine.client.send(
+            "PATCH",
+            path_of(PODS, meta.namespace, meta.name, "status"),
+            {"fieldManager": MANAGER},
+            body=patch,
+            content=STRATEGIC_PATCH,
+        )
+        version = _written.decode(reply.body).metadata.resource_version
+        if int(version) > known.version:
+            written = replace(known.pod.metadata, resourceVersion=version)
+            known.pod = replace(known.pod, metadata=written, status=status)
+
+    async def _give_up(self, known: SimulatedPod) -> None:
+        """Let a pod fail whose status cannot be stored. To try again would fail for ever."""
+        status = _too_large_status(known.pod, self._clock.now())
+        patch = await _off_loop(known.pod, _encoded_patch, known.pod, status)
+        await self._patch(known, status, patch)
+        self._forget_pod(known.pod.metadata.uid)
+
+
+async def _off_loop(pod: Pod, function: Callable[..., Result], *arguments: object) -> Result:
+    """Return the function's result, computed in a thread for a pod with many containers."""
+    if len(pod.spec.containers) + len(pod.spec.initContainers) < MANY_CONTAINERS:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
+
+
+def _next_step(life: PodLife, pod: Pod, place: PodPlace, now: float) -> _NextStep:
+    step = advance(life, pod, place, now)
+    return _NextStep(step, _encoded_patch(pod, step.status))
+
+
+def _encoded_patch(pod: Pod, status: PodStatus) -> bytes:
+    patch = status_patch(pod, status)
+    return b"" if patch is None else msgspec.json.encode(patch)
+
+
+def _too_large_status(pod: Pod, now: datetime) -> PodStatus:
+    status = rejected_status(pod, TOO_LARGE_REASON, TOO_LARGE_MESSAGE, now)
+    kept = [each for each in status.conditions if each.type == SCHEDULED or each.type not in OWN]
+    return replace(status, conditions=kept)
 
 
 def _concerns(before: Pod, after: Pod) -> bool:

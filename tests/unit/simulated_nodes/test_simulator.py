@@ -1,5 +1,7 @@
 """Simulated nodes against a server in this process: registration, pods, silence, usage."""
 
+import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,9 +9,12 @@ import pytest
 
 from kedge.api.core_v1.node_types import SIMULATED as NODE
 from kedge.api.core_v1.node_types import SIMULATED_VALUE as NODE_VALUE
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.quantity import Quantity
+from kedge.simulated_nodes import simulator
 from kedge.simulated_nodes.node_object import TAINT
 from kedge.simulated_nodes.on_demand import simulate
+from kedge.simulated_nodes.pod_life import LifeStep, PodLife, PodPlace
 from kedge.simulated_nodes.registration import register
 from kedge.testing.local_server import LocalServer
 
@@ -57,6 +62,24 @@ async def pod(
     return await server.get(f"{PODS}/{name}")
 
 
+async def large_pod(server: LocalServer, containers: int, image: str) -> Any:
+    """A pod whose status names so many images."""
+    made = [{"name": f"c{i}", "image": image} for i in range(containers)]
+    spec = {"nodeName": "simulated-1", "containers": made}
+    await server.post(PODS, {"metadata": {"name": "large"}, "spec": spec})
+    return await until_phase(server, "Running", "Failed")
+
+
+async def until_phase(server: LocalServer, *phases: str) -> Any:
+    """Wait for threads as long as it takes; the timeout of the test ends it."""
+    while True:
+        await settle(server)
+        found = await server.call("GET", f"{PODS}/large")
+        phase = json.loads(found.data)["status"]["phase"] if found.status == 200 else "gone"
+        if phase in phases:
+            return json.loads(found.data)
+
+
 def ready(obj: Any) -> str:
     return str({each["type"]: each["status"] for each in obj["status"]["conditions"]}["Ready"])
 
@@ -86,6 +109,52 @@ async def test_a_pod_on_a_simulated_node_runs(simulated: LocalServer) -> None:
     found = await pod(simulated)
     assert (found["status"]["phase"], ready(found)) == ("Running", "True")
     assert found["status"]["podIP"].startswith("198.1")
+
+
+async def test_a_pod_whose_status_cannot_be_stored_fails(simulated: LocalServer) -> None:
+    found = await large_pod(simulated, 300, "i" * 3_500)
+    status = found["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "StatusTooLarge")
+    assert status["message"] == (
+        "Pod was rejected: the status of its containers exceeds the size of an object"
+    )
+    assert "containerStatuses" not in status
+    assert "conditions" not in status
+    # Nothing is tried again.
+    await simulated.clock.advance(120)
+    await settle(simulated)
+    after = await simulated.get(f"{PODS}/large")
+    assert after["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+
+
+async def test_a_pod_whose_last_status_cannot_be_stored_is_deleted(simulated: LocalServer) -> None:
+    found = await large_pod(simulated, 1_200, "i" * 50)
+    assert found["status"]["phase"] == "Running"
+    # The metadata leaves no room for the exit codes of containers.
+    size = len(json.dumps(found, separators=(",", ":")))
+    annotation = "x" * min(250_000, (3 << 19) - size - 60_000)
+    await simulated.merge(f"{PODS}/large", {"metadata": {"annotations": {"a": annotation}}})
+    await simulated.delete(f"{PODS}/large")
+    await until_phase(simulated, "gone")
+
+
+async def test_pods_with_many_containers_leave_the_loop_to_others(
+    simulated: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    original = simulator.advance
+
+    def advance(life: PodLife, pod: Pod, place: PodPlace, now: float) -> LifeStep:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return original(life, pod, place, now)
+
+    monkeypatch.setattr(simulator, "advance", advance)
+    await large_pod(simulated, 50, "i")
+    assert threads
+    assert True not in threads
+    threads.clear()
+    await pod(simulated)
+    assert True in threads
 
 
 async def test_delays_follow_the_clock(simulated: LocalServer) -> None:
