@@ -128,11 +128,11 @@ async def test_a_pod_whose_status_cannot_be_stored_fails(simulated: LocalServer)
 
 
 async def test_a_pod_whose_last_status_cannot_be_stored_is_deleted(simulated: LocalServer) -> None:
-    found = await large_pod(simulated, 1_200, "i" * 50)
+    found = await large_pod(simulated, 500, "i" * 1_050)
     assert found["status"]["phase"] == "Running"
-    # The metadata leaves no room for the exit codes of containers.
+    # Of the 1.5 MiB of an object, an annotation leaves too little for the ends of containers.
     size = len(json.dumps(found, separators=(",", ":")))
-    annotation = "x" * min(250_000, (3 << 19) - size - 60_000)
+    annotation = "x" * ((3 << 19) - size - 30_000)
     await simulated.merge(f"{PODS}/large", {"metadata": {"annotations": {"a": annotation}}})
     await simulated.delete(f"{PODS}/large")
     await until_phase(simulated, "gone")
