@@ -10,8 +10,9 @@ import pytest
 from kedge.api.core_v1.node_types import SIMULATED as NODE
 from kedge.api.core_v1.node_types import SIMULATED_VALUE as NODE_VALUE
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.apiserver import api
 from kedge.machinery.quantity import Quantity
-from kedge.simulated_nodes import simulator
+from kedge.simulated_nodes import pod_life, simulator
 from kedge.simulated_nodes.node_object import TAINT
 from kedge.simulated_nodes.on_demand import simulate
 from kedge.simulated_nodes.pod_life import LifeStep, PodLife, PodPlace
@@ -127,13 +128,13 @@ async def test_a_pod_whose_status_cannot_be_stored_fails(simulated: LocalServer)
     assert after["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
 
 
-async def test_a_pod_whose_last_status_cannot_be_stored_is_deleted(simulated: LocalServer) -> None:
-    found = await large_pod(simulated, 500, "i" * 1_050)
+async def test_a_pod_whose_last_status_cannot_be_stored_is_deleted(
+    simulated: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await large_pod(simulated, 50, "i")
     assert found["status"]["phase"] == "Running"
-    # Of the 1.5 MiB of an object, an annotation leaves too little for the ends of containers.
-    size = len(json.dumps(found, separators=(",", ":")))
-    annotation = "x" * ((3 << 19) - size - 30_000)
-    await simulated.merge(f"{PODS}/large", {"metadata": {"annotations": {"a": annotation}}})
+    # The exit codes of its containers make the object larger.
+    monkeypatch.setattr(api, "LARGEST_OBJECT", 1)
     await simulated.delete(f"{PODS}/large")
     await until_phase(simulated, "gone")
 
@@ -142,7 +143,7 @@ async def test_pods_with_many_containers_leave_the_loop_to_others(
     simulated: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = []
-    original = simulator.advance
+    original = pod_life.advance
 
     def advance(life: PodLife, pod: Pod, place: PodPlace, now: float) -> LifeStep:
         threads.append(threading.current_thread() is threading.main_thread())
