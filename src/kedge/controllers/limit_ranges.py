@@ -1,7 +1,7 @@
 """Records an Event on workloads whose pods a LimitRange will reject."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,8 @@ COMPONENT: Final = "limitrange-controller"
 REASON: Final = "LimitRangeViolation"
 REMINDER: Final = 1800.0
 """Seconds after which a violation is reported again: events expire after an hour."""
+PAGE: Final = 25
+"""Workloads that are listed at a time. Each may have 1.5 MiB, and a list is read in one go."""
 
 
 class Workload(NamedTuple):
@@ -164,12 +166,23 @@ class LimitRangeController:
     async def _look_around(self, namespace: str) -> None:
         """Look at all workloads of a namespace whose bounds have changed."""
         for resource in RESOURCES:
-            view = sketches(resource, PartialWorkload)
-            for found in (await self._client.list_as(view, namespace, version="0")).items:
-                await self._clock.give_way()
+            async for found in self._listed(resource, namespace):
                 workload = Workload(resource.plural, namespace, found.metadata.name)
                 self._seen.pop(workload, None)
                 self.workload_changed(resource.plural, found.metadata)
+
+    async def _listed(
+        self, resource: Resource[Any], namespace: str
+    ) -> AsyncIterator[PartialWorkload]:
+        view, token = sketches(resource, PartialWorkload), ""
+        while True:
+            page = await self._client.list_encoded(view, namespace, limit=PAGE, continue_=token)
+            for encoded in page.items:
+                await self._clock.give_way()
+                yield view.decode(encoded)
+            token = page.continue_
+            if not token:
+                return
 
     # One workload.
 

@@ -6,10 +6,10 @@ from typing import Final, NoReturn
 
 from kedge.machinery.clock import Clock
 
-TRIM_SECONDS: Final = 60.0
+TRIM_SECONDS: Final = 10.0
 """How often free memory is returned. Large bodies and documents come and go; what lies between
-them and longer-lived blocks stays resident otherwise. After 400,000 hostile requests this was a
-fifth of the server's memory."""
+them and longer-lived blocks stays resident otherwise. It takes 1 to 2 ms of processor time, and
+once a minute was too rare under hostile requests (docs/decisions/0053-free-memory.md)."""
 
 
 async def keep_trimmed(clock: Clock) -> NoReturn:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from kedge.client.client import Client
+from kedge.controllers import limit_ranges
 from kedge.controllers.limit_ranges import REMINDER, LimitRangeController
 from kedge.testing.local_server import LocalServer
 from kedge.testing.workloads import workload_document
@@ -69,6 +71,27 @@ async def test_a_new_limit_range_has_all_workloads_looked_at(cluster: Cluster) -
     assert await cluster.events() == []
     await cluster.limits(SMALL)
     assert await cluster.events() == [told()]
+
+
+async def test_workloads_are_listed_in_small_portions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_ranges, "PAGE", 2)
+    for i in range(5):
+        await cluster.deployment("2", f"web-{i}")
+    asked = []
+    listed = Client.list_encoded
+
+    async def list_encoded(self: Client, *arguments: Any, **options: Any) -> Any:
+        page = await listed(self, *arguments, **options)
+        if options.get("limit"):
+            asked.append(len(page.items))
+        return page
+
+    monkeypatch.setattr(Client, "list_encoded", list_encoded)
+    await cluster.limits(SMALL)
+    assert await cluster.events() == [told(f"web-{i}") for i in range(5)]
+    assert [count for count in asked if count] == [2, 2, 1]
 
 
 async def test_the_same_is_counted_when_it_happens_again(cluster: Cluster) -> None:

@@ -20,7 +20,7 @@ class ShortClock(FakeClock):
             raise asyncio.CancelledError
 
 
-async def test_free_memory_is_returned_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_free_memory_is_returned_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, trimmed = ShortClock(), list[int]()
     monkeypatch.setattr(heap, "_trimmer", lambda: lambda: trimmed.append(len(clock.sleeps)))
     with pytest.raises(asyncio.CancelledError):

@@ -16,6 +16,7 @@ from kedge.node.host import node_record
 from kedge.node.host.kubelet_directory import unshare
 from kedge.node.host.user_namespaces import void_claims
 from kedge.node.network.bridge import Bridge
+from kedge.node.network.machine_names import MachineNames
 from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.runtime import channel, spawn
@@ -66,6 +67,7 @@ def teardown(directory: Path) -> str:
             take_down(place)
         except VolumeFailure as failure:
             left.append(str(failure))
+    MachineNames().clear()
     if not any(left):
         void_claims(directory / "pods")
     return "; ".join(filter(None, left))

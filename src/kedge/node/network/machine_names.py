@@ -4,7 +4,7 @@ Where the kernel allows no mounts, containers of the image `host` have the resol
 machine. If the machine is itself a container, its engine has made that file for it alone, and
 mounted it. There the cluster's DNS server becomes the first name server, before those of the
 engine. It answers all names. While no program listens at its address, resolvers take the next one
-at once, so a line that is left behind does no harm.
+at once, so a line that is left behind does no harm. The next node, or `kedge down`, removes it.
 
 The domains that are searched differ between namespaces. Variables tell them to the C library.
 """
@@ -65,6 +65,11 @@ class MachineNames:
                 _write(self._file, without_server(self._file.read_text(errors="surrogateescape")))
         self._is_written = False
         self._claim.close()
+
+    def clear(self) -> None:
+        """Remove what a node has left whose process was killed, and give up the claim."""
+        self._is_written = not self.refusal and _COMMENT in _text(self._file)
+        self.close()
 
     def variables(self, pod: Pod, server: IPv4Address) -> Mapping[str, str]:
         """Return the variables by which the C library searches the domains of a pod."""

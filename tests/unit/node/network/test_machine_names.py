@@ -53,6 +53,23 @@ def test_the_file_of_a_container_leads_to_the_cluster_until_it_stops(
     assert file.read_text() == BEFORE
 
 
+def test_what_a_killed_node_has_left_is_removed(names: Make, file: Path) -> None:
+    file.write_text(with_server(BEFORE, SERVER))
+    names().clear()
+    assert file.read_text() == BEFORE
+    # A server of this network that somebody else wrote stays.
+    foreign = f"nameserver {SERVER}\n{BEFORE}"
+    file.write_text(foreign)
+    names().clear()
+    assert file.read_text() == foreign
+
+
+def test_the_line_of_a_node_that_runs_stays(names: Make, file: Path) -> None:
+    names().begin(SERVER)
+    names().clear()
+    assert f"nameserver {SERVER}" in file.read_text()
+
+
 def test_bytes_of_no_encoding_stay_as_they_are(names: Make, file: Path) -> None:
     before = b"# B\xfcro\n" + BEFORE.encode()
     file.write_bytes(before)
