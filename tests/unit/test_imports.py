@@ -25,7 +25,7 @@ WITHOUT_A_LOOP = (
 )
 """Processes that do not import asyncio, which takes longer than all modules of `kedge up`."""
 MOST = {
-    "kedge.control_plane": 550,
+    "kedge.control_plane": 553,
     "kedge.node.agent": 455,
     "kedge.cli.cluster.up.start": 45,
     "kedge.supervisor.supervisor": 62,

@@ -19,6 +19,7 @@ from kedge.apiserver.pending import ANSWERS, MOST_ANSWERS, MOST_WAITING, AnswerP
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.machinery import reserve_files
 from kedge.machinery.errors import StatusError, insufficient_storage, internal, timeout
 from kedge.storage.store import DiskFull, StoreError
@@ -55,6 +56,7 @@ class App:
         token_requests: TokenRequests,
         decisions: SchedulingDecisions,
         pages: Pages,
+        dashboard: DashboardOnDemand,
         telemetry: Telemetry,
         in_flight: InFlight,
         flows: FlowController,
@@ -72,15 +74,18 @@ class App:
         """Requests that wait for answers of other servers."""
         self._head_steps: Sequence[Step] = (
             steps.route,
+            dashboard.identify,
             steps.authenticate(authenticator),
             steps.impersonate(api.authorizer),
             steps.classify(flows),
             steps.authorize(api.authorizer, api.metrics),
+            dashboard.check,
         )
         self._steps: Sequence[Step] = (
             *self._head_steps,
             *(() if aggregator is None else (steps.delegate(aggregator),)),
             *controls.before_work,
+            dashboard.answer,
             steps.dispatch(api, handlers(authenticator, token_requests, decisions), pages),
             steps.limit(in_flight),
             steps.share(flows, api.cache),

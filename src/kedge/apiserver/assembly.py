@@ -50,6 +50,7 @@ from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
@@ -240,6 +241,7 @@ def application(
             health=health_checks(api, lifecycle, components),
             flows=flows,
         ),
+        dashboard=DashboardOnDemand(authenticator, api.clock),
         telemetry=counts,
         in_flight=in_flight or InFlight(),
         flows=flows,

@@ -30,8 +30,9 @@ from kedge.apiserver.long_work import LONG
 from kedge.apiserver.metrics import ingest
 from kedge.apiserver.object_lists import INDENTED_BYTES, indented_pieces
 from kedge.apiserver.pages import Pages
-from kedge.apiserver.request import Request, stored
+from kedge.apiserver.request import ANONYMOUS, Request, stored
 from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.ui.paths import is_open, is_page
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_duration
@@ -77,7 +78,9 @@ def authenticate(authenticator: Authenticator) -> Step:
 
     def step(context: RequestContext) -> None:
         http = context.http
-        user = context.authenticated = context.user = authenticator.user(http)
+        is_public = context.target is None and is_open(http.path)
+        user = ANONYMOUS if is_public else authenticator.user(http)
+        context.authenticated = context.user = user
         http.identified(user)
         if authenticator.proxy_headers is not None:
             http.headers = authenticator.proxy_headers.stripped(http.headers)
@@ -125,6 +128,9 @@ def authorize(authorizer: Authorizer, metrics: UsageReports) -> Step:
             # A node reports its own usage. No role can grant this for another node, and being
             # a superuser does not help either.
             ingest.check_sender(metrics, user, context.http)
+        elif context.target is None and is_page(context.http.path):
+            # Dashboard.check: no role is needed to sign in.
+            return
         elif SUPERUSERS in user.groups:
             # The authorizer would say the same; a get of an administrator skips the attributes.
             context.decision = ALLOWED

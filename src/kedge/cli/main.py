@@ -60,6 +60,7 @@ COMMANDS: Final = (
     CliCommand("logs", "pods.logs.command", "Show the logs of a container"),
     CliCommand("exec", "pods.exec.command", "Run a command in a container"),
     CliCommand("open", "open", "Print the address of a Service, and open it in a browser"),
+    CliCommand("ui", "ui.command", "Open the dashboard in a browser, signed in"),
     CliCommand("top", "usage.top.command", "Show the usage of nodes, pods and containers, live"),
     CliCommand(
         "recommend",

@@ -113,6 +113,11 @@ class Duplex(asyncio.Protocol):
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
+    @property
+    def paused(self) -> bool:
+        """Whether the peer reads more slowly than is written."""
+        return self._paused
+
     async def drain(self) -> None:
         if self._paused and not self._lost:
             drained = asyncio.get_running_loop().create_future()

@@ -14,6 +14,7 @@ from kedge.apiserver.verbs.watch import (
     INITIAL_EVENTS_END,
     EventEncoder,
     check_options,
+    streamed,
     watch_seconds,
 )
 from kedge.apiserver.watchcache import Item, event_line
@@ -21,7 +22,7 @@ from kedge.machinery.errors import expired
 from kedge.metrics.collection import Collection, UsageChange
 from kedge.metrics.selection import UsageSelection
 from kedge.metrics.usage_object import UsageObject
-from kedge.web.message import Response, Sink
+from kedge.web.message import JSON, Response, Sink
 
 ToItem = Callable[[UsageObject], Item]
 _PIECE = 256 << 10
@@ -65,7 +66,7 @@ def watch(
         announce = query.flag("sendInitialEvents") and query.flag("allowWatchBookmarks")
         await follower.run(sink, 0 if everything else since, announce=announce)
 
-    return Response(200, stream)
+    return streamed(request, stream, JSON)
 
 
 class UsageWatch:

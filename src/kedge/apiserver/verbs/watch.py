@@ -40,7 +40,8 @@ from kedge.apiserver.watchcache import (
 )
 from kedge.machinery.errors import FieldError, StatusError, expired, invalid_options
 from kedge.storage.store import RevisionCompacted
-from kedge.web.message import JSON, Response, Sink
+from kedge.web import websocket
+from kedge.web.message import JSON, Response, Sink, Stream
 
 BOOKMARK_SECONDS = 60.0
 PUSHED_BYTES = 64 << 10
@@ -82,7 +83,17 @@ def watch(api: Api, request: Request) -> Response:
     async def stream(sink: Sink) -> None:
         await start(sink)
 
-    return Response(200, stream, events.content_type)
+    return streamed(request, stream, events.content_type)
+
+
+def streamed(request: Request, stream: Stream, content_type: str) -> Response:
+    """Return the events as a stream of lines, or as messages to a client that asks for a WebSocket:
+    browsers open no more than six other connections to a server. Upstream does both, too."""
+    if websocket.is_wanted(request.http.headers):
+        from kedge.web import message_stream
+
+        return message_stream.in_messages(request.http, stream, text=content_type == JSON)
+    return Response(200, stream, content_type)
 
 
 def watch_seconds(api: Api, request: Request) -> int:

@@ -1,0 +1,44 @@
+// One pod.
+
+import { html, nothing } from "../lit.js";
+import { watched } from "../cluster.js";
+import { ownerOf, restarts, stateOf, toneOf } from "../pods.js";
+import { age } from "../quantity.js";
+import { badge, facts, problem } from "../parts.js";
+import { may } from "../rights.js";
+import { usageTab } from "./pod_usage.js";
+
+/** The tabs: label, whether it is offered to the user, and what it shows. */
+const TABS = {
+  usage: { label: "Usage", offered: () => true, show: usageTab },
+};
+
+export function podPage(namespace, name, tab = "usage") {
+  const watch = watched("v1", "pods", namespace, { fieldSelector: `metadata.name=${name}` });
+  const pod = watch.get(namespace, name);
+  if (!pod) {
+    const gone = watch.state === "live" ? html`<p role="alert" class="notice bad">Pod ${name} does not exist in ${namespace}.</p>` : problem(watch);
+    return html`<h1>${name}</h1>${gone}`;
+  }
+  const chosen = TABS[tab]?.offered(pod) ? tab : "usage";
+  return html`${heading(pod)}
+    <nav class="tabs" aria-label="Parts of the pod">${Object.entries(TABS).filter(([, each]) => each.offered(pod)).map(([key, each]) => html`<a href="#/pod/${namespace}/${name}/${key}" aria-current=${key === chosen ? "page" : nothing}>${each.label}</a>`)}</nav>
+    ${TABS[chosen].show(pod)}`;
+}
+
+function heading(pod) {
+  const { namespace, name, creationTimestamp } = pod.metadata;
+  const state = stateOf(pod);
+  const owner = ownerOf(pod);
+  return html`<h1>${name} ${badge(state, toneOf(state))}</h1>
+    ${facts([
+      ["Namespace", namespace],
+      ["Node", pod.spec.nodeName ? (may("get", "nodes") ? html`<a href="#/node/${pod.spec.nodeName}">${pod.spec.nodeName}</a>` : pod.spec.nodeName) : "none yet"],
+      ["Address", pod.status.podIP],
+      ["Of", owner.kind === "Pod" ? undefined : html`<a href="#/workload/${owner.kind}/${namespace}/${owner.name}">${owner.kind} ${owner.name}</a>`],
+      ["Class", pod.status.qosClass],
+      ["Restarts", restarts(pod)],
+      ["Age", age(creationTimestamp)],
+    ])}
+    ${pod.status.message ? html`<p class="notice">${pod.status.message}</p>` : nothing}`;
+}

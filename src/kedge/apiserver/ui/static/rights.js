@@ -1,0 +1,36 @@
+// What the user may do, as the server says. What it may not do is not offered.
+
+import { path, post } from "./session.js";
+import { changed } from "./redraw.js";
+
+const KEPT_MS = 60000;
+const answers = new Map();
+
+/** Return whether the user may; undefined until the server has answered. The answer is asked for
+ *  once, and again after a minute. */
+export function may(verb, resource, namespace = "", { group = "", name = "" } = {}) {
+  const key = [verb, group, resource, namespace, name].join(" ");
+  const known = answers.get(key);
+  if (!known || Date.now() - known.asked > KEPT_MS) {
+    answers.set(key, { allowed: known?.allowed, asked: Date.now() });
+    ask(verb, resource, namespace, group, name).then((allowed) => {
+      const changes = answers.get(key)?.allowed !== allowed;
+      answers.set(key, { allowed, asked: Date.now() });
+      if (changes) changed();
+    });
+  }
+  return known?.allowed;
+}
+
+/** Return the server's answer. */
+export async function ask(verb, resource, namespace = "", group = "", name = "") {
+  const [plural, subresource] = resource.split("/");
+  const resourceAttributes = { verb, group, resource: plural, subresource, namespace, name };
+  const document = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", spec: { resourceAttributes } };
+  try {
+    const review = await post(path("authorization.k8s.io/v1", "selfsubjectaccessreviews"), document);
+    return review.status.allowed === true;
+  } catch {
+    return false;
+  }
+}
