@@ -193,8 +193,10 @@ class NodeSimulator:
             return
         self._addresses.release(machine.address)
         self._usage.forget(name)
-        for uid in list(self._on_node.get(name, ())):
+        for uid, known in list(self._on_node.pop(name, {}).items()):
             self._forget_pod(uid)
+            # A node of the same name may follow before controllers delete its pods.
+            self._early.setdefault(name, {})[uid] = known.pod
 
     # Pods.
 
@@ -230,13 +232,8 @@ class NodeSimulator:
 
     def remove_pod(self, pod: Pod) -> None:
         """Forget a pod that is gone."""
-        uid, node = pod.metadata.uid, pod.spec.nodeName
-        if node in self._early:
-            self._early[node].pop(uid, None)
-        self._forget_pod(uid)
-
-    def pod_uids(self) -> set[str]:
-        return set(self._pods)
+        self._forget_early(pod)
+        self._forget_pod(pod.metadata.uid)
 
     def _forget_pod(self, uid: str) -> None:
         known = self._pods.pop(uid, None)
@@ -247,10 +244,20 @@ class NodeSimulator:
         if known.address and not known.pod.spec.hostNetwork:
             self._addresses.release(known.address)
 
+    def _forget_early(self, pod: Pod) -> None:
+        node = pod.spec.nodeName
+        waiting = self._early.get(node, {})
+        waiting.pop(pod.metadata.uid, None)
+        if not waiting:
+            self._early.pop(node, None)
+
     def forget_pods_except(self, uids: set[str]) -> None:
         """Forget all pods that a new list does not have."""
         for uid in self._pods.keys() - uids:
             self._forget_pod(uid)
+        for pod in [pod for pods in self._early.values() for pod in pods.values()]:
+            if pod.metadata.uid not in uids:
+                self._forget_early(pod)
 
     async def _reconcile(self, uid: str) -> None:
         known = self._pods.get(uid)
@@ -270,8 +277,9 @@ class NodeSimulator:
             # The node is silent: as a real one it goes on, and reports when it can.
             self._loop.add_later(uid, RETRY_SECONDS)
         except StatusError as error:
-            # Gone, or replaced by a pod of the same name: the watch says so, too.
-            if error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            # The watch tells that the pod is gone, too. A conflict may be one of a fault that a
+            # test injects: the pod is tried again.
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
 
     def _record(self, known: SimulatedPod, step: LifeStep) -> None:
@@ -369,7 +377,8 @@ class _NodeReceiver:
         listed = list(objects)
         for name in self._simulator.node_names() - {each.metadata.name for each in listed}:
             self._simulator.remove_node(name)
-        for each in listed:
+        # Those with an address first: others get one that is free.
+        for each in sorted(listed, key=lambda node: not address_of(node)):
             self._simulator.put_node(each)
 
     def put(self, obj: Node) -> None:
@@ -388,7 +397,8 @@ class _PodReceiver:
     def replace(self, objects: Iterable[Pod]) -> None:
         listed = list(objects)
         self._simulator.forget_pods_except({each.metadata.uid for each in listed})
-        for each in listed:
+        # Those with an address first: others get one that is free.
+        for each in sorted(listed, key=lambda pod: not pod.status.podIP):
             self._simulator.put_pod(each)
 
     def put(self, obj: Pod) -> None:

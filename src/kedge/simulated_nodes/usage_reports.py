@@ -71,7 +71,9 @@ class SimulatedUsageReports:
             tick = max(tick, int(self._pace.now().timestamp()) // TICK_SECONDS)
             self._last_tick = tick
             for machine in share:
-                await self._send(machine, tick)
+                # Nodes may be deleted meanwhile.
+                if self._machines.get(machine.name) is machine:
+                    await self._send(machine, tick)
             if len(shares) > 1:
                 await machine_clock(self._clock).sleep(SPREAD_SECONDS / len(shares))
 

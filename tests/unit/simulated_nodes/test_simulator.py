@@ -12,11 +12,13 @@ from kedge.api.core_v1.node_types import SIMULATED_VALUE as NODE_VALUE
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.apiserver import api
 from kedge.machinery.quantity import Quantity
+from kedge.metrics.windows import TICK_SECONDS
 from kedge.simulated_nodes import pod_life, simulator
 from kedge.simulated_nodes.node_object import TAINT
 from kedge.simulated_nodes.on_demand import simulate
 from kedge.simulated_nodes.pod_life import LifeStep, PodLife, PodPlace
 from kedge.simulated_nodes.registration import register
+from kedge.simulated_nodes.usage_reports import TOGETHER
 from kedge.testing.local_server import LocalServer
 
 PREFIX = "simulation.kedge.dev/"
@@ -79,6 +81,11 @@ async def until_phase(server: LocalServer, *phases: str) -> Any:
         phase = json.loads(found.data)["status"]["phase"] if found.status == 200 else "gone"
         if phase in phases:
             return json.loads(found.data)
+
+
+async def restarts(server: LocalServer, name: str) -> int:
+    [container] = (await server.get(f"{PODS}/{name}"))["status"]["containerStatuses"]
+    return int(container["restartCount"])
 
 
 def ready(obj: Any) -> str:
@@ -221,6 +228,44 @@ async def test_pods_and_nodes_that_are_deleted_are_forgotten(simulated: LocalSer
     assert (await simulated.call("GET", f"{NODES}/simulated-1")).status == 404
 
 
+async def test_a_node_that_comes_back_goes_on_with_its_pods(simulated: LocalServer) -> None:
+    await pod(simulated, run_for="1m")
+    await simulated.delete(f"{NODES}/simulated-1")
+    await settle(simulated)
+    await register(simulated.client, simulated.clock, 1, resources={}, taints=[])
+    await settle(simulated)
+    await simulated.clock.advance(61)
+    await settle(simulated)
+    assert await restarts(simulated, "web") == 1
+
+
+async def test_a_node_that_is_deleted_during_reports_stops_no_other(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await register(server.client, server.clock, TOGETHER + 2, resources={}, taints=[])
+    await begun(server)
+    await pod(server, cpu="250m", memory="64Mi")
+    # A tick has just ended: the second portion of nodes waits for its turn.
+    await server.clock.advance(TICK_SECONDS - server.clock.now().timestamp() % TICK_SECONDS + 0.1)
+    await server.delete(f"{NODES}/simulated-{TOGETHER - 1}")
+    await settle(server)
+    await server.clock.advance(5)
+    await settle(server)
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+    [usage] = (await server.get(USAGE))["items"]
+    assert usage["containers"][0]["usage"]["cpu"] == "250m"
+
+
+async def test_a_status_that_was_refused_is_written_later(simulated: LocalServer) -> None:
+    rule = b'{"resource": "pods/status", "code": 409, "times": 1}'
+    made = await simulated.call("POST", "/testing/faults", rule)
+    assert made.status < 300, made.text
+    await pod(simulated)
+    await simulated.clock.advance(1)
+    await settle(simulated)
+    assert (await simulated.get(f"{PODS}/web"))["status"]["phase"] == "Running"
+
+
 async def test_a_silent_node_reports_when_it_can(simulated: LocalServer) -> None:
     rule = b'{"user": "system:node:simulated-1", "drop": true}'
     made = await simulated.call("POST", "/testing/faults", rule)
@@ -273,5 +318,16 @@ async def test_a_later_process_goes_on_with_the_pods(server: LocalServer) -> Non
     assert (await server.get(f"{PODS}/web"))["status"] == before["status"]
     await server.clock.advance(61)
     await settle(server)
-    [container] = (await server.get(f"{PODS}/web"))["status"]["containerStatuses"]
-    assert container["restartCount"] == 1
+    assert await restarts(server, "web") == 1
+
+
+async def test_a_later_process_gives_no_address_away_that_a_pod_has(server: LocalServer) -> None:
+    await register(server.client, server.clock, 1, resources={}, taints=[])
+    first = server.start(simulate(server.client, server.client_of_node, server.clock, GRACE))
+    await settle(server)
+    await pod(server, "web")
+    first.cancel()
+    await pod(server, "first-in-the-list")
+    await begun(server)
+    items = (await server.get(PODS))["items"]
+    assert len({each["status"]["podIP"] for each in items}) == 2
