@@ -147,10 +147,11 @@ class AsyncControls:
             await self._controls.delete_snapshot(taken.id)
 
     async def follow(self, origin: "AsyncControls") -> None:
-        """Set the clock to that of another cluster."""
+        """Set the clock to that of another cluster. If that one has stood still, and is behind the
+        machine's, the clock stays at the machine's time: it cannot go back."""
         theirs = await answered(origin._controls.clock())
         if theirs.offset or theirs.frozen:
-            change = ClockChange(advance=theirs.offset, frozen=theirs.frozen)
+            change = ClockChange(advance=max(theirs.offset, 0.0), frozen=theirs.frozen)
             await answered(self._controls.change_clock(change))
 
     async def restore(self, snapshot: SnapshotInfo | str) -> RestoreResult:

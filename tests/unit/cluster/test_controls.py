@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.testing.clock_change import ClockChange, ClockState
+from kedge.api.testing.clock_change import ClockChange, ClockState, change_errors
 from kedge.client.controls import ControlsClient
 from kedge.cluster.controls import AsyncClock, AsyncControls, AsyncFaults
 from kedge.cluster.errors import ClusterError
@@ -116,6 +116,27 @@ async def test_the_clock(client: ControlsClient, monkeypatch: pytest.MonkeyPatch
         ClockChange(frozen=True),
         ClockChange(frozen=False),
     ]
+
+
+@pytest.mark.parametrize(("offset", "advance"), [(3600.0, 3600.0), (-5.0, 0.0)])
+async def test_a_fork_has_the_time_of_its_origin_but_never_goes_back(
+    client: ControlsClient, monkeypatch: pytest.MonkeyPatch, offset: float, advance: float
+) -> None:
+    changes: list[ClockChange] = []
+
+    async def clock() -> ClockState:
+        return ClockState(now=NOW, offset=offset, frozen=True)
+
+    async def change_clock(change: ClockChange) -> ClockState:
+        changes.append(change)
+        return await clock()
+
+    monkeypatch.setattr(client, "clock", clock)
+    monkeypatch.setattr(client, "change_clock", change_clock)
+    controls = AsyncControls(client)
+    await controls.follow(controls)
+    assert changes == [ClockChange(advance=advance, frozen=True)]
+    assert list(change_errors(changes[0])) == []
 
 
 async def test_another_cluster_says_how_to_start_it() -> None:

@@ -33,6 +33,8 @@ class ClockFollowers:
         """Nodes that follow, also those that have ended."""
         self._changed = asyncio.Event()
         self._asked = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """Changes wait one after the other: each is followed before the next is told."""
 
     @property
     def version(self) -> str:
@@ -61,25 +63,22 @@ class ClockFollowers:
     async def follow(self) -> None:
         """Tell all nodes that the clock has changed; return when they have followed. Nodes that are
         late no longer count as following."""
-        self._changes += 1
-        version = self.version
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while self._late(version):
-                    self._asked.clear()
-                    await self._asked.wait()
-        except TimeoutError:
-            for node in self._late(version):
-                self._names.discard(node)
-                self._done.pop(node, None)
+        async with self._turn:
+            self._changes += 1
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while self._late():
+                        self._asked.clear()
+                        await self._asked.wait()
+            except TimeoutError:
+                for node in self._late():
+                    self._names.discard(node)
+                    self._done.pop(node, None)
 
-    def _late(self, version: str) -> list[str]:
-        if version != self.version:
-            # A later change is under way; it waits for the same nodes.
-            return []
-        return [node for node, done in self._done.items() if done != version]
+    def _late(self) -> list[str]:
+        return [node for node, done in self._done.items() if done != self.version]
 
     def behind(self, nodes: Iterable[str]) -> list[str]:
         """Return which of these nodes do not follow the clock."""

@@ -35,6 +35,30 @@ async def test_a_change_waits_until_the_nodes_have_followed() -> None:
     assert followers.behind(["a", "b"]) == ["b"]
 
 
+async def test_a_change_waits_for_the_nodes_although_another_one_follows() -> None:
+    clock = TravelClock(FakeClock())
+    followers = ClockFollowers(clock)
+    known = (await followers.course("a", "")).version
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        polled = group.create_task(followers.course("a", known))
+        await turns()
+        clock.advance(60)
+        first = group.create_task(followers.follow())
+        clock.advance(30)
+        second = group.create_task(followers.follow())
+        course = await polled
+        await turns()
+        assert not first.done()
+        assert [stretch.ahead for stretch in course.stretches] == [0, 60, 90]
+        polled = group.create_task(followers.course("a", course.version))
+        await first
+        again = await polled
+        assert not second.done()
+        last = group.create_task(followers.course("a", again.version))
+        await second
+        last.cancel()
+
+
 async def test_a_node_that_has_ended_is_not_waited_for_and_still_follows() -> None:
     followers = ClockFollowers(TravelClock(FakeClock()))
     known = (await followers.course("a", "")).version
