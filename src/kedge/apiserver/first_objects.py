@@ -5,6 +5,7 @@ and clusters that are forked from it copy the bytes. They pass neither admission
 which would find nothing: a test compares them with objects that were created.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -28,7 +29,7 @@ from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.storage.bulk import carry_out
-from kedge.storage.store import Store
+from kedge.storage.store import RevisionConflict, Store
 from kedge.web.message import HttpRequest
 
 _NO_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -75,7 +76,9 @@ async def copy(store: Store, clock: Clock, objects: Sequence[StoredObject]) -> N
 
 
 async def _put(store: Store, key: str, value: bytes) -> None:
-    await store.put(key, value, expect=0)
+    # Another server may begin with the same empty store at the same moment.
+    with contextlib.suppress(RevisionConflict):
+        await store.put(key, value, expect=0)
 
 
 @cache

@@ -65,6 +65,14 @@ async def test_a_store_with_objects_is_left_alone() -> None:
     assert list(await entries(store)) == ["/registry/configmaps/default/a"]
 
 
+async def test_objects_of_a_server_that_begins_at_the_same_moment_stay() -> None:
+    store = MemoryStore(FakeClock())
+    await first_objects.write_first(store, FakeClock(), Random(1))
+    before = await entries(store)
+    await first_objects.write_first(store, FakeClock(), Random(2))
+    assert await entries(store) == before
+
+
 async def test_a_server_has_nothing_to_mend_in_them() -> None:
     store = MemoryStore(FakeClock())
     await first_objects.write_first(store, FakeClock(), Random(1))
