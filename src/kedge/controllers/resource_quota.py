@@ -80,13 +80,13 @@ class QuotaMonitor:
         self.counted = False
         """Whether every object that was there is known."""
         self._controller = controller
+        self._measures: dict[str, dict[str, QuotaMeasure]] = {}
 
     def stop(self) -> None:
         """Watch no longer, and keep nothing of the task that did."""
         if self.task is not None:
             self.task.cancel()
             self.task = None
-        self._measures: dict[str, dict[str, QuotaMeasure]] = {}
 
     def within(self, namespace: str) -> Iterable[tuple[str, QuotaMeasure]]:
         return self._measures.get(namespace, {}).items()

@@ -11,10 +11,17 @@ from kedge.api.core_v1.resource_quota import (
     ResourceQuotaSpec,
     ResourceQuotaStatus,
 )
+from kedge.api.quota.meters import PODS, meter_of
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
+from kedge.client.informer import Key
 from kedge.client.transport import Call, LocalTransport
-from kedge.controllers.resource_quota import RECOUNT, ResourceQuotaController, status_of
+from kedge.controllers.resource_quota import (
+    RECOUNT,
+    QuotaMonitor,
+    ResourceQuotaController,
+    status_of,
+)
 from kedge.machinery.quantity import Quantity
 from kedge.testing.admission import admit_only_with
 from kedge.testing.local_server import TOKEN, LocalServer
@@ -159,6 +166,17 @@ async def test_a_pod_that_overstays_its_time_is_left_out_at_the_next_full_count(
         assert await cluster.used() == {"pods": "1"}
         await cluster.server.clock.advance(RECOUNT)
         assert await cluster.used() == {"pods": "0"}
+
+
+async def test_a_kind_that_was_not_listed_yet_has_no_usage() -> None:
+    async with LocalServer.running() as server:
+        client = client_of(server)
+        controller = ResourceQuotaController(client, Discovery(client), server.clock)
+        meter = meter_of(PODS)
+        assert meter is not None
+        monitor = QuotaMonitor(controller, PODS, meter)
+        assert monitor.measure(Key("default", "web")) is None
+        assert list(monitor.within("default")) == []
 
 
 async def test_many_changes_in_a_row_become_few_writes() -> None:

@@ -70,7 +70,11 @@ class NodeLifecycleController:
     # Events: which nodes to reconcile.
 
     def _lease_changed(self, before: Lease | None, now: Lease | None) -> None:
-        if now is None or now.metadata.namespace != LEASES_NAMESPACE:
+        if now is None:
+            if before is not None:
+                self._renewals.pop(before.metadata.name, None)
+            return
+        if now.metadata.namespace != LEASES_NAMESPACE:
             return
         if before is None or before.spec.renewTime != now.spec.renewTime:
             self._renewals[now.metadata.name] = now.spec.renewTime
