@@ -224,10 +224,14 @@ def places_in_memory(places: Sequence[str], read: Callable[[], str] | None = Non
     for line in (read or _mounts)().strip("\n").split("\n"):
         fields, _, kind = line.partition(" - ")
         if kind.startswith("tmpfs "):
-            mounted.add(
-                fields.split(" ")[4].encode(errors="surrogateescape").decode("unicode_escape")
-            )
+            mounted.add(_unescaped(fields.split(" ")[4]))
     return [place for place in dict.fromkeys(places) if place in mounted]
+
+
+def _unescaped(name: str) -> str:
+    """Return a name of mountinfo, in which the kernel writes spaces as `\\040`, in octal."""
+    octal = name.encode(errors="surrogateescape").decode("unicode_escape")
+    return octal.encode("latin-1").decode(errors="surrogateescape")
 
 
 def _mounts() -> str:

@@ -6,6 +6,7 @@ Messages, events and documentation use this table.
 import errno
 import json
 import os
+import re
 from typing import Final, NamedTuple
 
 
@@ -52,11 +53,23 @@ OPERATIONS: Final = {
     "route": "CAP_NET_ADMIN",
     **dict.fromkeys(
         # The words of system calls, as the supervisor's errors begin.
-        ("mount", "open tree", "unshare", "setns", "clone", "pivot_root", "bpf", "seccomp"),
+        (
+            "mount",
+            "unmount",
+            "open tree",
+            "unshare",
+            "setns",
+            "clone",
+            "pivot_root",
+            "bpf",
+            "seccomp",
+        ),
         "CAP_SYS_ADMIN",
     ),
 }
-"""By a word of a message: the capability that the operation takes. The first one counts."""
+"""By the beginning of a word in a message: the capability that the operation takes. The first one
+in the message counts; names of files and objects follow it."""
+_OPERATION: Final = re.compile(rf"\b(?:{'|'.join(OPERATIONS)})")
 _REFUSALS: Final = (
     os.strerror(errno.EPERM).lower(),
     "this machine does not let",
@@ -106,5 +119,5 @@ def explained(text: str) -> str:
     words = text.lower()
     if "this takes cap_" in words or not any(each in words for each in _REFUSALS):
         return text
-    found = next((name for word, name in OPERATIONS.items() if word in words), "CAP_SYS_ADMIN")
-    return f"{text}; {advice(found)}"
+    found = _OPERATION.search(words)
+    return f"{text}; {advice(OPERATIONS[found[0]] if found else 'CAP_SYS_ADMIN')}"

@@ -296,8 +296,9 @@ def test_only_file_systems_in_memory_are_measured() -> None:
     lines = [
         "22 1 253:0 / /data rw,relatime - ext4 /dev/vda rw",
         r"23 1 0:20 / /a\040b rw,nosuid shared:1 - tmpfs tmpfs rw,size=64k",
+        "24 1 0:21 / /\xfcber rw,nosuid shared:1 - tmpfs tmpfs rw,size=64k",
     ]
-    places = ["/data", "/a b", "/a b", "/other"]
-    assert places_in_memory(places, lambda: "\n".join(lines)) == ["/a b"]
+    places = ["/data", "/a b", "/a b", "/\xfcber", "/other"]
+    assert places_in_memory(places, lambda: "\n".join(lines)) == ["/a b", "/\xfcber"]
     assert places_in_memory([], lambda: "never read") == ()
     assert bytes_of_files("/missing") == 0
