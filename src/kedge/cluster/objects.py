@@ -116,7 +116,7 @@ class ObjectApi:
                 yield ObjectEvent(happened["type"], happened["object"])
 
     async def _resource_of(self, manifest: Manifest) -> Resource[Any]:
-        """Return the resource of a manifest. A kind is Established a moment before it is served."""
+        """Return the resource of a manifest. A kind is served a moment after it was defined."""
         for pause in (*SERVE_PAUSES, None):
             try:
                 return await self.session.resource_of(manifest)

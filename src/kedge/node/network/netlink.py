@@ -34,8 +34,9 @@ _LINK_SCOPE: Final = 253
 _HOST_SCOPE: Final = 254
 _ACT_TO_TABLE: Final = 1
 _BOOT: Final = 3
-_OF_FAMILIES: Final = 26
 """RTPROT_BOOT: a route that a program added, not the kernel."""
+_OF_FAMILIES: Final = 26
+"""IFLA_AF_SPEC: the settings of a link by address family."""
 
 
 class Netlink:
