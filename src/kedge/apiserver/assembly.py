@@ -54,7 +54,7 @@ from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
-from kedge.machinery.clock import Clock, usage_clock
+from kedge.machinery.clock import Clock, machine_clock, usage_clock
 from kedge.metrics.windows import SHORTEST
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.service_defaults import NODE_PORTS
@@ -279,7 +279,8 @@ def health_checks(
     api: Api, lifecycle: ServerLifecycle, components: ControlPlaneComponents
 ) -> HealthChecks:
     """Return the checks of `/healthz`, `/livez` and `/readyz`."""
-    return HealthChecks(server_checks(api.store, api.cache, lifecycle, components), api.clock)
+    checks = server_checks(api.store, api.cache, lifecycle, components)
+    return HealthChecks(checks, machine_clock(api.clock))
 
 
 def flow_controller(api: Api, seats: int) -> FlowController:

@@ -266,6 +266,7 @@ class MeteredWork(Coroutine[Any, Any, None]):
                 self._load.spend(begun, now)
 
     def throw(self, *error: Any) -> Any:
+        self._has_waited = False
         begun = self._turns.monotonic()
         try:
             return self._work.throw(*error)

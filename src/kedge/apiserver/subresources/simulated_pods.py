@@ -28,9 +28,7 @@ def simulated_log(pod: Pod, container: str, query: Query) -> bytes:
 
 def shown_log(text: str, query: Query, time: str) -> bytes:
     """Return the part of a log that a request asks for; all of its lines are of that time."""
-    lines = text.splitlines(keepends=True)
-    if not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
+    lines = [f"{line}\n" for line in text.removesuffix("\n").split("\n")]
     if query.get("tailLines"):
         number = int(query.get("tailLines"))
         lines = lines[-number:] if number else []

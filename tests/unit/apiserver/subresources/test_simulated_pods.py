@@ -75,3 +75,9 @@ async def test_a_proxy_to_a_simulated_pod_is_refused(server: LocalServer) -> Non
 )
 def test_options_of_a_log_count(query: str, expected: str) -> None:
     assert shown_log("one\ntwo", Query(query), "T") == expected.encode()
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    assert shown_log("one\ntwo\u2028three\r\n", Query("tailLines=1"), "T") == (
+        "two\u2028three\r\n".encode()
+    )
