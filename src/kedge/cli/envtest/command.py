@@ -25,6 +25,10 @@ EXAMPLES: Final = """\
   # In a Makefile of kubebuilder, instead of setup-envtest
   KUBEBUILDER_ASSETS="$(shell kedge envtest)" go test ./... -coverprofile cover.out"""
 
+OWN_WORDS: Final = b'of "kedge envtest"'
+"""In the help of each program, and so near its beginning."""
+HEAD_BYTES: Final = 4096
+
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
@@ -54,6 +58,8 @@ def run(flags: Namespace) -> int:
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        for name in programs:
+            refuse_foreign(directory / name)
         for name, content in programs.items():
             write(directory / name, content)
         link_kubectl(directory)
@@ -84,6 +90,18 @@ for each in "$@"; do
 done
 exec {command} "$@"
 """
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise Failure if a file there is not a program of this command, such as the real etcd."""
+    from kedge.cli.failure import Failure
+
+    if not path.exists():
+        return
+    with path.open("rb") as program:
+        if OWN_WORDS not in program.read(HEAD_BYTES):
+            what = "it is not of kedge, and is not replaced"
+            raise Failure(f"{path} exists: {what}; choose another directory with --directory")
 
 
 def write(path: Path, content: str) -> None:

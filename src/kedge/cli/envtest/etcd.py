@@ -9,13 +9,18 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 VERSION = "3.6.0"
 SECONDS = 2.0
-"""How long a client may take for its request. There is one, which polls."""
-MOST_BYTES = 1 << 14
+"""How long a client may take for each piece of its request."""
+MOST_PIECES = 8
+"""How many pieces a request may come in."""
+MOST_CLIENTS = 64
+"""How many are answered at a time; others wait for one of them to end."""
 HELP = """\
 Usage:
   etcd [flags]
@@ -80,16 +85,33 @@ def serve(connected: socket.socket, data: str) -> None:
     connected.settimeout(SECONDS)
     try:
         asked = b""
-        while b"\r\n\r\n" not in asked and len(asked) < MOST_BYTES:
+        for _ in range(MOST_PIECES):
             piece = connected.recv(4096)
-            if not piece:
-                return
             asked += piece
+            if not piece or b"\r\n\r\n" in asked:
+                break
         words = asked.split(b" ", 2)
         if len(words) == 3:
             connected.sendall(answer(words[1].decode("latin-1"), data))
     except OSError:
         return
+
+
+def serve_all(listener: socket.socket, data: str) -> NoReturn:
+    """Answer each client in a thread of its own, so that one that is silent delays no other."""
+    free = threading.BoundedSemaphore(MOST_CLIENTS)
+
+    def answer_client(connected: socket.socket) -> None:
+        try:
+            with connected:
+                serve(connected, data)
+        finally:
+            free.release()
+
+    while True:
+        free.acquire()
+        connected, _ = listener.accept()
+        threading.Thread(target=answer_client, args=[connected], daemon=True).start()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -107,10 +129,7 @@ def main(arguments: Sequence[str]) -> int:
     except (FlagError, OSError) as error:
         print(f"etcd of kedge envtest: {error}", file=sys.stderr)
         return 1
-    while True:
-        connected, _ = listener.accept()
-        with connected:
-            serve(connected, data)
+    serve_all(listener, data)
 
 
 if __name__ == "__main__":

@@ -40,3 +40,17 @@ def test_the_directory_is_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Failure, match="cannot write the programs to"):
         command.run(Namespace(directory=tmp_path / "file" / "below"))
+
+
+@pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
+def test_a_program_that_is_not_of_kedge_is_not_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x7fELF")
+    words = f"{name} exists: it is not of kedge, and is not replaced; choose another directory"
+    with pytest.raises(Failure, match=words):
+        command.run(Namespace(directory=tmp_path))
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"\x7fELF"
+    # One of another version of kedge is.
+    (tmp_path / name).write_text('#!/bin/sh\n# The program of "kedge envtest"\n')
+    assert command.run(Namespace(directory=tmp_path)) == 0
+    assert "exec" in (tmp_path / name).read_text()

@@ -1,7 +1,9 @@
 """The etcd of `kedge envtest`."""
 
+import contextlib
 import json
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,7 @@ def test_it_is_healthy_and_tells_where_data_belong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "status"), [(b"GET /health HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK"), (b"GET", b"")]
+    ("asked", "status"), [(b"GET /health HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK"), (b"GET ", b"")]
 )
 def test_a_client_is_answered(asked: bytes, status: bytes) -> None:
     client, server = socket.socketpair()
@@ -46,6 +48,26 @@ def test_a_client_is_answered(asked: bytes, status: bytes) -> None:
         with server:
             etcd.serve(server, "/d")
         assert client.recv(4096).partition(b"\r\n")[0] == status
+
+
+def test_a_silent_client_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(etcd, "SECONDS", 300.0)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve_until_shut() -> None:
+        with listener, contextlib.suppress(OSError):
+            etcd.serve_all(listener, "/d")
+
+    server = threading.Thread(target=serve_until_shut)
+    server.start()
+    address = listener.getsockname()
+    with socket.create_connection(address) as silent, socket.create_connection(address) as client:
+        silent.sendall(b"GET ")
+        client.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        client.settimeout(30)
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 OK")
+    listener.shutdown(socket.SHUT_RDWR)
+    server.join()
 
 
 def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
