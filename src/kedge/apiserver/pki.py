@@ -23,6 +23,7 @@ from kedge.apiserver.config import ServingFiles
 from kedge.machinery import atomic
 from kedge.machinery.certificates import names_host, validity
 from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.tls_trust import trust
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -173,7 +174,7 @@ def listening_context(identity: ServerIdentity, files: ServingFiles | None) -> s
         context = _server_context(identity.directory, "server")
         context.load_cert_chain(files.certificate, files.key)
     if files.client_authority is not None:
-        context.load_verify_locations(files.client_authority)
+        trust(context, files.client_authority.read_bytes())
     return context
 
 

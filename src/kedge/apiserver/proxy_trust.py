@@ -16,6 +16,7 @@ from kedge.apiserver.followed_file import FollowedFile
 from kedge.apiserver.pki import ServerIdentity
 from kedge.machinery.certificates import blocks, fingerprint
 from kedge.machinery.clock import Clock
+from kedge.machinery.tls_trust import trust
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +99,7 @@ def _authorities(path: Path, context: ssl.SSLContext) -> bytes:
     try:
         with path.open("rb") as file:
             pem = file.read(LARGEST_FILE)
-        certificates = b"\n".join(blocks(pem))
-        # An authority in the file is trusted itself, with any issuer, as upstream.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(cadata=certificates.decode())
+        trust(context, pem)
     except (OSError, ValueError, ssl.SSLError) as error:
         raise ConfigurationFileError(f"{_FLAG} '{path}' cannot be used: {error}") from error
-    return certificates
+    return b"\n".join(blocks(pem))

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from kedge.client.connection import HttpConnection, encode_request, open_connection
 from kedge.client.transport import Call, Reply, Stream, Unreachable
 from kedge.machinery.sockets import SocketMaker
+from kedge.machinery.tls_trust import trusting
 
 ANSWER_SECONDS = 70.0
 """A little longer than the time limit of API servers for a request."""
@@ -47,7 +48,7 @@ class HttpTransport:
         )
         self._dialed = f"{dial[0]}:{dial[1]}" if dial else self._authority
         self._prefix = parts.path.rstrip("/")
-        self._tls = (tls or _context(ca_pem)) if parts.scheme == "https" else None
+        self._tls = (tls or trusting(ca_pem)) if parts.scheme == "https" else None
         self._server_name = server_name or (parts.hostname if dial else None)
         self._token = token
         self._make = make
@@ -143,8 +144,3 @@ class HttpTransport:
         headers = [("authorization", f"Bearer {token}")] if token else []
         headers += call.headers.items()
         return encode_request(call.method, target, self._authority, headers, call.body)
-
-
-def _context(ca_pem: bytes) -> ssl.SSLContext:
-    # Given an authority, the system's own ones are not trusted.
-    return ssl.create_default_context(cadata=ca_pem.decode() if ca_pem else None)

@@ -18,6 +18,7 @@ from kedge.client.http import HttpTransport
 from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.transport import Transport
 from kedge.machinery import yaml_text
+from kedge.machinery.tls_trust import trusting
 
 UNKNOWN_WAYS: Final = {
     "user": ("exec", "auth-provider", "username", "as", "as-uid", "as-groups"),
@@ -59,7 +60,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context; raises ssl.SSLError if authority or certificate is broken."""
-        context = ssl.create_default_context(cadata=self.ca_pem.decode() or None)
+        context = trusting(self.ca_pem)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

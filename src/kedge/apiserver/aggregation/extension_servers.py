@@ -9,6 +9,7 @@ from typing import Final
 from kedge.apiserver.aggregation.remote_version import RemoteVersion
 from kedge.apiserver.webhooks.services import Resolve
 from kedge.machinery.errors import StatusError
+from kedge.machinery.tls_trust import trust
 from kedge.web.cluster_network import MACHINE, ClusterNetwork
 from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress
 from kedge.web.kept_connections import KeptConnections
@@ -67,7 +68,7 @@ def _trusting(remote: RemoteVersion) -> ssl.SSLContext:
     """Return a context that verifies the server as the APIService says."""
     if remote.ca_bundle:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=base64.b64decode(remote.ca_bundle).decode())
+        trust(context, base64.b64decode(remote.ca_bundle))
         return context
     context = ssl.create_default_context()
     if remote.is_insecure:

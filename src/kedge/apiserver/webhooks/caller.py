@@ -6,8 +6,9 @@ import ssl
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from posixpath import normpath
 from typing import NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
 
 import msgspec
 
@@ -24,7 +25,12 @@ ANSWER_BYTES = 6 << 20
 """The longest answer that is read: a patch of the largest object fits, in base64."""
 TRANSPORTS = 200
 """Servers to which connections are kept."""
-_IN_PATHS = "/%:@!$&'()*+,;=~"
+REDIRECTS = 10
+"""How often one call follows its server to another path."""
+_IN_PATHS = "/:@$&+,;=~"
+"""What Go's client does not escape."""
+_ESCAPED = "/:@$&+,;=~%!'()*?"
+_REDIRECTS_WITH_BODY = (307, 308)
 _HEADERS = {
     "accept": "application/json, */*",
     "content-type": "application/json",
@@ -108,13 +114,14 @@ class Caller:
         if not client.url:
             address = self._resolve(client.namespace, client.service, client.port)
         transport = await self._transport(_Place(base, address, client.ca_bundle))
-        try:
-            return await _post(transport, call, answer)
-        except Unreachable as error:
-            # A kept connection may end just as it is used. Webhooks must bear being asked twice.
-            if error.__cause__ is not None:
-                raise
-            return await _post(transport, call, answer)
+        for _ in range(REDIRECTS):
+            status, content, location = await _posted(transport, call, answer)
+            elsewhere = _redirected(call, status, f"{base}{call.path}", location)
+            if elsewhere is None:
+                return status, content
+            answer.free()
+            call = elsewhere
+        raise CallFailed(f"failed to call webhook: stopped after {REDIRECTS} redirects")
 
     async def _transport(self, place: _Place) -> HttpTransport:
         transport = self._transports.get(place)
@@ -141,12 +148,45 @@ def _target(client: WebhookEndpoint) -> tuple[str, str]:
     """The server of a webhook, and the path on it."""
     if not client.url:
         host = f"{client.service}.{client.namespace}.svc"
-        return f"https://{host}:{client.port}", quote(f"/{client.path.lstrip('/')}", _IN_PATHS)
+        return f"https://{host}:{client.port}", _cleaned(client.path.encode())
     parts = urlsplit(client.url)
-    return f"https://{parts.netloc}", quote(parts.path or "/", _IN_PATHS)
+    return f"https://{parts.netloc}", _cleaned(unquote_to_bytes(parts.path))
 
 
-async def _post(transport: HttpTransport, call: Call, answer: Answer) -> tuple[int, bytes]:
+def _cleaned(path: bytes) -> str:
+    """Return a path as Go's client sends it: without empty and relative parts, and without a slash
+    at its end. envtest writes URLs with two slashes, which servers answer with a redirect."""
+    return quote(b"/" + normpath(b"/" + path).lstrip(b"/"), _IN_PATHS)
+
+
+def _redirected(call: Call, status: int, url: str, location: str) -> Call | None:
+    """Return the call that a server wants instead, with the same body; None if it wants none, or
+    one to another server, which is not followed."""
+    if status not in _REDIRECTS_WITH_BODY or not location:
+        return None
+    try:
+        here, there = urlsplit(url), urlsplit(urljoin(url, location))
+    except ValueError:
+        return None
+    if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+        return None
+    # What the server has not escaped must not end the request's first line.
+    path = quote(there.path or "/", _ESCAPED)
+    return msgspec.structs.replace(call, path=path, query=quote(there.query, _ESCAPED))
+
+
+async def _posted(transport: HttpTransport, call: Call, answer: Answer) -> tuple[int, bytes, str]:
+    try:
+        return await _post(transport, call, answer)
+    except Unreachable as error:
+        # A kept connection may end just as it is used. Webhooks must bear being asked twice.
+        if error.__cause__ is not None:
+            raise
+        return await _post(transport, call, answer)
+
+
+async def _post(transport: HttpTransport, call: Call, answer: Answer) -> tuple[int, bytes, str]:
+    """Return status, body and Location of the answer."""
     async with transport.stream(call) as stream:
         try:
             content = await answer.read(stream.pieces, ANSWER_BYTES)
@@ -155,7 +195,7 @@ async def _post(transport: HttpTransport, call: Call, answer: Answer) -> tuple[i
         if content is None:
             why = f"the answer is longer than {ANSWER_BYTES} bytes"
             raise CallFailed(f"failed to call webhook: {why}")
-        return stream.status, content
+        return stream.status, content, stream.headers.get("location", "")
 
 
 _UNTRUSTED = (18, 19, 20, 21)

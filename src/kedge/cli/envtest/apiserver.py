@@ -54,6 +54,7 @@ def configuration(flags: ApiServerFlags) -> "ServerConfig":
         "--name=envtest",
         "--upstream-only",
         f"--controllers={NO_CONTROLLERS}",
+        "--dns=none",
     ]
     parser = CommandParser(prog="kube-apiserver", allow_abbrev=False)
     server.add_flags(parser)

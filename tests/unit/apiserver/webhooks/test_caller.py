@@ -74,6 +74,77 @@ async def test_connection_that_ended_meanwhile_is_replaced(
     assert len(hook.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("", "/"),
+        ("//hook", "/hook"),
+        ("/a/./../b//c/", "/b/c"),
+        ("/a%20b(%C3%BC%2F)", "/a%20b%28%C3%BC/%29"),
+    ],
+)
+async def test_path_is_cleaned(hook: WebhookServer, caller: Caller, given: str, sent: str) -> None:
+    await ask(caller, WebhookEndpoint(url=hook.url + given, ca_bundle=hook.ca_bundle))
+    assert [path for path, _ in hook.asked] == [sent]
+
+
+async def test_path_at_a_service_is_not_decoded(hook: WebhookServer) -> None:
+    caller = Caller(lambda namespace, name, port: ("127.0.0.1", hook.port))
+    client = WebhookEndpoint(
+        namespace="default", service="hook", path="x%20y/", ca_bundle=hook.ca_bundle
+    )
+    await ask(caller, client)
+    await caller.close()
+    assert [path for path, _ in hook.asked] == ["/x%2520y"]
+
+
+def moved(status: int, location: str) -> Response:
+    return Response(status, b"", headers=[("Location", location)])
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_server_may_name_another_path(
+    hook: WebhookServer, caller: Caller, status: int
+) -> None:
+    hook.decisions["/here"] = lambda _: moved(status, "/there/?x=a b")
+    await ask(caller, WebhookEndpoint(url=f"{hook.url}/here", ca_bundle=hook.ca_bundle))
+    assert hook.asked == [("/here", {"uid": "u"}), ("/there/", {"uid": "u"})]
+    assert hook.queries == ["timeout=5s", "x=a%20b"]
+    assert hook.connections == 1
+    assert caller.budget.size == 0
+
+
+async def test_redirects_end(hook: WebhookServer, caller: Caller) -> None:
+    client = WebhookEndpoint(url=f"{hook.url}/here", ca_bundle=hook.ca_bundle)
+    hook.decisions["/here"] = lambda _: moved(307, "here")
+    told = await failure(caller, client)
+    assert told == "failed to call webhook: stopped after 10 redirects"
+    assert len(hook.asked) == 10
+
+
+@pytest.mark.parametrize(
+    ("status", "location"),
+    [(307, "https://127.0.0.1:1/"), (307, "http:/x"), (307, "//["), (307, ""), (302, "/there")],
+)
+async def test_redirects_to_others_are_not_followed(
+    hook: WebhookServer, caller: Caller, status: int, location: str
+) -> None:
+    client = WebhookEndpoint(url=f"{hook.url}/here", ca_bundle=hook.ca_bundle)
+    hook.decisions["/here"] = lambda _: moved(status, location)
+    told = await failure(caller, client)
+    why = f"the server responded with the status code {status} but did not return more information"
+    assert told == f"failed to call webhook: {why}"
+    assert len(hook.asked) == 1
+
+
+async def test_server_s_own_certificate_can_be_the_bundle(
+    hook: WebhookServer, caller: Caller, keys: Path
+) -> None:
+    own = base64.b64encode((keys / "server.crt").read_bytes()).decode()
+    await ask(caller, WebhookEndpoint(url=hook.url, ca_bundle=own))
+    assert len(hook.asked) == 1
+
+
 async def test_server_of_another_authority_is_not_trusted(
     hook: WebhookServer, caller: Caller, tmp_path: Path
 ) -> None:
