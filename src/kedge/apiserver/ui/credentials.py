@@ -16,18 +16,22 @@ class Credentials(NamedTuple):
 
     headers: Mapping[str, str]
     certificate: Mapping[str, Any] | None
+    prefixes: tuple[str, ...] = ()
+    """How the headers begin in which proxies name users."""
 
     @classmethod
     def of(cls, http: HttpRequest, prefixes: tuple[str, ...] = ()) -> "Credentials":
-        """Return those of a request. `prefixes` are the headers in which proxies name users."""
-        kept = {
-            name: value
-            for name, value in http.headers.items()
-            if name == "authorization" or (prefixes and name.startswith(prefixes))
-        }
-        return cls(kept, http.peer_certificate)
+        """Return those of a request."""
+        kept = {n: value for n, value in http.headers.items() if _is_credential(n, prefixes)}
+        return cls(kept, http.peer_certificate, prefixes)
 
     def give_to(self, http: HttpRequest, headers: Mapping[str, str]) -> None:
-        """Let a request with these further headers present the credentials."""
-        http.headers = {**headers, **self.headers}
+        """Let a request with these further headers present the credentials, and no others: with the
+        certificate of a proxy, a header of the browser would add its user to any group."""
+        others = {n: value for n, value in headers.items() if not _is_credential(n, self.prefixes)}
+        http.headers = {**others, **self.headers}
         http.peer_certificate = self.certificate
+
+
+def _is_credential(name: str, prefixes: tuple[str, ...]) -> bool:
+    return name == "authorization" or name.startswith(prefixes)

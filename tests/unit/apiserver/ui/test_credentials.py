@@ -17,7 +17,7 @@ def test_headers_of_a_proxy_are_kept_with_its_certificate() -> None:
     http = HttpRequest("POST", "/ui/codes", headers=headers, peer_certificate=CERTIFICATE)
     kept = {"x-remote-user": "anna", "x-remote-extra-team": "a"}
     prefixes = ("x-remote-user", "x-remote-extra-")
-    assert Credentials.of(http, prefixes) == Credentials(kept, CERTIFICATE)
+    assert Credentials.of(http, prefixes) == Credentials(kept, CERTIFICATE, prefixes)
 
 
 def test_they_replace_those_of_the_browser() -> None:
@@ -26,3 +26,10 @@ def test_they_replace_those_of_the_browser() -> None:
     Credentials({"authorization": "Bearer a"}, None).give_to(http, given)
     assert http.headers == {"accept": "*/*", "authorization": "Bearer a"}
     assert http.peer_certificate is None
+
+
+def test_a_browser_names_no_groups_with_the_certificate_of_a_proxy() -> None:
+    kept = Credentials({"x-remote-user": "anna"}, CERTIFICATE, ("x-remote-user", "x-remote-group"))
+    http = HttpRequest("GET", "/api", headers={})
+    kept.give_to(http, {"accept": "*/*", "x-remote-group": "system:masters"})
+    assert http.headers == {"accept": "*/*", "x-remote-user": "anna"}
