@@ -56,9 +56,13 @@ def pod_of(resource: Resource[Any], owner: Object, template: PodTemplateSpec) ->
     )
 
 
-def room_for_more(pods: Iterable[Pod]) -> int:
-    """Return how many pods may be created now for an owner that has these."""
-    waiting = sum(not pod.spec.nodeName for pod in pods)
+def count_waiting(pods: Iterable[Pod]) -> int:
+    """Return how many pods have no node."""
+    return sum(not pod.spec.nodeName for pod in pods)
+
+
+def room_for_more(waiting: int) -> int:
+    """Return how many pods may be created now for an owner of which so many have no node."""
     return max(min(BURST, MOST_WAITING - waiting), 0)
 
 

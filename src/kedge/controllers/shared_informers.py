@@ -5,8 +5,8 @@ Shared: each kind is followed once, however many controllers look at it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -28,8 +28,16 @@ Change = Callable[[T | None, T | None], None]
 """Called with the old and the new object: None before it was created, and after it was deleted."""
 
 
+LabelSet = frozenset[tuple[str, str]]
+
+
 def key_of(obj: Object) -> Key:
     return Key(obj.metadata.namespace, obj.metadata.name)
+
+
+def label_set(obj: Object) -> LabelSet:
+    """The labels of an object, as a key."""
+    return frozenset(obj.metadata.labels.items())
 
 
 def controller_of(obj: Object) -> OwnerReference | None:
@@ -38,6 +46,21 @@ def controller_of(obj: Object) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
+
+
+def differ_in_status_only(before: Object, now: Object) -> bool:
+    """Whether two states of an object differ in nothing that its controller acts on: neither in the
+    spec, which the generation counts, nor in the metadata that users write."""
+    old, new = before.metadata, now.metadata
+    return (
+        old.uid == new.uid
+        and old.generation == new.generation
+        and old.deletionTimestamp == new.deletionTimestamp
+        and old.labels == new.labels
+        and old.annotations == new.annotations
+        and old.ownerReferences == new.ownerReferences
+        and old.finalizers == new.finalizers
+    )
 
 
 def _manager(obj: Object) -> str | None:
@@ -51,6 +74,12 @@ def _version(obj: Object) -> int:
 
 def _namespace(obj: Object) -> str:
     return obj.metadata.namespace
+
+
+class Index(Protocol[T]):
+    """Follows every change of cached objects."""
+
+    def changed(self, before: T | None, now: T | None) -> None: ...
 
 
 class ObjectIndex(Generic[T]):
@@ -76,12 +105,51 @@ class ObjectIndex(Generic[T]):
             self._groups.setdefault(new, {})[key_of(now)] = now
 
 
+class LabelIndex(Generic[T]):
+    """Cached objects by namespace and labels. A selector is compared with each set of labels, not
+    with each object: the pods of a workload have the same."""
+
+    def __init__(self, includes: Callable[[T], bool]) -> None:
+        """`includes` tells which objects are kept."""
+        self._includes = includes
+        self._namespaces: dict[str, dict[LabelSet, dict[Key, T]]] = {}
+
+    def selected(self, namespace: str, matches: Callable[[Mapping[str, str]], bool]) -> list[T]:
+        """Return the objects of a namespace whose labels match."""
+        groups = self._namespaces.get(namespace, {})
+        return [
+            obj
+            for labels, members in groups.items()
+            if matches(dict(labels))
+            for obj in members.values()
+        ]
+
+    def changed(self, before: T | None, now: T | None) -> None:
+        if before is not None and self._includes(before):
+            self._remove(before)
+        if now is not None and self._includes(now):
+            groups = self._namespaces.setdefault(now.metadata.namespace, {})
+            groups.setdefault(label_set(now), {})[key_of(now)] = now
+
+    def _remove(self, obj: T) -> None:
+        namespace, labels = obj.metadata.namespace, label_set(obj)
+        groups = self._namespaces[namespace]
+        members = groups[labels]
+        del members[key_of(obj)]
+        if not members:
+            del groups[labels]
+            if not groups:
+                del self._namespaces[namespace]
+
+
 class ObjectCache(Generic[T]):
     """A Receiver that keeps all objects of a kind, with indexes by owner and namespace."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
-        self._indexes: list[ObjectIndex[T]] = []
+        self._indexes: list[Index[T]] = []
+        self._labelled: LabelIndex[T] | None = None
+        self._orphans: LabelIndex[T] | None = None
         self._followers: list[Change[T]] = []
         self._newest = 0
         """The version of the latest change that is known."""
@@ -92,10 +160,27 @@ class ObjectCache(Generic[T]):
     def by(self, group: Callable[[T], Hashable | None]) -> ObjectIndex[T]:
         """A way to find objects, kept up to date; those grouped under None are left out."""
         index = ObjectIndex(group)
+        self._maintain(index)
+        return index
+
+    def by_labels(self) -> LabelIndex[T]:
+        """A way to find objects by a selector, kept up to date. All who ask for it share it."""
+        if self._labelled is None:
+            self._labelled = LabelIndex(lambda _: True)
+            self._maintain(self._labelled)
+        return self._labelled
+
+    def orphans_by_labels(self) -> LabelIndex[T]:
+        """The same for objects that no controller manages."""
+        if self._orphans is None:
+            self._orphans = LabelIndex(lambda obj: controller_of(obj) is None)
+            self._maintain(self._orphans)
+        return self._orphans
+
+    def _maintain(self, index: Index[T]) -> None:
         for obj in self._objects.values():
             index.changed(None, obj)
         self._indexes.append(index)
-        return index
 
     def follow(self, follower: Change[T]) -> None:
         """Call a follower with every change, in order, after the indexes have it."""
@@ -107,6 +192,10 @@ class ObjectCache(Generic[T]):
     def owned(self, uid: str) -> list[T]:
         """Return the objects whose controller has this uid."""
         return self._owned.get(uid)
+
+    def count_owned(self, uid: str) -> int:
+        """Return the number of objects whose controller has this uid."""
+        return self._owned.count(uid)
 
     def within(self, namespace: str) -> list[T]:
         return self._within.get(namespace)

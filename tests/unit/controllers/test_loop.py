@@ -7,7 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kedge.controllers.loop import ControllerLoop, Unfinished
+from kedge.controllers.loop import (
+    LONGEST_PAUSE,
+    SMALL_OWNER,
+    ControllerLoop,
+    Unfinished,
+    pause_for,
+)
 from kedge.machinery.errors import conflict, not_found
 from kedge.machinery.turns import SHARE_SECONDS
 from kedge.testing.clock import BusyClock, FakeClock
@@ -168,3 +174,56 @@ async def test_a_failed_reconciliation_keeps_nothing_in_memory() -> None:
             assert {each() for each in kept} == {None}
     finally:
         gc.enable()
+
+
+async def test_an_owner_of_many_objects_is_seen_to_at_once_and_then_after_a_pause() -> None:
+    clock, times = FakeClock(), list[float]()
+
+    async def note(_: str) -> None:
+        times.append(clock.monotonic())
+
+    async with running(note, clock) as loop:
+        began = clock.monotonic()
+        for _ in range(10):
+            loop.add_after_pause("large", 10_000)
+            await clock.advance(0.01)
+        await clock.advance(2)
+        loop.add_after_pause("large", 10_000)
+        await clock.advance(0)
+    assert [round(each - began, 2) for each in times] == [0, LONGEST_PAUSE, 2.1]
+
+
+async def test_an_owner_of_few_objects_is_seen_to_at_each_change() -> None:
+    clock, count = FakeClock(), 0
+
+    async def note(_: str) -> None:
+        nonlocal count
+        count += 1
+
+    async with running(note, clock) as loop:
+        for _ in range(10):
+            loop.add_after_pause("small", SMALL_OWNER)
+            await clock.advance(0)
+    assert count == 10
+
+
+async def test_changes_during_a_reconciliation_wait_for_a_pause_after_it() -> None:
+    clock, times = FakeClock(), list[float]()
+
+    async def slow(key: str) -> None:
+        times.append(clock.monotonic())
+        loop.add_after_pause(key, 10_000)
+        if len(times) == 1:
+            await clock.sleep(3)
+
+    async with running(slow, clock) as loop:
+        began = clock.monotonic()
+        loop.add("large")
+        await clock.advance(3.2)
+        assert len(times) == 1
+        await clock.advance(0.3)
+    assert [each - began for each in times] == [0, 3.5]
+
+
+def test_pauses_grow_with_the_number_of_objects_and_end() -> None:
+    assert [pause_for(each) for each in (0, 100, 200, 1000, 10**6)] == [0, 0, 0.1, 0.5, 0.5]

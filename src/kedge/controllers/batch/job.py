@@ -40,12 +40,13 @@ from kedge.controllers.batch.job_tally import (
     is_indexed,
     is_tracked,
 )
-from kedge.controllers.loop import ControllerLoop, together
+from kedge.controllers.loop import ControllerLoop, pause_for, together
 from kedge.controllers.pod_control import (
     AT_ONCE,
     BURST,
     PodControl,
     Shortfall,
+    count_waiting,
     in_growing_batches,
     record_held_back,
     room_for_more,
@@ -61,7 +62,7 @@ MANAGER: Final = "kubernetes.io/job-controller"
 """The value of `managedBy` that selects this controller."""
 WORKERS: Final = 5
 BATCH: Final = 0.1
-"""Seconds for which news of pods are gathered: hundreds may end together."""
+"""Seconds for which news of pods are gathered at least: hundreds may end together."""
 
 
 class JobPodCounts(msgspec.Struct):
@@ -87,7 +88,7 @@ class JobController:
         self._clock = clock
         self._jobs = shared.of(RESOURCE)
         self._pods = shared.of(PODS)
-        self._unowned = self._pods.by(_unowned)
+        self._orphans = self._pods.orphans_by_labels()
         self._recorder = Recorder(client, clock, COMPONENT)
         self._control = PodControl(client, self._pods, self._recorder)
         self._claims = Adoption(client, RESOURCE, PODS, self._pods, finalizers=(FINALIZER,))
@@ -115,12 +116,16 @@ class JobController:
         if now is None or before is None or _was_told(before, now):
             self._loop.add(key_of(job))
         else:
-            self._loop.add_later(key_of(job), BATCH)
+            self._loop.add_later(key_of(job), self._pause(job))
+
+    def _pause(self, job: Job) -> float:
+        """Seconds for which news of a job's pods are gathered."""
+        return max(BATCH, pause_for(self._pods.count_owned(job.metadata.uid)))
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
         for pod in filter(None, (before, now)):
             if (job := self._job_of(pod)) is not None and not is_finished(job):
-                self._loop.add_later(key_of(job), BATCH)
+                self._loop.add_later(key_of(job), self._pause(job))
         if now is None:
             return
         if is_tracked(now) and self._may_be_stray(now):
@@ -200,14 +205,12 @@ class JobController:
             raise failures[0]
 
     async def _pods_of(self, job: Job) -> list[Pod]:
-        selector = compiled(job.spec.selector)
+        matches = compiled(job.spec.selector).matches
         candidates = [
             *self._pods.owned(job.metadata.uid),
-            *self._unowned.get(job.metadata.namespace),
+            *self._orphans.selected(job.metadata.namespace, matches),
         ]
-        return await self._claims.settle(
-            job, lambda pod: selector.matches(pod.metadata.labels), candidates
-        )
+        return await self._claims.settle(job, lambda pod: matches(pod.metadata.labels), candidates)
 
     def _backoff(self, tally: JobTally) -> JobBackoff:
         if tally.failed_indexes is not None:
@@ -248,7 +251,7 @@ class JobController:
         job, now = tally.job, self._clock.now()
         if not tally.shortage:
             return []
-        if tally.shortage > (room := room_for_more(tally.active)):
+        if tally.shortage > (room := room_for_more(count_waiting(tally.active))):
             record_held_back(self._recorder, job)
         count = min(tally.shortage, room)
         if remaining := self._backoff(tally).remaining(now):
@@ -362,10 +365,6 @@ async def _all(
 
 def _still_held(pod: Pod, now: Pod | None) -> bool:
     return now is not None and now.metadata.uid == pod.metadata.uid and is_tracked(now)
-
-
-def _unowned(pod: Pod) -> str | None:
-    return pod.metadata.namespace if controller_of(pod) is None else None
 
 
 def _is_foreign(job: Job) -> bool:

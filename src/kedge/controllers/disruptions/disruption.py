@@ -21,7 +21,12 @@ from kedge.controllers.disruptions.scales import OwnerScales, UnknownScale
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving, is_ready
-from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
+from kedge.controllers.shared_informers import (
+    SharedInformers,
+    controller_of,
+    differ_in_status_only,
+    key_of,
+)
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.selectors import LabelRequirements
@@ -42,6 +47,7 @@ class DisruptionController:
         self._client = client
         self._clock = clock
         self._pods = shared.of(PODS)
+        self._labelled = self._pods.by_labels()
         self._budgets = shared.of(RESOURCE)
         self._scales = OwnerScales(client, shared)
         self._recorder = Recorder(client, clock, COMPONENT)
@@ -61,7 +67,10 @@ class DisruptionController:
     ) -> None:
         if now is not None:
             self._selectors[key_of(now)] = compiled(now.spec.selector)
-            self._loop.add(key_of(now))
+            if before is not None and differ_in_status_only(before, now):
+                self._loop.add_after_pause(key_of(now), now.status.expectedPods)
+            else:
+                self._loop.add(key_of(now))
         elif before is not None:
             self._selectors.pop(key_of(before), None)
 
@@ -75,18 +84,18 @@ class DisruptionController:
                 self._tell_budgets(pod)
 
     def _tell_budgets(self, pod: Pod) -> None:
-        keys = [
-            key_of(each)
+        found = [
+            each
             for each in self._budgets.within(pod.metadata.namespace)
             if self._selectors[key_of(each)].matches(pod.metadata.labels)
         ]
-        for key in keys:
-            self._loop.add(key)
-        if len(keys) > 1:
+        for each in found:
+            self._loop.add_after_pause(key_of(each), each.status.expectedPods)
+        if len(found) > 1:
             meta = pod.metadata
             message = (
                 f'Pod "{meta.namespace}"/"{meta.name}" matches multiple PodDisruptionBudgets.  '
-                f'Chose "{keys[0].name}" arbitrarily.'
+                f'Chose "{found[0].metadata.name}" arbitrarily.'
             )
             self._recorder.record(pod, WARNING, "MultiplePodDisruptionBudgets", message)
 
@@ -136,8 +145,7 @@ class DisruptionController:
 
     def _covered(self, budget: PodDisruptionBudget) -> list[Pod]:
         selector = self._selectors[key_of(budget)]
-        within = self._pods.within(budget.metadata.namespace)
-        return [pod for pod in within if selector.matches(pod.metadata.labels)]
+        return self._labelled.selected(budget.metadata.namespace, selector.matches)
 
     async def _write(self, budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus) -> None:
         if _same(status, budget.status):

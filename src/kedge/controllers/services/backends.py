@@ -17,8 +17,8 @@ def has_backends(service: Service) -> bool:
     return service.spec.type != "ExternalName" and bool(service.spec.selector)
 
 
-def selects(service: Service, pod: Pod) -> bool:
-    labels = pod.metadata.labels
+def selects(service: Service, labels: Mapping[str, str]) -> bool:
+    """Whether a service leads to pods with these labels."""
     return bool(service.spec.selector) and all(
         labels.get(key) == value for key, value in service.spec.selector.items()
     )

@@ -1,5 +1,6 @@
 """Services that select pods have EndpointSlices which say where these are."""
 
+from functools import partial
 from typing import Final
 
 from kedge.api.core_v1.node import RESOURCE as NODES
@@ -19,6 +20,7 @@ from kedge.controllers.services.backends import families, has_backends, seen_of,
 from kedge.controllers.services.slicing import (
     CONTROLLER,
     MANAGED_BY,
+    MOST,
     SERVICE_NAME,
     SlicePlan,
     endpoints_by_ports,
@@ -39,6 +41,7 @@ class EndpointSliceController:
         self._client = client
         self._services = shared.of(SERVICES)
         self._pods = shared.of(PODS)
+        self._labelled = self._pods.by_labels()
         self._nodes = shared.of(NODES)
         self._slices = shared.of(RESOURCE)
         self._of_service = self._slices.by(_service_of)
@@ -70,13 +73,18 @@ class EndpointSliceController:
 
     def _tell(self, pod: Pod) -> None:
         for service in self._services.within(pod.metadata.namespace):
-            if has_backends(service) and selects(service, pod):
-                self._loop.add(key_of(service))
+            if has_backends(service) and selects(service, pod.metadata.labels):
+                key = key_of(service)
+                self._loop.add_after_pause(key, self._endpoints_at_most(key))
+
+    def _endpoints_at_most(self, key: Key) -> int:
+        """How many pods the slices of a service stand for, roughly: the last one may be new."""
+        return MOST * max(self._of_service.count(key) - 1, 0)
 
     def _slice_changed(self, before: EndpointSlice | None, now: EndpointSlice | None) -> None:
         for slice_ in (before, now):
             if slice_ is not None and (key := _service_of(slice_)) is not None:
-                self._loop.add(key)
+                self._loop.add_after_pause(key, self._endpoints_at_most(key))
 
     def _node_changed(self, before: Node | None, now: Node | None) -> None:
         """A node that comes or moves to another zone matters to who is reached there."""
@@ -110,9 +118,7 @@ class EndpointSliceController:
 
     async def _bring_about(self, service: Service) -> list[str]:
         """Make the slices what they should be; says what is wrong with pods that were left out."""
-        pods = [
-            pod for pod in self._pods.within(service.metadata.namespace) if selects(service, pod)
-        ]
+        pods = self._labelled.selected(service.metadata.namespace, partial(selects, service))
         nodes = {
             pod.spec.nodeName: node
             for pod in pods

@@ -1,5 +1,6 @@
 """Services that select pods have an Endpoints object too, the older form of EndpointSlices."""
 
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ class EndpointsController:
         self._client = client
         self._services = shared.of(SERVICES)
         self._pods = shared.of(PODS)
+        self._labelled = self._pods.by_labels()
         self._endpoints = shared.of(RESOURCE)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._bereft: set[Key] = set()
@@ -70,14 +72,23 @@ class EndpointsController:
             return
         for pod in (before, now):
             if pod is not None:
-                for service in self._services.within(pod.metadata.namespace):
-                    if has_backends(service) and selects(service, pod):
-                        self._loop.add(key_of(service))
+                self._tell(pod)
+
+    def _tell(self, pod: Pod) -> None:
+        for service in self._services.within(pod.metadata.namespace):
+            if has_backends(service) and selects(service, pod.metadata.labels):
+                self._add_after_pause(key_of(service))
+
+    def _add_after_pause(self, key: Key) -> None:
+        present = self._endpoints.get(key.name, key.namespace)
+        subsets = present.subsets if present is not None else ()
+        addresses = sum(len(each.addresses) + len(each.notReadyAddresses) for each in subsets)
+        self._loop.add_after_pause(key, addresses)
 
     def _endpoints_changed(self, before: Endpoints | None, now: Endpoints | None) -> None:
         endpoints = now or before
         if endpoints is not None:
-            self._loop.add(key_of(endpoints))
+            self._add_after_pause(key_of(endpoints))
 
     # One service.
 
@@ -94,7 +105,7 @@ class EndpointsController:
 
     async def _bring_about(self, service: Service, present: Endpoints | None) -> None:
         meta = service.metadata
-        pods = [pod for pod in self._pods.within(meta.namespace) if selects(service, pod)]
+        pods = self._labelled.selected(meta.namespace, partial(selects, service))
         subsets, cut = bounded(subsets_of(service, pods))
         old = present or Endpoints(metadata=ObjectMeta(name=meta.name, namespace=meta.namespace))
         notes = {k: v for k, v in old.metadata.annotations.items() if k != OVER_CAPACITY}

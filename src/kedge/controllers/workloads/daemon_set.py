@@ -26,7 +26,12 @@ from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches
 from kedge.controllers.pod_state import is_leaving
-from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
+from kedge.controllers.shared_informers import (
+    SharedInformers,
+    controller_of,
+    differ_in_status_only,
+    key_of,
+)
 from kedge.controllers.workloads.daemon_nodes import HASH, daemon_pod
 from kedge.controllers.workloads.daemon_steps import (
     DaemonSetSteps,
@@ -92,7 +97,7 @@ class DaemonSetController:
         self._sets = shared.of(RESOURCE)
         self._pods = shared.of(PODS)
         self._nodes = shared.of(NODES)
-        self._orphans = self._pods.by(_place_of_orphan)
+        self._orphans = self._pods.orphans_by_labels()
         self._recorder = Recorder(client, clock, COMPONENT)
         self._control = PodControl(client, self._pods, self._recorder)
         self._daemons = Adoption(client, RESOURCE, PODS, self._pods)
@@ -112,9 +117,16 @@ class DaemonSetController:
 
     # Events: which sets to reconcile.
 
-    def _set_changed(self, _: DaemonSet | None, now: DaemonSet | None) -> None:
-        if now is not None:
+    def _set_changed(self, before: DaemonSet | None, now: DaemonSet | None) -> None:
+        if now is None:
+            return
+        if before is not None and differ_in_status_only(before, now):
+            self._add_after_pause(key_of(now), now.metadata.uid)
+        else:
             self._loop.add(key_of(now))
+
+    def _add_after_pause(self, key: Key, uid: str) -> None:
+        self._loop.add_after_pause(key, self._pods.count_owned(uid))
 
     def _revision_changed(
         self, before: ControllerRevision | None, now: ControllerRevision | None
@@ -127,7 +139,7 @@ class DaemonSetController:
         for obj in (before, now):
             owner = controller_of(obj) if obj is not None else None
             if obj is not None and owner is not None and owner.kind == RESOURCE.kind:
-                self._loop.add(Key(obj.metadata.namespace, owner.name))
+                self._add_after_pause(Key(obj.metadata.namespace, owner.name), owner.uid)
         if now is None or not _may_be_adopted(before, now):
             return
         for candidate in self._sets.within(now.metadata.namespace):
@@ -151,7 +163,7 @@ class DaemonSetController:
         await self._daemons.settle(
             owner,
             lambda pod: matches(pod.metadata.labels),
-            self._pods.owned(owner.metadata.uid) + self._orphans.get(key.namespace),
+            self._pods.owned(owner.metadata.uid) + self._orphans.selected(key.namespace, matches),
         )
         revisions = await self._history.of(
             owner, owner.spec.selector, owner.spec.template, owner.status.collisionCount or 0
@@ -250,10 +262,6 @@ class DaemonSetController:
 def hash_of(revision: ControllerRevision) -> str:
     """Return the labels of the pods of a revision."""
     return revision.metadata.labels.get(HASH) or revision.metadata.name
-
-
-def _place_of_orphan(pod: Pod) -> str | None:
-    return None if controller_of(pod) else pod.metadata.namespace
 
 
 def _may_be_adopted(before: Object | None, now: Object) -> bool:

@@ -19,7 +19,12 @@ from kedge.controllers.adoption import Adoption
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import ENDED, is_leaving
-from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
+from kedge.controllers.shared_informers import (
+    SharedInformers,
+    controller_of,
+    differ_in_status_only,
+    key_of,
+)
 from kedge.controllers.workloads import deployment_status as progress
 from kedge.controllers.workloads import revisions, rollout
 from kedge.controllers.workloads.rollout import DeploymentReplicaSets, ReplicaSetResize
@@ -52,13 +57,22 @@ class DeploymentController:
 
     # Events: which deployments to reconcile.
 
-    def _deployment_changed(self, _: Deployment | None, now: Deployment | None) -> None:
-        if now is not None:
+    def _deployment_changed(self, before: Deployment | None, now: Deployment | None) -> None:
+        if now is None:
+            return
+        if before is not None and differ_in_status_only(before, now):
+            self._loop.add_after_pause(key_of(now), rollout.desired_replicas(now))
+        else:
             self._loop.add(key_of(now))
 
     def _set_changed(self, before: ReplicaSet | None, now: ReplicaSet | None) -> None:
+        is_count = before is not None and now is not None and differ_in_status_only(before, now)
         for each in (before, now):
-            if each is not None and (key := _owner_key(each)) is not None:
+            if each is None or (key := _owner_key(each)) is None:
+                continue
+            if is_count:
+                self._loop.add_after_pause(key, max(rollout.size(each), each.status.replicas))
+            else:
                 self._loop.add(key)
         if now is None or controller_of(now) is not None:
             return

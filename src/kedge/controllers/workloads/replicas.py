@@ -30,15 +30,18 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import (
-    ENDED,
     available_in,
     expendable_first,
     is_active,
-    is_available,
     is_leaving,
-    is_ready,
 )
-from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
+from kedge.controllers.shared_informers import (
+    SharedInformers,
+    controller_of,
+    differ_in_status_only,
+    key_of,
+)
+from kedge.controllers.workloads.pod_tallies import PodGroup, PodTallies
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -76,6 +79,8 @@ class ReplicaCounts(msgspec.Struct, frozen=True):
     ready: int
     available: int
     terminating: int
+    waiting: int = 0
+    """Those of the replicas that have no node."""
 
 
 class ReplicaOwnerKind(msgspec.Struct, Generic[T], frozen=True):
@@ -89,20 +94,20 @@ class ReplicaOwnerKind(msgspec.Struct, Generic[T], frozen=True):
     """An owner with the status that it should have at this time."""
 
 
-def tally(pods: Iterable[Pod], wanted: ReplicaDemand, now: datetime) -> ReplicaCounts:
+def tally(groups: Iterable[PodGroup], wanted: ReplicaDemand, now: datetime) -> ReplicaCounts:
     """Count the pods that an owner manages and selects."""
     labels, seconds = wanted.template.metadata.labels.items(), wanted.min_ready_seconds
-    replicas = fully_labeled = ready = available = terminating = 0
-    for pod in pods:
-        if not is_active(pod):
-            terminating += pod.status.phase not in ENDED
+    replicas = fully_labeled = ready = available = terminating = waiting = 0
+    for group in groups:
+        if not wanted.selector.matches(group.labels):
             continue
-        replicas += 1
-        fully_labeled += labels <= pod.metadata.labels.items()
-        if is_ready(pod):
-            ready += 1
-            available += not seconds or is_available(pod, seconds, now)
-    return ReplicaCounts(replicas, fully_labeled, ready, available, terminating)
+        replicas += group.active
+        fully_labeled += group.active if labels <= group.labels.items() else 0
+        ready += group.ready
+        available += group.available(seconds, now)
+        terminating += group.terminating
+        waiting += group.waiting
+    return ReplicaCounts(replicas, fully_labeled, ready, available, terminating, waiting)
 
 
 def recounted(status: S, counts: ReplicaCounts, generation: int, conditions: Sequence[Any]) -> S:
@@ -164,12 +169,14 @@ class ReplicasController(Generic[T]):
         self._kind = kind
         self._owners = shared.of(kind.resource)
         self._pods = shared.of(PODS)
-        self._orphans = self._pods.by(_place_of_orphan)
+        self._orphans = self._pods.orphans_by_labels()
+        self._tallies = PodTallies(kind.resource.kind)
         self._recorder = Recorder(client, clock, kind.component)
         self._control = PodControl(client, self._pods, self._recorder)
         self._claims = Adoption(client, kind.resource, PODS, self._pods)
         self._loop = ControllerLoop(kind.component, self._reconcile, clock, workers=WORKERS)
         self._owners.follow(self._owner_changed)
+        self._pods.follow(self._tallies.changed)
         self._pods.follow(self._pod_changed)
 
     async def run(self) -> None:
@@ -177,8 +184,13 @@ class ReplicasController(Generic[T]):
 
     # Events: which owners to reconcile.
 
-    def _owner_changed(self, _: T | None, now: T | None) -> None:
-        if now is not None:
+    def _owner_changed(self, before: T | None, now: T | None) -> None:
+        if now is None:
+            return
+        if before is not None and differ_in_status_only(before, now):
+            # This is mostly the write of its own reconciliation.
+            self._add_after_pause(key_of(now), now.metadata.uid)
+        else:
             self._loop.add(key_of(now))
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
@@ -193,7 +205,10 @@ class ReplicasController(Generic[T]):
     def _add_owner(self, pod: Pod) -> None:
         owner, resource = controller_of(pod), self._kind.resource
         if owner is not None and owner.kind == resource.kind:
-            self._loop.add(Key(pod.metadata.namespace, owner.name))
+            self._add_after_pause(Key(pod.metadata.namespace, owner.name), owner.uid)
+
+    def _add_after_pause(self, key: Key, uid: str) -> None:
+        self._loop.add_after_pause(key, self._pods.count_owned(uid))
 
     # Reconciliation.
 
@@ -202,53 +217,56 @@ class ReplicasController(Generic[T]):
         if owner is None:
             return
         wanted = self._kind.wanted(owner)
-        pods = await self._settle(owner, wanted)
-        active = [pod for pod in pods if is_active(pod)]
-        missing, failure = wanted.count - len(active), None
+        await self._settle(owner, wanted)
+        counts = self._count(owner, wanted)
+        missing, failure = wanted.count - counts.replicas, None
         if missing and not is_leaving(owner):
-            failure = await self._adjust(owner, wanted, active)
-            pods = self._selected(owner, wanted)
-        await self._tell(owner, tally(pods, wanted, self._clock.now()), _told(failure, missing))
+            failure = await self._adjust(owner, wanted, counts)
+            counts = self._count(owner, wanted)
+        await self._tell(owner, counts, _told(failure, missing))
         if failure is not None:
             raise failure
-        if wanted.min_ready_seconds:
-            wait = next_available(pods, wanted.min_ready_seconds, self._clock.now())
-            if wait is not None:
-                self._loop.add_later(key, wait)
+        self._wait_for_availability(key, owner, wanted.min_ready_seconds)
 
-    async def _settle(self, owner: T, wanted: ReplicaDemand) -> list[Pod]:
-        """The pods of an owner, after it has taken orphans and let go of strangers."""
+    def _count(self, owner: T, wanted: ReplicaDemand) -> ReplicaCounts:
+        return tally(self._tallies.of(owner.metadata.uid), wanted, self._clock.now())
+
+    def _wait_for_availability(self, key: Key, owner: T, min_ready_seconds: int) -> None:
+        """Come back when time alone changes the number of available pods."""
+        if not min_ready_seconds:
+            return
+        now, groups = self._clock.now(), self._tallies.of(owner.metadata.uid)
+        waits = [each.next_available(min_ready_seconds, now) for each in groups]
+        if (wait := min((each for each in waits if each is not None), default=None)) is not None:
+            self._loop.add_later(key, wait)
+
+    async def _settle(self, owner: T, wanted: ReplicaDemand) -> None:
+        """Let an owner take orphans and let go of strangers."""
         meta, selects = owner.metadata, wanted.selector.matches
-        owned, selected = self._pods.owned(meta.uid), self._selected(owner, wanted)
-        candidates = [
-            pod
-            for pod in self._orphans.get(meta.namespace)
-            if is_active(pod) and selects(pod.metadata.labels)
-        ]
-        if len(selected) < len(owned):
-            strange = (pod for pod in owned if not selects(pod.metadata.labels))
-            candidates += filter(is_active, strange)
-        if not candidates:
-            return selected
-        await self._claims.settle(owner, lambda pod: selects(pod.metadata.labels), candidates)
-        return self._selected(owner, wanted)
-
-    def _selected(self, owner: T, wanted: ReplicaDemand) -> list[Pod]:
-        owned = self._pods.owned(owner.metadata.uid)
-        return [pod for pod in owned if wanted.selector.matches(pod.metadata.labels)]
+        candidates = self._orphans.selected(meta.namespace, selects)
+        if not all(selects(group.labels) for group in self._tallies.of(meta.uid)):
+            owned = self._pods.owned(meta.uid)
+            candidates += [pod for pod in owned if not selects(pod.metadata.labels)]
+        candidates = [*filter(is_active, candidates)]
+        if candidates:
+            await self._claims.settle(owner, lambda pod: selects(pod.metadata.labels), candidates)
 
     async def _adjust(
-        self, owner: T, wanted: ReplicaDemand, pods: Sequence[Pod]
+        self, owner: T, wanted: ReplicaDemand, counts: ReplicaCounts
     ) -> Exception | None:
         """Make the pods that are missing or delete those that are too many."""
-        missing = wanted.count - len(pods)
+        missing = wanted.count - counts.replicas
         if missing > 0:
-            if missing > (room := room_for_more(pods)):
+            if missing > (room := room_for_more(counts.waiting)):
                 record_held_back(self._recorder, owner)
             return await self._create(owner, wanted, min(missing, room))
         if missing < 0:
-            return await self._delete(owner, pods, min(-missing, BURST))
+            return await self._delete(owner, self._active(owner, wanted), min(-missing, BURST))
         return None
+
+    def _active(self, owner: T, wanted: ReplicaDemand) -> list[Pod]:
+        owned, selects = self._pods.owned(owner.metadata.uid), wanted.selector.matches
+        return [pod for pod in owned if is_active(pod) and selects(pod.metadata.labels)]
 
     async def _create(self, owner: T, wanted: ReplicaDemand, count: int) -> Exception | None:
         pod = pod_of(self._kind.resource, owner, wanted.template)
@@ -290,10 +308,6 @@ class ReplicasController(Generic[T]):
                 return
             raise
         await self._owners.written(written)
-
-
-def _place_of_orphan(pod: Pod) -> str | None:
-    return pod.metadata.namespace if controller_of(pod) is None else None
 
 
 def _may_be_adopted(before: Pod | None, now: Pod) -> bool:

@@ -23,12 +23,18 @@ from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import (
     BURST,
     Shortfall,
+    count_waiting,
     in_growing_batches,
     record_held_back,
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving
-from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
+from kedge.controllers.shared_informers import (
+    SharedInformers,
+    controller_of,
+    differ_in_status_only,
+    key_of,
+)
 from kedge.controllers.workloads.history import History, Revisions, template_of
 from kedge.controllers.workloads.replicas import next_available
 from kedge.controllers.workloads.stateful_claims import StatefulClaims
@@ -83,9 +89,16 @@ class StatefulSetController:
 
     # Events: which sets to reconcile.
 
-    def _set_changed(self, _: StatefulSet | None, now: StatefulSet | None) -> None:
-        if now is not None:
+    def _set_changed(self, before: StatefulSet | None, now: StatefulSet | None) -> None:
+        if now is None:
+            return
+        if before is not None and differ_in_status_only(before, now):
+            self._add_after_pause(key_of(now), now.metadata.uid)
+        else:
             self._loop.add(key_of(now))
+
+    def _add_after_pause(self, key: Key, uid: str) -> None:
+        self._loop.add_after_pause(key, self._pods.count_owned(uid))
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
         for pod in (before, now):
@@ -93,7 +106,7 @@ class StatefulSetController:
                 continue
             owner = controller_of(pod)
             if owner is not None and owner.kind == RESOURCE.kind:
-                self._loop.add(Key(pod.metadata.namespace, owner.name))
+                self._add_after_pause(Key(pod.metadata.namespace, owner.name), owner.uid)
             elif (key := _set_of_orphan(pod)) is not None and self._sets.get(key.name, key[0]):
                 self._loop.add(key)
 
@@ -160,7 +173,7 @@ class StatefulSetController:
     ) -> list[Step]:
         """Return the steps of this reconciliation; the resulting pod events trigger the next
         one."""
-        room = room_for_more(pods)
+        room = room_for_more(count_waiting(pods))
         some: list[Step] = []
         for step in steps:
             if isinstance(step, CreatePod):

@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
@@ -7,7 +8,8 @@ from kedge.api.apps_v1.replica_set import ReplicaSetCondition
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.core_v1.pod.status import PodCondition
-from kedge.api.model import ObjectMeta
+from kedge.api.model import ObjectMeta, OwnerReference
+from kedge.controllers.workloads.pod_tallies import PodGroup, PodTallies
 from kedge.controllers.workloads.replicas import (
     ReplicaCounts,
     ReplicaDemand,
@@ -55,6 +57,16 @@ def pod(
     )
 
 
+def groups(pods: list[Pod]) -> Collection[PodGroup]:
+    """The numbers of pods, as if they had come one after the other."""
+    owner = OwnerReference(kind="ReplicaSet", name="web", uid="u", controller=True)
+    tallies = PodTallies("ReplicaSet")
+    for each in pods:
+        meta = replace(each.metadata, ownerReferences=[owner])
+        tallies.changed(None, replace(each, metadata=meta))
+    return tallies.of("u")
+
+
 def test_pods_are_counted_by_what_they_have_come_to() -> None:
     pods = [
         pod("available", ready=30),
@@ -64,7 +76,7 @@ def test_pods_are_counted_by_what_they_have_come_to() -> None:
         pod("failed", phase="Failed"),
         pod("failed and leaving", phase="Failed", leaving=True),
     ]
-    assert tally(pods, WANTED, NOW) == ReplicaCounts(
+    assert tally(groups(pods), WANTED, NOW) == ReplicaCounts(
         replicas=3, fully_labeled=2, ready=2, available=1, terminating=1
     )
 
