@@ -19,6 +19,7 @@ from kedge.apiserver.long_work import bound_threads
 from kedge.apiserver.server import ApiServer, serve
 from kedge.client.client import Client
 from kedge.client.election import Election
+from kedge.client.object_views import ObjectViews
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.names import SCHEDULER
 from kedge.machinery.allocator import return_free_memory
@@ -227,11 +228,12 @@ def elections(
     pauses count from then on.
     """
     identity = identity_of(config.state)
+    views = ObjectViews()
     found = []
     for name in component_names(config):
         election = Election(_prompt_client(server, name), clock, name, identity)
         components.report(name, election.failure)
-        duty = LeaderDuties(server, components, config, clock, pauses, election)
+        duty = LeaderDuties(server, components, config, clock, pauses, election, views)
         found.append((election, duty.schedule if name == KUBE_SCHEDULER else duty.control))
     return found
 
@@ -245,6 +247,7 @@ class LeaderDuties(NamedTuple):
     clock: Clock
     pauses: LoopPauses
     election: Election
+    views: ObjectViews
 
     async def control(self) -> None:
         """Run the controllers until cancelled."""
@@ -263,6 +266,7 @@ class LeaderDuties(NamedTuple):
             node_grace=self.config.node_grace,
             node_ports=self.config.node_ports,
             load_balancers=self.config.load_balancer_network,
+            views=self.views,
         )
         self.components.report(CONTROLLER_MANAGER, controllers.failure)
         try:
@@ -276,7 +280,10 @@ class LeaderDuties(NamedTuple):
 
         await _end_start(self.clock, self.pauses)
         scheduler = Scheduler(
-            self._client(KUBE_SCHEDULER), self.clock, usage=self.config.scheduler_usage
+            self._client(KUBE_SCHEDULER),
+            self.clock,
+            usage=self.config.scheduler_usage,
+            views=self.views,
         )
         self.components.report(KUBE_SCHEDULER, scheduler.failure)
         self.components.set_scheduler(scheduler)
@@ -293,7 +300,11 @@ class LeaderDuties(NamedTuple):
         from kedge.simulated_nodes.on_demand import simulate
 
         await simulate(
-            self._client(SIMULATION), self._client_of_node, self.clock, self.config.node_grace
+            self._client(SIMULATION),
+            self._client_of_node,
+            self.clock,
+            self.config.node_grace,
+            self.views,
         )
 
     def _client_of_node(self, name: str) -> Client:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
+from kedge.client.object_views import ObjectViews
 from kedge.controllers import names, namespaces
 from kedge.controllers.access.bootstrap_token_cleaner import BootstrapTokenCleaner
 from kedge.controllers.access.certificate_signing import CertificateSigningController, SignRequest
@@ -182,12 +183,13 @@ class Controllers:
         node_grace: float = GRACE,
         node_ports: range = NODE_PORTS,
         load_balancers: str = LOAD_BALANCER_NETWORK,
+        views: ObjectViews | None = None,
     ) -> None:
         """`admission` names the plugins that the server enforces: some controllers belong to
         one. `enabled` names the controllers to run; `load_balancers` is the network of their
-        addresses."""
+        addresses; `views` share decoded objects with other informers of the process."""
         known = Namespaces()
-        self._shared = SharedInformers(client, clock)
+        self._shared = SharedInformers(client, clock, views)
         self._namespaces = Informer(client, namespaces.view(), known, clock)
         context = ControllerContext(
             client,

@@ -8,12 +8,11 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from msgspec.structs import replace
-
 from kedge.api.model import Object, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.informer import Informer, Key
+from kedge.client.object_views import ObjectViews
 from kedge.client.view import View
 from kedge.machinery.clock import Clock
 
@@ -23,6 +22,7 @@ PATIENCE = 30
 """Seconds for which a write is waited for: a watch that broke may never tell of it."""
 
 T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 Change = Callable[[T | None, T | None], None]
 """Called with the old and the new object: None before it was created, and after it was deleted."""
@@ -76,10 +76,10 @@ def _namespace(obj: Object) -> str:
     return obj.metadata.namespace
 
 
-class Index(Protocol[T]):
+class Index(Protocol[T_contra]):
     """Follows every change of cached objects."""
 
-    def changed(self, before: T | None, now: T | None) -> None: ...
+    def changed(self, before: T_contra | None, now: T_contra | None) -> None: ...
 
 
 class ObjectIndex(Generic[T]):
@@ -302,26 +302,14 @@ class ObjectCache(Generic[T]):
                 log.exception("change skipped object=%s/%s", *about)
 
 
-def trimmed(resource: Resource[T]) -> View[T]:
-    """Return a view of whole objects without managed fields.
-
-    They take much memory and no controller decides by them. A write without them leaves them as
-    they are.
-    """
-
-    def decode(body: bytes) -> T:
-        obj = resource.decode(body)
-        return replace(obj, metadata=replace(obj.metadata, managedFields=()))
-
-    return View(resource, decode)
-
-
 class SharedInformers:
     """Creates one informer per kind. Request all kinds before `run`."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, views: ObjectViews | None = None) -> None:
+        """`views` share decoded objects with other informers of the process."""
         self._client = client
         self._clock = clock
+        self._views = views or ObjectViews()
         self._known: dict[tuple[str, str], ObjectCache[Any]] = {}
         self._informers: list[Informer[Any]] = []
 
@@ -331,7 +319,8 @@ class SharedInformers:
         if name not in self._known:
             known: ObjectCache[T] = ObjectCache()
             self._known[name] = known
-            self._informers.append(Informer(self._client, trimmed(resource), known, self._clock))
+            view = self._views.of(resource)
+            self._informers.append(Informer(self._client, view, known, self._clock))
         return self._known[name]
 
     def viewed(self, resource: Resource[Any], decode: Callable[[bytes], T]) -> ObjectCache[T]:

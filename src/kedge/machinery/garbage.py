@@ -37,6 +37,8 @@ them is found by the search of all."""
 LOOK_SECONDS: Final = 5.0
 CALM_SECONDS: Final = 0.25
 """How often to look for a calm moment."""
+RARELY_SECONDS: Final = 2.0
+"""How often if there are very many old objects: to count them takes long."""
 CALM: Final = 2 * PORTION
 """A search of so many old objects, with the younger ones, keeps no client waiting for long: it
 takes 20 to 50 ms. While a thread holds a large document, there are many more."""
@@ -123,6 +125,15 @@ def most_objects(seconds: float, fewest: int) -> float:
     return max(CALM, fewest * 1.25) if seconds < 2 * PATIENCE_SECONDS else math.inf
 
 
+def pause_before_look(objects: int) -> float:
+    """Return the seconds until old objects are counted again, after so many were.
+
+    To count a million of them takes a tenth of a second: a server whose heap has grown by so many
+    would spend much of its time with it.
+    """
+    return min(max(objects / CALM, 1.0) * CALM_SECONDS, RARELY_SECONDS)
+
+
 async def keep_searching(clock: Clock, heap: Heap | None = None) -> NoReturn:
     """Search old objects when it is due and no large document is in memory, for ever."""
     heap = heap or Heap()
@@ -136,7 +147,7 @@ async def keep_searching(clock: Clock, heap: Heap | None = None) -> NoReturn:
             begun, objects = clock.monotonic(), heap.old()
             fewest = objects
             while objects > most_objects(clock.monotonic() - begun, fewest):
-                await clock.sleep(CALM_SECONDS)
+                await clock.sleep(pause_before_look(objects))
                 objects = heap.old()
                 fewest = min(fewest, objects)
             garbage.search()

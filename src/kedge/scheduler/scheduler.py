@@ -17,6 +17,7 @@ from kedge.api.storage_v1 import csi, persistent_volume, storage_class
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.client.informer import Cache, Informer, Key
+from kedge.client.object_views import ObjectViews
 from kedge.client.view import View, objects, sketches
 from kedge.machinery.clock import Clock
 from kedge.metrics.selection import HURRY_NODES
@@ -68,8 +69,11 @@ class Scheduler:
         seed: int = 0,
         scores: Sequence[Score] = SCORES,
         usage: bool = True,
+        views: ObjectViews | None = None,
     ) -> None:
-        """`usage` says whether what is measured counts; without it all is as in upstream."""
+        """`usage` says whether what is measured counts; without it all is as in upstream. `views`
+        share decoded objects with other informers of the process."""
+        self._views = views or ObjectViews()
         self._client = client
         self._clock = clock
         self._recorder = Recorder(client, clock, NAME)
@@ -145,8 +149,8 @@ class Scheduler:
             Informer(client, objects(resource_slice.RESOURCE), devices.slices, clock),
             Informer(client, objects(resource_claim.RESOURCE), devices.claims, clock),
             Informer(client, objects(pod_disruption_budget.RESOURCE), self._budgets, clock),
-            Informer(client, objects(node.RESOURCE), nodes, clock),
-            Informer(client, objects(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
+            Informer(client, self._views.of(node.RESOURCE), nodes, clock),
+            Informer(client, self._views.of(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
         )
 
     def _stir_volumes(self, _: Key) -> None:

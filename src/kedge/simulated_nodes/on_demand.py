@@ -9,6 +9,7 @@ from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import SIMULATED, SIMULATED_VALUE, Node
 from kedge.client.client import Client
 from kedge.client.informer import Informer
+from kedge.client.object_views import ObjectViews
 from kedge.client.view import objects
 from kedge.machinery.clock import Clock, machine_clock
 
@@ -20,17 +21,21 @@ SELECTOR: Final = f"{SIMULATED}={SIMULATED_VALUE}"
 
 
 async def simulate(
-    client: Client, client_of: Callable[[str], Client], clock: Clock, grace: float
+    client: Client,
+    client_of: Callable[[str], Client],
+    clock: Clock,
+    grace: float,
+    views: ObjectViews | None = None,
 ) -> None:
     """Simulate nodes until cancelled. `client` acts as an administrator, those of `client_of` act
     as the node of that name. `grace` is the number of seconds after which a node without heartbeat
-    is unreachable."""
+    is unreachable. `views` share decoded objects with other informers of the process."""
     await _first_node(client, clock)
     from kedge.simulated_nodes.simulator import NodeSimulator
 
     while True:
         try:
-            await NodeSimulator(client, client_of, clock, grace).run()
+            await NodeSimulator(client, client_of, clock, grace, views or ObjectViews()).run()
         except Exception:
             # The controllers of the same process go on without it.
             log.exception("simulation of nodes failed; it begins again")

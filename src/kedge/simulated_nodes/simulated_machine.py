@@ -10,7 +10,16 @@ from kedge.simulated_nodes.pod_usage import ContainerUsage
 class SimulatedMachine:
     """A node as last seen. The client acts as the node, so that faults hit it alone."""
 
-    __slots__ = ("address", "annotations", "client", "has_news", "is_silent", "node", "usage")
+    __slots__ = (
+        "address",
+        "annotations",
+        "client",
+        "has_news",
+        "is_silent",
+        "node",
+        "reported",
+        "usage",
+    )
 
     def __init__(self, node: Node, address: str, client: Client, now: float) -> None:
         self.address = address
@@ -19,6 +28,8 @@ class SimulatedMachine:
         """Whether its last request did not reach the server."""
         self.has_news = True
         """Whether the usage of a pod has begun, ended or changed since the last report."""
+        self.reported = 0
+        """The tick of the last report."""
         self.usage = ContainerUsage()
         """Its usage without its pods."""
         self.annotations: Annotations = ()

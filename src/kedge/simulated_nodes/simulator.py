@@ -25,7 +25,7 @@ from kedge.client.client import (
 from kedge.client.clock_follower import ClockFollower
 from kedge.client.events import Recorder
 from kedge.client.informer import Informer
-from kedge.client.view import objects
+from kedge.client.object_views import ObjectViews
 from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
@@ -86,12 +86,18 @@ class NodeSimulator:
     """Simulates every node that has the label for it. The owner must `run` it."""
 
     def __init__(
-        self, client: Client, client_of: Callable[[str], Client], clock: Clock, grace: float
+        self,
+        client: Client,
+        client_of: Callable[[str], Client],
+        clock: Clock,
+        grace: float,
+        views: ObjectViews,
     ) -> None:
         """`client` acts as an administrator, those of `client_of` as the node of that name. `grace`
         is the number of seconds after which a node without heartbeat is unreachable."""
         self._client = client
         self._client_of = client_of
+        self._views = views
         self._clock = clock
         self._addresses = SimulatedAddresses()
         self._machines: dict[str, SimulatedMachine] = {}
@@ -114,11 +120,11 @@ class NodeSimulator:
 
     async def run(self) -> None:
         """Simulate until cancelled."""
-        nodes = Informer(self._client, objects(NODES), _NodeReceiver(self), self._clock)
+        nodes = Informer(self._client, self._views.of(NODES), _NodeReceiver(self), self._clock)
         # A pod without a node does not concern any node.
         pods = Informer(
             self._client,
-            objects(PODS),
+            self._views.of(PODS),
             _PodReceiver(self),
             self._clock,
             fields="spec.nodeName!=",

@@ -25,6 +25,9 @@ SPREAD_SECONDS: Final = 5.0
 PROMPT_NODES: Final = 100
 """Up to so many nodes report in each tick. More of them report once in a minute, as nodes on
 machines of their own do, and in the next tick if a pod starts or ends."""
+MOST_PER_TICK: Final = 2 * PROMPT_NODES
+"""Reports of one tick at most, those first that are oldest. Thousands of pods that start together
+are news on all nodes: the reports would take more of a busy machine than the pods do."""
 PROMPT_SECONDS: Final = TICK_SECONDS
 CALM_SECONDS: Final = MINUTE
 MOST_IN_LOOP: Final = 50
@@ -65,6 +68,8 @@ class SimulatedUsageReports:
         # After a jump of the clock, every window has changed.
         is_jump, self._last_tick = tick != self._last_tick + 1, tick
         due = [each for each in self._machines.values() if self._is_due(each, tick, is_jump)]
+        if not is_jump:
+            due = sorted(due, key=lambda machine: machine.reported)[:MOST_PER_TICK]
         shares = list(portions(due, TOGETHER))
         for share in shares:
             # On a busy machine the last reports may be many ticks later than the first.
@@ -94,6 +99,7 @@ class SimulatedUsageReports:
     async def _send(self, machine: SimulatedMachine, tick: int) -> None:
         schedule = self._schedules[machine.name]
         machine.has_news = False
+        machine.reported = tick
         pods = list(self._pods(machine.name))
         make = partial(
             frame,

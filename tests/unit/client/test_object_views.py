@@ -1,0 +1,32 @@
+from kedge.api.core_v1.config_map import RESOURCE, ConfigMap
+from kedge.client.object_views import MOST, ObjectViews
+
+
+def encoded(name: str) -> bytes:
+    fields = b'"managedFields":[{"manager":"m","operation":"Update","fieldsType":"FieldsV1"}]'
+    return b'{"metadata":{"name":"%s",%s}}' % (name.encode(), fields)
+
+
+def test_readers_share_one_object_without_managed_fields() -> None:
+    views, body = ObjectViews(), encoded("a")
+    first, second = views.of(RESOURCE).decode, views.of(RESOURCE).decode
+    found = first(body)
+    assert second(body) is found
+    assert (found.metadata.name, list(found.metadata.managedFields)) == ("a", [])
+
+
+def test_an_object_is_kept_until_its_last_reader_has_it() -> None:
+    views, body = ObjectViews(), encoded("a")
+    decoders = [views.of(RESOURCE).decode for _ in range(3)]
+    found = [decode(body) for decode in decoders]
+    assert found[0] is found[1] is found[2]
+    assert decoders[0](body) is not found[0]
+
+
+def test_a_reader_who_never_comes_keeps_few_objects() -> None:
+    views = ObjectViews()
+    first, late = views.of(RESOURCE).decode, views.of(RESOURCE).decode
+    bodies = [encoded(str(number)) for number in range(MOST + 1)]
+    found: list[ConfigMap] = [first(body) for body in bodies]
+    assert late(bodies[1]) is found[1]
+    assert late(bodies[0]) is not found[0]
