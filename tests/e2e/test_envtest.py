@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import ipaddress
 import json
 import os
@@ -12,9 +13,11 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -278,6 +281,11 @@ def test_an_operator_s_suite_runs(
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
     workload = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     admin("POST", DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": workload})
+    # Nothing of kedge's own is there, and cluster IPs are of the network that envtest asks for.
+    assert "metrics.k8s.io" not in {each["name"] for each in admin("GET", "/apis")["groups"]}
+    assert admin("GET", "/apis/storage.k8s.io/v1/storageclasses")["items"] == []
+    services = admin("GET", "/api/v1/services")["items"]
+    assert [each["spec"]["clusterIP"] for each in services] == ["10.0.0.1"]
     # No ServiceAccount plugin: a pod needs no account.
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [CONTAINER]}}
     admin("POST", f"{NAMESPACES}/default/pods", pod)
@@ -295,6 +303,68 @@ def test_an_operator_s_suite_runs(
     assert admin("GET", f"{NAMESPACES}/doomed")["status"]["phase"] == "Terminating"
     assert admin("GET", "/apis/apps/v1/replicasets")["items"] == []
     assert environment.stop() == [0, 0]
+
+
+class Webhook(http.server.BaseHTTPRequestHandler):
+    """Denies every request, at one path."""
+
+    def do_POST(self) -> None:
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.path.partition("?")[0] == "/deny"
+        status = {"code": 403, "reason": "Forbidden", "message": "Always denied"}
+        answer = {"uid": review["request"]["uid"], "allowed": False, "status": status}
+        body = json.dumps(review | {"response": answer}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def webhook(environment: Environment) -> Iterator[tuple[str, bytes]]:
+    """A webhook of the test process; its address, and its certificate."""
+    served = environment.authority.issue("localhost", (), ("localhost", "127.0.0.1"))
+    file = environment.certificates / "webhook.pem"
+    file.write_bytes(b"".join(served))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Webhook)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", served[0]
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_webhooks_that_envtest_installs_are_called(
+    environment: Environment, webhook: tuple[str, bytes]
+) -> None:
+    admin = environment.user("admin", "system:masters")
+    # As envtest's WebhookInstallOptions: a path with two slashes, and the certificate of the
+    # server itself as its authority.
+    address, certificate = webhook
+    client = {"url": f"https://{address}//deny", "caBundle": b64encode(certificate).decode()}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    hook = {
+        "name": "deny.example.com",
+        "clientConfig": client,
+        "rules": [rule | {"operations": ["CREATE"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    configuration = {"metadata": {"name": "deny"}, "webhooks": [hook]}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    admin("POST", path, configuration)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        admin("POST", f"{NAMESPACES}/default/configmaps", {"metadata": {"name": "c"}})
+    status = json.load(refused.value)
+    assert (status["code"], status["reason"]) == (403, "Forbidden")
+    assert status["message"].endswith("denied the request: Always denied")
 
 
 def test_a_flag_that_does_not_exist_is_refused(terminal: Terminal) -> None:

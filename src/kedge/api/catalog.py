@@ -107,6 +107,8 @@ NOT_STORED: tuple[Resource[Any], ...] = (
 """Kinds that are not stored: nodes report their usage, the scheduler remembers its decisions."""
 
 BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *NOT_STORED, *RESOURCES, *REVIEWS)
+KUBE_APISERVER: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *RESOURCES, *REVIEWS)
+"""The kinds that a kube-apiserver serves by itself."""
 
 
 class Catalog:

@@ -1,10 +1,12 @@
 """The API on a store, and the application on the API: everything but the listener."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import IPv4Network
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kedge.api.catalog import Catalog
+from kedge.api.builtin.service_networks import SERVICE_RANGE
+from kedge.api.catalog import BUILT_IN, Catalog
 from kedge.api.core_v1 import namespace, node, service
 from kedge.api.resource import Resource
 from kedge.apiserver import (
@@ -80,13 +82,15 @@ async def assemble(
     network: ClusterNetwork = MACHINE,
     usage_window: str = SHORTEST,
     node_ports: range = NODE_PORTS,
+    service_network: IPv4Network = SERVICE_RANGE,
+    resources: Iterable[Resource[Any]] = BUILT_IN,
     device_access: Sequence[DeviceAccessRule] = (),
     configuration: AdmissionConfiguration = UNCONFIGURED,
     faults: "FaultTable | None" = None,
 ) -> Api:
-    """Return an Api on a store, with its watch cache filled. `faults` make calls of webhooks fail
-    on purpose, in clusters for tests."""
-    catalog = Catalog(upstream_only=upstream_only)
+    """Return an Api on a store, with its watch cache filled. `resources` are the kinds that exist
+    from the start. `faults` make calls of webhooks fail on purpose, in clusters for tests."""
+    catalog = Catalog(resources, upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
     authorizer = Authorizer.following(cache, catalog)
@@ -97,7 +101,7 @@ async def assemble(
         chosen.append(DeviceAccess(authorizer, device_access))
     # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
     random = Random(SystemRandom().getrandbits(256))
-    allocator = service_allocator(store, cache, catalog, clock, random, node_ports)
+    allocator = service_allocator(store, cache, catalog, clock, random, node_ports, service_network)
     namespaces = cache.of(namespace.RESOURCE)
     always: list[AdmissionPlugin] = [
         SigningRequests(clock),
@@ -144,6 +148,7 @@ def service_allocator(
     clock: Clock,
     random: Random,
     ports: range,
+    network: IPv4Network,
 ) -> ServiceAllocator:
     """Return the allocator of cluster IPs and node ports."""
     ip_addresses = catalog.of_kind("networking.k8s.io/v1", "IPAddress")
@@ -152,7 +157,7 @@ def service_allocator(
     assert service_cidrs is not None
     records = AddressRecords(store, cache, ip_addresses, clock, random)
     services = cache.of(service.RESOURCE)
-    return ServiceAllocator(services, cache.of(service_cidrs), records, ports, random)
+    return ServiceAllocator(services, cache.of(service_cidrs), records, ports, random, network)
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]

@@ -2,17 +2,16 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network
 from typing import Any, Final
 
 import msgspec
 
 from kedge.api.builtin.service_networks import (
-    API_SERVICE_ADDRESS,
     DEFAULT_SERVICE_CIDR,
     DNS_SERVICE_ADDRESS,
     READY,
     READY_MESSAGE,
-    SERVICE_RANGE,
 )
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
@@ -45,7 +44,7 @@ async def keep(api: Api) -> None:
     while True:
         await api.clock.sleep(KEEP_SECONDS)
         try:
-            for document in lasting_objects():
+            for document in lasting_objects(api.allocator.network):
                 await unless_refused(ensure_object(api, document))
         except (OSError, StoreError) as error:
             log.error("system objects not written, retrying error=%s", error)
@@ -54,7 +53,7 @@ async def keep(api: Api) -> None:
 async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
     """Create the missing objects; existing ones stay as they are. `dns` says whether nodes answer
     DNS queries."""
-    for document in (*lasting_objects(), *priorities()):
+    for document in (*lasting_objects(api.allocator.network), *priorities()):
         await unless_refused(ensure_object(api, document))
     if dns:
         await unless_refused(_ensure_dns_service(api))
@@ -69,14 +68,14 @@ def priorities() -> Iterator[dict[str, Any]]:
         yield _object("scheduling.k8s.io/v1", "PriorityClass", name) | rest
 
 
-def lasting_objects() -> Iterator[dict[str, Any]]:
-    """Yield the objects that come back when they are deleted."""
+def lasting_objects(network: IPv4Network) -> Iterator[dict[str, Any]]:
+    """Yield the objects that come back when they are deleted; the network has the cluster IPs."""
     for name in NAMESPACES:
         yield _object("v1", "Namespace", name)
     yield _object("v1", "Service", "kubernetes", "default", _API_LABELS) | {
         "spec": {
             "type": "ClusterIP",
-            "clusterIP": API_SERVICE_ADDRESS,
+            "clusterIP": str(network[1]),
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
         }
     }
@@ -129,7 +128,7 @@ async def ensure_range(api: Api) -> None:
     item = api.find(request)
     if item is not None and item.document().get("status"):
         return
-    await ensure_object(api, document | {"spec": {"cidrs": [str(SERVICE_RANGE)]}})
+    await ensure_object(api, document | {"spec": {"cidrs": [str(api.allocator.network)]}})
     ready = {
         "type": READY,
         "status": "True",

@@ -1,11 +1,13 @@
 """The configuration of an API server, and the settings that it is made from."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 
+from kedge.api.builtin.service_networks import SERVICE_RANGE
 from kedge.machinery.quantity import Quantity
 from kedge.settings import cluster, values
 from kedge.settings.device_access import DeviceAccessRule
@@ -473,6 +475,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     simulation: SimulationConfig = SimulationConfig()
     testing: Annotated[bool, cluster.TESTING] = False
     serving: ServingFiles | None = None
+    is_alone: bool = False
+    """Whether this is only an API server, as kube-apiserver: without the objects and APIs that
+    belong to nodes of kedge."""
+    service_network: IPv4Network = SERVICE_RANGE
+    """The cluster IPs. Nodes of kedge take the default for granted."""
     restart_reason: str = ""
     """How the previous server process ended, if this one replaces it."""
     first_objects: Path | None = None

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kedge.api.builtin.service_networks import SERVICE_RANGE
 from kedge.api.core_v1 import namespace
 from kedge.api.rbac_v1 import cluster_role, cluster_role_binding, role, role_binding
 from kedge.api.resource import Resource
@@ -60,12 +61,14 @@ class EncodedObject(NamedTuple):
         return value.replace(format_time(_NO_TIME).encode(), now.encode())
 
 
-async def write_first(store: Store, clock: Clock, random: Random) -> None:
-    """Write the first objects to an empty store."""
+async def write_first(
+    store: Store, clock: Clock, random: Random, *, has_nodes: bool = True
+) -> None:
+    """Write the first objects to an empty store; grants for nodes that join only if it has some."""
     now = format_time(clock.now())
     writes = (
         _put(store, each.key, each.begun(prepare.random_uid(random), now))
-        for each in encoded_objects()
+        for each in encoded_objects(has_nodes=has_nodes)
     )
     await carry_out(writes, clock)
 
@@ -82,15 +85,15 @@ async def _put(store: Store, key: str, value: bytes) -> None:
 
 
 @cache
-def encoded_objects() -> Sequence[EncodedObject]:
+def encoded_objects(*, has_nodes: bool = True) -> Sequence[EncodedObject]:
     """Return the objects, each with a uid of its own and without a time."""
     random = Random(0)
-    return [_encoded(request, document, random) for request, document in _documents()]
+    return [_encoded(request, document, random) for request, document in _documents(has_nodes)]
 
 
-def _documents() -> Iterator[tuple[Request, dict[str, Any]]]:
+def _documents(has_nodes: bool) -> Iterator[tuple[Request, dict[str, Any]]]:
     """Yield the objects in the order in which a server would create them one by one."""
-    for document in bootstrap.lasting_objects():
+    for document in bootstrap.lasting_objects(SERVICE_RANGE):
         if document["kind"] in _RESOURCES:  # a Service needs an address
             yield _request(document, ADMIN, bootstrap.USER_AGENT), document
     for document in bootstrap.priorities():
@@ -98,7 +101,7 @@ def _documents() -> Iterator[tuple[Request, dict[str, Any]]]:
     for wanted in (*defaults.roles(), *defaults.bindings()):
         document = policy.document_of(wanted)
         yield _request(document, policy.SERVER, policy.USER_AGENT), document
-    for document in joining.grants():
+    for document in joining.grants() if has_nodes else ():
         yield _request(document, ADMIN, bootstrap.USER_AGENT), document
 
 

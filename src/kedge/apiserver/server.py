@@ -11,6 +11,7 @@ from random import SystemRandom
 from typing import Any, Final, NamedTuple
 
 from kedge.api.builtin import schemas
+from kedge.api.catalog import BUILT_IN, KUBE_APISERVER
 from kedge.api.core_v1 import event
 from kedge.api.core_v1.pod import pod
 from kedge.apiserver import (
@@ -174,7 +175,7 @@ async def serve(
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
-        is_new = await begin(store, clock, config.first_objects)
+        is_new = await begin(store, clock, config.first_objects, has_nodes=not config.is_alone)
         parts = await build(config, clock, store, identity, token, key, pauses, components)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(work) for work in parts.tasks(identity, hosts)]
@@ -238,6 +239,8 @@ async def build(
         network=network,
         usage_window=config.metrics_window,
         node_ports=config.node_ports,
+        service_network=config.service_network,
+        resources=KUBE_APISERVER if config.is_alone else BUILT_IN,
         device_access=config.device_access,
         configuration=admission_configuration(config),
         faults=faults,
@@ -286,7 +289,10 @@ def front_proxy_pki(config: ServerConfig) -> Path:
 def front_proxy(parts: ServerParts, identity: pki.ServerIdentity) -> FrontProxyPki:
     """Return the certificates that the server and its extension servers trust each other by."""
     own = front_proxy_pki(parts.config)
-    return FrontProxyPki(own, identity.ca_pem, parts.outside.trusted_proxies)
+    files = parts.config.serving
+    clients = files.client_authority if files is not None else None
+    authority = clients.read_bytes() if clients is not None else identity.ca_pem
+    return FrontProxyPki(own, authority, parts.outside.trusted_proxies)
 
 
 async def scrapers(parts: ServerParts) -> Sequence[Coroutine[Any, Any, None]]:
@@ -315,7 +321,8 @@ async def ensure_objects(
     if not is_new:
         await policy.ensure(api)
     lifecycle.finish(StartStep.ROLES)
-    await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
+    if not config.is_alone:
+        await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
     lifecycle.finish(StartStep.CLUSTER_INFO)
 
 
@@ -344,7 +351,9 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
     return protected
 
 
-async def begin(store: Store, clock: Clock, copied: Path | None = None) -> bool:
+async def begin(
+    store: Store, clock: Clock, copied: Path | None = None, *, has_nodes: bool = True
+) -> bool:
     """Write the first objects if the store is empty, or those of the file `copied`; returns whether
     it was."""
     if (await store.list(ROOT, limit=1)).entries:
@@ -353,7 +362,7 @@ async def begin(store: Store, clock: Clock, copied: Path | None = None) -> bool:
     from kedge.apiserver import first_objects
 
     if copied is None:
-        await first_objects.write_first(store, clock, SystemRandom())
+        await first_objects.write_first(store, clock, SystemRandom(), has_nodes=has_nodes)
         return True
     from kedge.apiserver import objects_file
 
@@ -387,7 +396,7 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
     while True:
         try:
-            if "DefaultStorageClass" in config.admission:
+            if "DefaultStorageClass" in config.admission and not config.is_alone:
                 await default_storage.ensure(api)
             await asyncio.to_thread(key.prepare)
             while True:

@@ -82,3 +82,11 @@ async def test_a_server_has_nothing_to_mend_in_them() -> None:
         await bootstrap.ensure(server.app.api, "127.0.0.1", 6443)
         after = await entries(server.store)
     assert {key: after[key] for key in before} == before
+
+
+async def test_a_server_without_nodes_grants_them_nothing() -> None:
+    store = MemoryStore(FakeClock())
+    assert await begin(store, FakeClock(), has_nodes=False)
+    found = await entries(store)
+    assert "/registry/namespaces/default" in found
+    assert not [key for key in found if "kubeadm:" in key]

@@ -40,7 +40,9 @@ class AddressRange(msgspec.Struct, frozen=True):
         return None if index is None else str(IPv4Address(first + index))
 
 
-def ranges_of(service_cidrs: Iterable[dict[str, Any]]) -> list[AddressRange]:
+def ranges_of(
+    service_cidrs: Iterable[dict[str, Any]], default: IPv4Network = SERVICE_RANGE
+) -> list[AddressRange]:
     """Return the ranges of the ServiceCIDRs, the default range first.
 
     The default range exists even while its object does not: the object is created after the
@@ -56,8 +58,8 @@ def ranges_of(service_cidrs: Iterable[dict[str, Any]]) -> list[AddressRange]:
             if isinstance(network, IPv4Network):
                 known[network] = known.get(network, False) or ready
     if not is_default_known:
-        known[SERVICE_RANGE] = True
-    default_first = sorted(known, key=lambda network: (network != SERVICE_RANGE, network))
+        known[default] = True
+    default_first = sorted(known, key=lambda network: (network != default, network))
     return [AddressRange(network, known[network]) for network in default_first]
 
 

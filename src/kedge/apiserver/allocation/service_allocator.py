@@ -1,10 +1,11 @@
 """ServiceAllocator: gives a Service its addresses and node ports while it is written."""
 
+from ipaddress import IPv4Network
 from random import Random
 
 from msgspec.structs import replace
 
-from kedge.api.builtin.service_networks import ServiceName
+from kedge.api.builtin.service_networks import SERVICE_RANGE, ServiceName
 from kedge.api.core_v1.service import prepare_for_create
 from kedge.api.core_v1.service_types import Service, ServiceSpec
 from kedge.api.core_v1.service_validation import cluster_ip_errors, is_headless
@@ -40,7 +41,10 @@ class ServiceAllocator:
         records: AddressRecords,
         ports: range,
         random: Random,
+        network: IPv4Network = SERVICE_RANGE,
     ) -> None:
+        self.network = network
+        """The cluster IPs that the cluster has from the start."""
         self._services = services
         self._service_cidrs = service_cidrs
         self._records = records
@@ -130,7 +134,9 @@ class ServiceAllocator:
 
     def _address_ranges(self) -> list[AddressRange]:
         if not self._ranges:
-            self._ranges = ranges_of(item.document() for item in self._service_cidrs.values())
+            self._ranges = ranges_of(
+                (item.document() for item in self._service_cidrs.values()), self.network
+            )
         return self._ranges
 
     def _ranges_changed(self, change: Change | None) -> None:

@@ -5,6 +5,7 @@ import logging
 import sys
 import urllib.request
 from collections.abc import Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig, ServingFiles
 
 ANSWER_SECONDS: Final = 5.0
+DEFAULT_SERVICE_NETWORK: Final = "10.0.0.0/24"
+FEWEST_SERVICES: Final = 8
 NO_CONTROLLERS: Final = "-kube-scheduler"
 """A list that enables none: envtest runs none, and tests count on objects that stay."""
 ADDED_BY_INSTALLERS: Final = "NodeRestriction"
@@ -64,7 +67,12 @@ def configuration(flags: ApiServerFlags) -> "ServerConfig":
     admission = tuple(name for name in UPSTREAM_ADMISSION if name != ADDED_BY_INSTALLERS)
     # Variables and files of settings are for clusters of people.
     config = server_config(Settings(read, {}, {}), admission=admission)
-    return replace(config, serving=serving_files(flags))
+    return replace(
+        config,
+        serving=serving_files(flags),
+        is_alone=True,
+        service_network=service_network(flags),
+    )
 
 
 def directory(flags: ApiServerFlags) -> Path:
@@ -81,6 +89,19 @@ def directory(flags: ApiServerFlags) -> Path:
     except (OSError, ValueError, KeyError) as error:
         why = "it must be the one beside this program, and run"
         raise Failure(f"etcd at {urls} cannot be used: {why} ({error})") from None
+
+
+def service_network(flags: ApiServerFlags) -> IPv4Network:
+    """Return the network of cluster IPs."""
+    text = flags.given.get("service-cluster-ip-range", DEFAULT_SERVICE_NETWORK)
+    try:
+        network = IPv4Network(text, strict=False)
+    except ValueError:
+        raise Failure(f"--service-cluster-ip-range={text}: kedge has one IPv4 network") from None
+    if network.num_addresses < FEWEST_SERVICES:
+        why = f"it needs at least {FEWEST_SERVICES} addresses"
+        raise Failure(f"--service-cluster-ip-range={text}: {why}")
+    return network
 
 
 def serving_files(flags: ApiServerFlags) -> "ServingFiles":

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -39,20 +39,33 @@ class FlagError(Exception):
     """A flag that cannot be understood."""
 
 
-def read_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the flags by name; those without a value are "true"."""
+def read_flags(arguments: Sequence[str], lists: Container[str] = ()) -> dict[str, str]:
+    """Return the flags by name. Of one that is given twice the last holds; lists add up."""
     found: dict[str, str] = {}
+    for name, value in _given(arguments):
+        adds_up = name in lists and name in found
+        found[name] = f"{found[name]},{value}" if adds_up else value
+    return found
+
+
+def _given(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the flags; those without a value are "true"."""
     waiting = ""
     for each in arguments:
-        if waiting and not each.startswith("-"):
-            found[waiting], waiting = each, ""
-        elif each.startswith("-"):
+        if each.startswith("-"):
+            if waiting:
+                yield waiting, "true"
             name, is_given, value = each.lstrip("-").partition("=")
-            found[name] = value if is_given else "true"
+            if is_given:
+                yield name, value
             waiting = "" if is_given else name
+        elif waiting:
+            yield waiting, each
+            waiting = ""
         else:
             raise FlagError(f"unexpected argument: {each}")
-    return found
+    if waiting:
+        yield waiting, "true"
 
 
 def address_of(urls: str) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from kedge.cli.failure import Failure
 RENAMED: Final = {"bind-address": "host", "secure-port": "port"}
 """Flags that `kedge server` has under another name."""
 SAME: Final = (
+    "admission-control",
     "admission-control-config-file",
     "audit-log-path",
     "authentication-config",
@@ -39,6 +40,7 @@ USED: Final = (
     "cert-dir",
     "client-ca-file",
     "etcd-servers",
+    "service-cluster-ip-range",
     "tls-cert-file",
     "tls-private-key-file",
 )
@@ -52,7 +54,6 @@ FIXED: Final = {
     "service-account-issuer": "tokens are issued by https://kubernetes.default.svc.cluster.local",
     "service-account-key-file": "tokens are signed with a key of kedge's own",
     "service-account-signing-key-file": "tokens are signed with a key of kedge's own",
-    "service-cluster-ip-range": "cluster IPs are from 10.96.0.0/16",
     "feature-gates": "there are no feature gates; features are as by default in Kubernetes",
     "runtime-config": "kedge always serves the same APIs",
     "audit-policy-file": "--audit-log-path logs the metadata of all requests",
@@ -63,6 +64,8 @@ WITHOUT_EFFECT: Final = frozenset(
     [
         "advertise-address",
         "aggregator-reject-forwarding-redirect",
+        "allow-metric-labels",
+        "allow-metric-labels-manifest",
         "alsologtostderr",
         "api-audiences",
         "audit-log-batch-buffer-size",
@@ -78,19 +81,37 @@ WITHOUT_EFFECT: Final = frozenset(
         "audit-log-maxsize",
         "audit-log-mode",
         "audit-log-truncate-enabled",
+        "audit-log-truncate-max-batch-size",
+        "audit-log-truncate-max-event-size",
         "audit-log-version",
+        "audit-webhook-batch-buffer-size",
+        "audit-webhook-batch-max-size",
+        "audit-webhook-batch-max-wait",
+        "audit-webhook-batch-throttle-burst",
+        "audit-webhook-batch-throttle-enable",
+        "audit-webhook-batch-throttle-qps",
         "audit-webhook-config-file",
+        "audit-webhook-initial-backoff",
         "audit-webhook-mode",
+        "audit-webhook-truncate-enabled",
+        "audit-webhook-truncate-max-batch-size",
+        "audit-webhook-truncate-max-event-size",
+        "audit-webhook-version",
         "authorization-webhook-cache-authorized-ttl",
         "contention-profiling",
+        "coordinated-leadership-lease-duration",
+        "coordinated-leadership-renew-deadline",
+        "coordinated-leadership-retry-period",
         "cors-allowed-origins",
         "debug-socket-path",
         "default-not-ready-toleration-seconds",
         "default-unreachable-toleration-seconds",
         "default-watch-cache-size",
         "delete-collection-workers",
+        "disable-http2-serving",
         "disabled-metrics",
         "emulated-version",
+        "emulation-forward-compatible",
         "enable-aggregator-routing",
         "enable-bootstrap-token-auth",
         "enable-garbage-collector",
@@ -118,8 +139,10 @@ WITHOUT_EFFECT: Final = frozenset(
         "kubelet-port",
         "kubelet-preferred-address-types",
         "kubelet-timeout",
+        "kubernetes-service-node-port",
         "lease-reuse-duration-seconds",
         "livez-grace-period",
+        "log-flush-frequency",
         "log-json-info-buffer-size",
         "log-json-split-stream",
         "log-text-info-buffer-size",
@@ -127,8 +150,12 @@ WITHOUT_EFFECT: Final = frozenset(
         "logging-format",
         "logtostderr",
         "max-connection-bytes-per-sec",
+        "min-compatibility-version",
         "min-request-timeout",
         "oidc-ca-file",
+        "peer-advertise-ip",
+        "peer-advertise-port",
+        "peer-ca-file",
         "permit-address-sharing",
         "permit-port-sharing",
         "profiling",
@@ -139,6 +166,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "service-account-jwks-uri",
         "service-account-lookup",
         "service-account-max-token-expiration",
+        "show-hidden-metrics-for-version",
         "shutdown-delay-duration",
         "shutdown-send-retry-after",
         "shutdown-watch-termination-grace-period",
@@ -147,6 +175,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "storage-media-type",
         "strict-transport-security-directives",
         "tls-cipher-suites",
+        "tls-curve-preferences",
         "tls-min-version",
         "tls-sni-cert-key",
         "tracing-config-file",
@@ -165,12 +194,30 @@ QUIET: Final = frozenset(
         "service-account-issuer",
         "service-account-key-file",
         "service-account-signing-key-file",
-        "service-cluster-ip-range",
         "v",
         "vmodule",
     )
 )
 """Flags that envtest gives itself, or that do not concern tests: there is no warning."""
+LISTS: Final = frozenset(
+    (
+        "admission-control",
+        "authorization-mode",
+        "disable-admission-plugins",
+        "enable-admission-plugins",
+        "etcd-servers",
+        "feature-gates",
+        "requestheader-allowed-names",
+        "requestheader-extra-headers-prefix",
+        "requestheader-group-headers",
+        "requestheader-uid-headers",
+        "requestheader-username-headers",
+        "runtime-config",
+        "service-cluster-ip-range",
+    )
+)
+"""Flags that may be given several times: envtest appends what a suite asks for."""
+STANDARD_OUTPUT: Final = "-"
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 
 
@@ -186,7 +233,7 @@ class ApiServerFlags(NamedTuple):
 
 def translated(arguments: Sequence[str]) -> ApiServerFlags:
     """Return the flags of a command line; Failure names those that are unknown or impossible."""
-    given = read_flags(arguments)
+    given = read_flags(arguments, LISTS)
     for name, value in given.items():
         _check(name, value)
     server = [f"--{RENAMED.get(name, name)}={value}" for name, value in _passed_on(given)]
@@ -207,10 +254,16 @@ def _check(name: str, value: str) -> None:
 
 
 def _passed_on(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return ((name, value) for name, value in given.items() if name in RENAMED or name in SAME)
+    for name, value in given.items():
+        if name == "audit-log-path" and value == STANDARD_OUTPUT:
+            continue
+        if name in RENAMED or name in SAME:
+            yield name, value
 
 
 def _warnings(given: Mapping[str, str]) -> Iterator[str]:
+    if given.get("audit-log-path") == STANDARD_OUTPUT:
+        yield "--audit-log-path=- has no effect: name a file"
     for name in given:
         if name in QUIET:
             continue

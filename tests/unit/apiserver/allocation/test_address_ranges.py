@@ -58,6 +58,12 @@ def test_ranges_of_the_objects(objects: list[Any], expected: list[AddressRange])
     assert ranges_of(objects) == expected
 
 
+def test_the_default_range_of_another_cluster_is_the_first_there() -> None:
+    objects = [service_cidr("a", str(DEFAULT)), service_cidr("kubernetes", str(SMALL))]
+    assert ranges_of([], SMALL) == [AddressRange(SMALL)]
+    assert ranges_of(objects, SMALL) == [AddressRange(SMALL), AddressRange(DEFAULT)]
+
+
 def test_a_range_gives_every_host_address_once() -> None:
     taken: set[str] = set()
     while address := AddressRange(SMALL).draw(taken.__contains__, Random(2)):

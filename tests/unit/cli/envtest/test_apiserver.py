@@ -32,9 +32,22 @@ def test_the_configuration_is_that_of_envtest(
     assert config.serving is not None
     assert config.serving.certificate == here / "apiserver.crt"
     assert config.serving.client_authority == here / "ca.crt"
+    assert config.is_alone
+    assert str(config.service_network) == "10.0.0.0/24"
     assert config.authorization_config is not None
     written = json.loads(config.authorization_config.read_text())
     assert [each["type"] for each in written["authorizers"]] == ["AlwaysAllow", "RBAC"]
+
+
+def test_cluster_ips_are_of_the_given_network() -> None:
+    def network(text: str) -> str:
+        flags = translated([f"--service-cluster-ip-range={text}"])
+        return str(apiserver.service_network(flags))
+
+    assert network("172.30.0.0/16") == "172.30.0.0/16"
+    for text, words in (("fd00::/108", "one IPv4 network"), ("10.0.0.0/30", "at least 8")):
+        with pytest.raises(Failure, match=words):
+            network(text)
 
 
 def test_certificates_are_those_that_were_named(tmp_path: Path) -> None:

@@ -18,6 +18,13 @@ def test_flags_are_read_with_and_without_equals_signs() -> None:
         "listen-client-urls": "http://localhost:1",
         "unsafe-no-fsync": "true",
     }
+    assert etcd.read_flags(
+        ["--a=1", "--b", "2", "--b", "--a=3", "--c=4", "--c", "5"], {"a", "c"}
+    ) == {
+        "a": "1,3",
+        "b": "true",
+        "c": "4,5",
+    }
     with pytest.raises(etcd.FlagError, match="unexpected argument: word"):
         etcd.read_flags(["word"])
 

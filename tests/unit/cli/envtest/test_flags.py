@@ -35,6 +35,23 @@ def test_the_arguments_of_envtest_need_no_warning() -> None:
     assert (found.warnings, found.given["cert-dir"]) == ([], "/d")
 
 
+def test_lists_that_are_given_again_are_added_up() -> None:
+    given = [
+        "--disable-admission-plugins=ServiceAccount",
+        "--disable-admission-plugins=PodSecurity",
+    ]
+    assert flags.translated(given).server == [
+        "--disable-admission-plugins=ServiceAccount,PodSecurity"
+    ]
+
+
+def test_an_audit_log_needs_a_file() -> None:
+    found = flags.translated(["--audit-log-path=-"])
+    assert found.server == []
+    assert found.warnings == ["--audit-log-path=- has no effect: name a file"]
+    assert flags.translated(["--audit-log-path=/f"]).server == ["--audit-log-path=/f"]
+
+
 def test_flags_without_effect_are_named() -> None:
     given = ["--runtime-config=api/all=true", "--event-ttl", "5m", "--v=4", "--insecure-port=0"]
     assert flags.translated(given).warnings == [
