@@ -109,6 +109,7 @@ bench: .venv/.dev ## run the benchmarks; needs wrk
 	@command -v wrk >/dev/null || { echo "wrk, which generates the load, is not installed: apt install wrk" >&2; exit 1; }
 	$(BIN)/python bench/start.py --runs 3 --pods 500
 	$(BIN)/python bench/test_clusters.py --runs 5 --count 20
+	$(BIN)/python bench/cli.py --runs 20
 	$(BIN)/python bench/store.py 0.5
 	$(BIN)/python bench/limits.py --pods 500
 	$(BIN)/python bench/cel.py

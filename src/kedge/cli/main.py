@@ -45,7 +45,7 @@ class CliCommand(NamedTuple):
 COMMANDS: Final = (
     CliCommand("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
     CliCommand("down", "cluster.down", "Stop a cluster and remove it from the kubeconfig"),
-    CliCommand("run", "cluster.run", "Run a command with a throw-away cluster"),
+    CliCommand("run", "cluster.run", "Run a command with a throw-away cluster, or a pod"),
     CliCommand("envtest", "envtest.command", "Print a directory for $KUBEBUILDER_ASSETS"),
     CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
     CliCommand("list", "cluster.list", "List the clusters on this machine"),
@@ -55,10 +55,17 @@ COMMANDS: Final = (
     CliCommand("create", "objects.create", "Create objects from files"),
     CliCommand("apply", "objects.apply", "Create or update objects from files"),
     CliCommand("delete", "objects.delete.command", "Delete objects of the cluster"),
+    CliCommand("edit", "objects.edit.command", "Change an object in an editor"),
+    CliCommand("scale", "workloads.scale", "Change how many pods a workload has"),
+    CliCommand("rollout", "workloads.rollout.command", "Follow and change rollouts of workloads"),
+    CliCommand("wait", "objects.wait.command", "Wait for a state of objects"),
+    CliCommand("events", "objects.events", "Show what happened, the latest last"),
     CliCommand("namespace", "objects.namespace.command", "Show or change the current namespace"),
     CliCommand("explain", "explain.command", "Explain where limits or variables come from"),
     CliCommand("logs", "pods.logs.command", "Show the logs of a container"),
     CliCommand("exec", "pods.exec.command", "Run a command in a container"),
+    CliCommand("cp", "pods.cp.command", "Copy files into a container or out of it"),
+    CliCommand("port-forward", "pods.port_forward.command", "Forward ports to a pod"),
     CliCommand("open", "open", "Print the address of a Service, and open it in a browser"),
     CliCommand("ui", "ui.command", "Open the dashboard in a browser, signed in"),
     CliCommand("top", "usage.top.command", "Show the usage of nodes, pods and containers, live"),
@@ -105,6 +112,16 @@ kedge runs a Kubernetes-compatible cluster on this machine.
 EPILOG: Final = """\
 Use "kedge COMMAND --help" for the flags of a command and for examples."""
 
+FLAGS_BEFORE: Final = (
+    "-n",
+    "--namespace",
+    "--context",
+    "--kubeconfig",
+    "--name",
+    "--state",
+    "--config",
+)
+"""Flags that may stand before the command: they say which cluster and namespace it is about."""
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
 BROKEN_PIPE: Final = 141
@@ -144,15 +161,74 @@ class CommandParser(ArgumentParser):
 
 def run(arguments: Sequence[str]) -> int:
     """Parse the arguments and run the command that they name; returns the exit code."""
+    arguments = command_first(arguments)
     named = [command for command in COMMANDS if command.name in arguments]
     # To parse the names of all commands takes a hundredth of a second.
     first = [command for command in named if command.name == arguments[0]]
+    if arguments and not first and not arguments[0].startswith("-"):
+        parser((), ()).error(unknown_command(arguments[0]))
     top = parser(named, first or COMMANDS)
-    flags = top.parse_args(arguments)
+    flags, unknown = top.parse_known_args(arguments)
+    if unknown:
+        part = subparser(top, arguments[0]) or top
+        part.error(not_understood(part, arguments, unknown))
     if flags.command is None:
         top.print_help()
         return 0
     return report(next(each for each in named if each.name == flags.command).load(), flags)
+
+
+def command_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with flags such as -n, which kubectl takes before the command, behind
+    it."""
+    rest, before = list(arguments), []
+    while rest and rest[0].startswith(FLAGS_BEFORE):
+        flag = rest.pop(0)
+        is_whole = "=" in flag or (flag.startswith("-n") and flag != "-n")
+        if not is_whole and flag not in FLAGS_BEFORE:
+            return list(arguments)
+        before.append(flag)
+        if not is_whole and rest:
+            before.append(rest.pop(0))
+    return [*rest[:1], *before, *rest[1:]] if rest else list(arguments)
+
+
+def unknown_command(word: str) -> str:
+    """Return the message for a command that does not exist, with those that may be meant."""
+    import difflib
+
+    names = [command.name for command in COMMANDS]
+    told = f'unknown command "{word}" for "kedge"'
+    if close := difflib.get_close_matches(word, names, n=3, cutoff=0.6):
+        told += "\n\nDid you mean this?\n" + "\n".join(f"\t{name}" for name in close) + "\n"
+    return told
+
+
+def not_understood(part: ArgumentParser, arguments: Sequence[str], unknown: Sequence[str]) -> str:
+    """Return the message for arguments that a command does not have, with the probable remedy."""
+    import difflib
+    import shlex
+
+    told = f"unrecognized arguments: {' '.join(unknown)}"
+    words = [each for each in unknown if not each.startswith("-")]
+    if part.get_default("line") is not None and words and "--" not in arguments:
+        begin = arguments.index(words[0])
+        line = shlex.join(["kedge", *arguments[:begin], "--", *arguments[begin:]])
+        return f"{told}: give the command after --, as in '{line}'"
+    known = list(part._option_string_actions)
+    for each in unknown:
+        close = difflib.get_close_matches(each.partition("=")[0], known, n=1, cutoff=0.7)
+        if each.startswith("--") and close:
+            return f"{told}: did you mean {close[0]}?"
+    return told
+
+
+def subparser(top: ArgumentParser, name: str) -> ArgumentParser | None:
+    """Return the parser of one command; None if there is no such command."""
+    assert top._subparsers is not None
+    [below] = top._subparsers._group_actions
+    choices = cast("dict[str, ArgumentParser]", below.choices)
+    return choices.get(name)
 
 
 def report(command: CommandModule, flags: Namespace) -> int:

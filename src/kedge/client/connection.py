@@ -3,12 +3,13 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 from weakref import WeakKeyDictionary
 
 import httptools
 
+from kedge.client.request_head import encode_request as encode_request
 from kedge.client.transport import BUFFER, Inflow, Unreachable
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.sockets import (
@@ -35,26 +36,7 @@ SHARE_SECONDS: Final = 0.005
 """How long responses of all servers are parsed in a turn of the event loop as they are read, and as
 long again for those that waited."""
 _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, StepTurns]] = WeakKeyDictionary()
-_BODY_METHODS: Final = ("POST", "PUT", "PATCH")
 _LENGTH_HEADERS: Final = frozenset(("content-length", "transfer-encoding"))
-
-
-def encode_request(
-    method: str, target: str, authority: str, headers: Iterable[tuple[str, str]], body: bytes
-) -> bytes:
-    """Return the bytes of exactly one request; raises Unreachable if a value has a line end.
-
-    Values come from untrusted sources: a registry's redirect or token, a webhook's path. A line
-    end in one of them would start another header or another request.
-    """
-    lines = [f"{method} {target} HTTP/1.1", f"host: {authority}"]
-    lines += [f"{name}: {value}" for name, value in headers]
-    if body or method in _BODY_METHODS:
-        lines.append(f"content-length: {len(body)}")
-    head = "\r\n".join(lines)
-    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
-        raise Unreachable(f"refused to ask {authority}: a line of the request has two")
-    return f"{head}\r\n\r\n".encode("latin-1") + body
 
 
 def response_turns() -> StepTurns:

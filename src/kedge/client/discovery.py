@@ -1,7 +1,7 @@
 """Discovery: which resources a server has, custom ones included, as Resources of Documents."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -78,11 +78,25 @@ class _Page(msgspec.Struct):
     stale: Sequence[str]
 
 
+class KnownPages(Protocol):
+    """Keeps answers of a server between two runs of a program."""
+
+    def load(self, root: str) -> tuple[str, bytes] | None:
+        """Return an answer's ETag and body; None if there is none."""
+        ...
+
+    def save(self, root: str, etag: str, body: bytes) -> None:
+        """Keep an answer."""
+        ...
+
+
 class Discovery:
     """Asks a server what it serves; an answer that has not changed is not sent again."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, kept: KnownPages | None = None) -> None:
+        """`kept` answers are used if the server says that they are still right."""
         self._client = client
+        self._kept = kept
         self._pages: dict[str, _Page] = {}
         self._served = ServedResources(())
 
@@ -103,15 +117,26 @@ class Discovery:
 
     async def _refresh(self, root: str) -> bool:
         known = self._pages.get(root)
-        headers = {"accept": AGGREGATED} | ({"if-none-match": known.etag} if known else {})
+        kept = self._kept.load(root) if self._kept and not known else None
+        etag = known.etag if known else kept[0] if kept else ""
+        headers = {"accept": AGGREGATED} | ({"if-none-match": etag} if etag else {})
         reply = await self._client.fetch(root, headers)
+        if reply.status == 304 and kept:
+            self._pages[root] = _page(*kept)
+            return True
         if reply.status == 304:
             return False
         if reply.status != 200:
             raise error_of(reply.status, reply.body)
         etag = reply.headers.get("etag", "")
-        self._pages[root] = _Page(etag, parse(reply.body), stale_versions(reply.body))
+        self._pages[root] = _page(etag, reply.body)
+        if self._kept and etag:
+            self._kept.save(root, etag, reply.body)
         return True
+
+
+def _page(etag: str, body: bytes) -> _Page:
+    return _Page(etag, parse(body), stale_versions(body))
 
 
 def parse(page: bytes) -> Sequence[Resource[Document]]:

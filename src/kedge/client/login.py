@@ -5,20 +5,20 @@ Of several files the first to name a thing decides, as with kubectl.
 
 import base64
 import binascii
-import ssl
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from kedge.client.client import Client
-from kedge.client.http import HttpTransport
 from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.transport import Transport
 from kedge.machinery import yaml_text
-from kedge.machinery.tls_trust import trusting
+
+if TYPE_CHECKING:
+    import ssl
 
 UNKNOWN_WAYS: Final = {
     "user": ("exec", "auth-provider", "username", "as", "as-uid", "as-groups"),
@@ -47,24 +47,50 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
     def transport(self) -> Transport:
         """A way to the server; raises Unusable if the credentials are broken."""
-        try:
+        # Imported here because it loads asyncio, which takes longer than a request.
+        from kedge.client.http import HttpTransport
+
+        with self._explained():
             tls = self.tls() if self.server.startswith("https:") else None
             return HttpTransport(
                 self.server, token=self.token, tls=tls, server_name=self.server_name
             )
-        except (ssl.SSLError, ValueError) as error:
+
+    def blocking_transport(self) -> Transport:
+        """A way to the server for a program without an event loop; raises Unusable."""
+        from kedge.client.blocking import BlockingTransport
+
+        with self._explained():
+            tls = self.tls() if self.server.startswith("https:") else None
+            return BlockingTransport(
+                self.server, token=self.token, tls=tls, server_name=self.server_name
+            )
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise errors in the credentials as errors of the kubeconfig."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
             raise KubeconfigError(f'context "{self.context}" in {self.file}: {error}') from error
 
     def client(self, user_agent: str) -> Client:
         return Client(self.transport(), user_agent=user_agent)
 
-    def tls(self) -> ssl.SSLContext:
+    def tls(self) -> "ssl.SSLContext":
         """Return the TLS context; raises ssl.SSLError if authority or certificate is broken."""
+        # Imported here because `--help` and completion need neither.
+        import ssl
+
+        from kedge.machinery.tls_trust import trusting
+
         context = trusting(self.ca_pem)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.certificate_pem:
+            import tempfile
+
             # Only files can be loaded; this one is private, and removed at once.
             with tempfile.NamedTemporaryFile() as file:
                 file.write(self.certificate_pem + b"\n" + self.key_pem)

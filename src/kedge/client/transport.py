@@ -1,6 +1,5 @@
 """Transport: how requests reach a server; LocalTransport calls one in the same process."""
 
-import asyncio
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -10,11 +9,15 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from kedge.machinery.clock import Clock
+if TYPE_CHECKING:
+    # Loaded where it is used: a short command that sends one request does without an event loop.
+    import asyncio
+
+    from kedge.machinery.clock import Clock
 
 BUFFER = 1 << 20
 """Bytes of a stream that may wait to be read before its source is asked to pause."""
@@ -117,6 +120,8 @@ class Inflow:
             raise ConnectionResetError("the reader has gone")
         if self.paused:
             if self._space is None:
+                import asyncio
+
                 self._space = asyncio.get_running_loop().create_future()
             await self._space
 
@@ -141,6 +146,8 @@ class Inflow:
                 raise self._error
             if self._ended:
                 raise StopAsyncIteration
+            import asyncio
+
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival
         was_paused = self.paused
@@ -172,7 +179,7 @@ class WatchInflow(Inflow):
         return await self._taken()
 
 
-def _resolve(future: asyncio.Future[None] | None) -> None:
+def _resolve(future: "asyncio.Future[None] | None") -> None:
     if future is not None and not future.done():
         future.set_result(None)
 
@@ -217,7 +224,7 @@ Handler = Callable[[Call], LocalResponse | Awaitable[LocalResponse]]
 class LocalTransport:
     """Fulfils Transport without a network: calls the server as a function."""
 
-    def __init__(self, handler: Handler, clock: Clock | None = None) -> None:
+    def __init__(self, handler: Handler, clock: "Clock | None" = None) -> None:
         """With a clock, each call gives way to requests from the network: reads never block, so
         a loop of them would keep the event loop."""
         self._handler = handler
@@ -236,6 +243,8 @@ class LocalTransport:
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        import asyncio
+
         answer = await self._answer(call)
         body = answer.body
         if not callable(body):

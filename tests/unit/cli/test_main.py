@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kedge.cli.failure import Failure, ServerRefusal
-from kedge.cli.main import COMMANDS, parser, report, run
+from kedge.cli.main import COMMANDS, command_first, parser, report, run
 
 
 class Stub:
@@ -67,7 +67,10 @@ def test_help_imports_none_of_the_modules_that_do_the_work(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["fly"], "invalid choice: 'fly'"),
+        (["fly"], 'unknown command "fly" for "kedge"'),
+        (["gte", "pods"], "Did you mean this?\n\tget\n"),
+        (["get", "pods", "--namespce", "x"], "did you mean --namespace?"),
+        (["-n", "x", "exec", "web", "ls", "-l"], "as in 'kedge exec -n x web -- ls -l'"),
         (["up", "--replicas=3"], "unrecognized arguments: --replicas=3"),
         (["up", "--stor=memory"], "unrecognized arguments: --stor=memory"),
         (["up", "--store=etcd://here"], "invalid choice: 'etcd://here'"),
@@ -97,6 +100,25 @@ def test_flags_and_words_come_in_any_order() -> None:
     flags = parser().parse_args(["get", "-n", "a", "pods", "-o=yaml", "web", "-w", "db"])
     assert flags.words == ["pods", "web", "db"]
     assert (flags.namespace, flags.output, flags.watch) == ("a", "yaml", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["-n", "a", "get", "pods"], ["get", "-n", "a", "pods"]),
+        (["-na", "get"], ["get", "-na"]),
+        (["--context=x", "--namespace", "a", "get"], ["get", "--context=x", "--namespace", "a"]),
+        (["get", "-n", "a"], ["get", "-n", "a"]),
+        (["--version"], ["--version"]),
+        (["--namer", "x", "up"], ["--namer", "x", "up"]),
+        (["-n"], ["-n"]),
+        ([], []),
+    ],
+)
+def test_flags_of_the_cluster_may_stand_before_the_command(
+    given: list[str], expected: list[str]
+) -> None:
+    assert command_first(given) == expected
 
 
 def test_what_the_server_refuses_is_said_in_its_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kedge.cli import flags
 from kedge.cli.cluster.up import command
 from kedge.cli.failure import Failure
+from kedge.cli.pods.run import command as pod_command
 from kedge.settings import cluster
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ cluster are kept, and a message says where.
 
 The cluster has a directory and a kubeconfig of its own: your kubeconfig does not change, and
 several commands can run at once. Objects are kept in memory. If kedge itself is killed (SIGKILL),
-the cluster stays, and 'kedge list' shows it."""
+the cluster stays, and 'kedge list' shows it.
+
+With NAME and --image the command runs a pod in the cluster of the kubeconfig, as 'kubectl run'
+does; what follows -- are then the arguments of the container."""
 EXAMPLES: Final = """\
   # Tests of a program that uses a cluster
   kedge run -- go test ./...
@@ -36,7 +40,11 @@ EXAMPLES: Final = """\
   kedge run --nodes 0 -- ./check.sh
 
   # A shell in which kubectl uses a new cluster
-  kedge run -- bash"""
+  kedge run -- bash
+
+  # A pod in the cluster of the kubeconfig; a shell in one that is deleted afterwards
+  kedge run web --image nginx --port 80
+  kedge run -it --rm try --image host --restart Never -- sh"""
 
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
@@ -49,10 +57,17 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.set_defaults(line=())
     flags.add_setting(parser, cluster.CONFIG, cluster.CONFIG.default)
     command.add_cluster_flags(parser)
-    parser.usage = "kedge run [flags] -- COMMAND [argument ...]"
+    pod_command.add_flags(parser)
+    parser.usage = (
+        "kedge run [flags] -- COMMAND [argument ...]\n"
+        "       kedge run NAME --image=IMAGE [flags] [-- argument ...]"
+    )
 
 
 def run(flags: Namespace) -> int:
+    if flags.image:
+        return pod_command.run(flags)
+    pod_command.check_unused(flags)
     if not flags.line:
         raise Failure("you must specify a command, after --")
     for number in PASSED_ON:

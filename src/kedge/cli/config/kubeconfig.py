@@ -27,6 +27,7 @@ def client_config(source: Settings) -> ClientConfig:
         files=[given] if given else paths_to_read(listed, source.home()),
         context=source.flags.context,
         namespace=getattr(source.flags, "namespace", ""),
+        caches=source.caches(),
     )
 
 

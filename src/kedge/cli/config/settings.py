@@ -4,7 +4,6 @@ No other module reads the environment.
 """
 
 import argparse
-import copy
 import os
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
@@ -43,15 +42,16 @@ class Settings:
 
     def over(self, weaker: Mapping[str, Any]) -> "Settings":
         """Return this source with values for the settings that none of its layers has."""
-        made = copy.copy(self)
-        made._content = {**weaker, **self._content}
-        return made
+        return self._with({**weaker, **self._content}, self._held)
 
     def holding(self, values: Mapping[str, Any]) -> "Settings":
         """Return this source with values that are stronger than all of its layers; None for the
         default."""
-        made = copy.copy(self)
-        made._held = values
+        return self._with(self._content, values)
+
+    def _with(self, content: Mapping[str, Any], held: Mapping[str, Any]) -> "Settings":
+        made = Settings(self.flags, self.environment, {})
+        made.path, made._content, made._held = self.path, content, held
         return made
 
     def get(self, setting: Setting[T]) -> T | None:
@@ -155,6 +155,14 @@ class Settings:
         if os.geteuid() == 0:
             return Path("/var/lib/kedge")
         return self.home().resolve() / ".local" / "state" / "kedge"
+
+    def caches(self) -> Path | None:
+        """Return the directory of this user's caches; None without a home directory."""
+        chosen = Path(self.environment.get("XDG_CACHE_HOME", ""))
+        if chosen.is_absolute():
+            return chosen / "kedge"
+        home = self.environment.get("HOME", "")
+        return Path(home) / ".cache" / "kedge" if home else None
 
     def home(self) -> Path:
         if home := self.environment.get("HOME"):

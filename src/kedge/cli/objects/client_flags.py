@@ -16,6 +16,8 @@ class ClientConfig(NamedTuple):
     """Empty for the current one."""
     namespace: str = ""
     """Empty for that of the context."""
+    caches: Path | None = None
+    """The directory of this user's caches; None if they have none."""
 
 
 def add_words(parser: ArgumentParser, *, required: bool) -> None:

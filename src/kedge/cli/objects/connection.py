@@ -1,8 +1,7 @@
 """Connection: the server that a kubeconfig leads to, and what the command line means there."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,15 +9,18 @@ from kedge.api.resource import Resource
 from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.client_flags import ClientConfig
 from kedge.cli.objects.complaints import WarningTransport, complaint
-from kedge.cli.objects.manifests import Manifest
+from kedge.cli.objects.discovery_files import DiscoveryFiles
 from kedge.cli.objects.targets import ObjectTarget, parse
 from kedge.client import login
 from kedge.client.client import Client, path_of
 from kedge.client.discovery import Discovery
 from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
-from kedge.client.transport import Unreachable
+from kedge.client.transport import Transport, Unreachable
 from kedge.machinery.errors import StatusError
+
+if TYPE_CHECKING:
+    from kedge.cli.objects.manifests import Manifest
 
 USER_AGENT = "kedge"
 FIELD_MANAGER = "kedge"
@@ -50,7 +52,7 @@ class ApiSession(msgspec.Struct, frozen=True):
             return "No resources found"
         return f"No resources found in {self.namespace} namespace."
 
-    async def resource_of(self, manifest: Manifest) -> Resource[Any]:
+    async def resource_of(self, manifest: "Manifest") -> Resource[Any]:
         """Return the resource of a manifest's kind, even if the kind was defined a moment ago."""
         what = (manifest.api_version, manifest.kind)
         resource = self.discovery.known.of_kind(*what)
@@ -65,7 +67,7 @@ class ApiSession(msgspec.Struct, frozen=True):
             )
         return resource
 
-    def namespace_of(self, manifest: Manifest, resource: Resource[Any]) -> str:
+    def namespace_of(self, manifest: "Manifest", resource: Resource[Any]) -> str:
         """Where the object of a manifest is or goes."""
         if not resource.namespaced:
             return ""
@@ -106,22 +108,40 @@ Deed = Callable[[ApiSession], Awaitable[int]]
 
 def visit(whereto: ClientConfig, deed: Deed) -> int:
     """Do something at the server that the kubeconfig leads to; the exit code is the deed's."""
+    import asyncio
+
+    found = _login(whereto)
+    return asyncio.run(_visit(found, found.transport, whereto, deed))
+
+
+def visit_briefly(whereto: ClientConfig, deed: Deed) -> int:
+    """The same for a deed of a few requests that neither waits nor watches. It needs no event loop,
+    which takes longer to load than the requests take."""
+    from kedge.client.blocking import finish
+
+    found = _login(whereto)
+    return finish(_visit(found, found.blocking_transport, whereto, deed))
+
+
+def _login(whereto: ClientConfig) -> Login:
     try:
-        found = login.read(whereto.files, whereto.context)
+        return login.read(whereto.files, whereto.context)
     except KubeconfigError as error:
         raise Failure(
             f"{error}\n'kedge up' starts a cluster and makes its context the current one"
         ) from error
-    return asyncio.run(_visit(found, whereto.namespace, deed))
 
 
-async def _visit(found: Login, namespace: str, deed: Deed) -> int:
+async def _visit(
+    found: Login, transport: Callable[[], Transport], whereto: ClientConfig, deed: Deed
+) -> int:
     try:
-        client = Client(WarningTransport(found.transport()), user_agent=USER_AGENT)
+        client = Client(WarningTransport(transport()), user_agent=USER_AGENT)
     except KubeconfigError as error:
         raise Failure(str(error)) from error
+    kept = DiscoveryFiles(whereto.caches, found) if whereto.caches else None
     try:
-        return await deed(ApiSession(found, client, Discovery(client), namespace))
+        return await deed(ApiSession(found, client, Discovery(client, kept), whereto.namespace))
     except Unreachable as error:
         raise ServerRefusal(f"Unable to connect to the server {found.server}: {error}") from error
     except StatusError as error:

@@ -56,7 +56,18 @@ def lookup(word: str, resources: Sequence[Resource[Any]]) -> list[Resource[Any]]
     if found_all := list(_of_category(word, resources)):
         return found_all
     suffix = f' in group "{rest}"' if rest else ""
-    raise Failure(f'the server doesn\'t have a resource type "{name}"{suffix}')
+    raise Failure(
+        f'the server doesn\'t have a resource type "{name}"{suffix}{_meant(name, within)}'
+    )
+
+
+def _meant(name: str, resources: Iterable[Resource[Any]]) -> str:
+    """Return a question after the type that was probably meant; empty if none is similar."""
+    import difflib
+
+    names = {each: None for resource in resources for each in _own_names(resource)}
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return f": did you mean {close[0]}?" if close else ""
 
 
 def _in_group(resource: Resource[Any], rest: str) -> bool:

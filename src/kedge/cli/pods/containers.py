@@ -15,10 +15,12 @@ Pod = dict[str, Any]
 
 
 async def find(there: ApiSession, word: str) -> Pod:
-    """The pod that `NAME` or `pod/NAME` means."""
+    """The pod that `NAME` or `pod/NAME` means, or one of those of `TYPE/NAME`."""
     kind, slash, name = word.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):
-        raise Failure(f'"{word}" is no pod: give the name of one, or pod/NAME')
+        from kedge.cli.pods.selection import first_pod
+
+        return await first_pod(there, word)
     return await there.get(PODS, name, there.namespace)
 
 

@@ -30,7 +30,10 @@ def test_a_client_goes_where_kubectl_would(environment: dict[str, str], tmp_path
     def found(*arguments: str) -> ClientConfig:
         return client_config(Settings(flags("get", "pods", *arguments), environment))
 
-    assert found() == ClientConfig([tmp_path / ".kube" / "config"])
+    caches = tmp_path / ".cache" / "kedge"
+    assert found() == ClientConfig([tmp_path / ".kube" / "config"], caches=caches)
     environment["KUBECONFIG"] = "a:b"
-    assert found("-n=x", "--context=c") == ClientConfig([Path("a"), Path("b")], "c", "x")
+    environment["XDG_CACHE_HOME"] = "/var/cache/me"
+    caches = Path("/var/cache/me/kedge")
+    assert found("-n=x", "--context=c") == ClientConfig([Path("a"), Path("b")], "c", "x", caches)
     assert found("--kubeconfig=f").files == [Path("f")]

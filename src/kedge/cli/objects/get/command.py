@@ -1,5 +1,6 @@
 """`kedge get`: objects of the cluster, as tables or in full."""
 
+import gc
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
@@ -49,7 +50,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
-    from kedge.cli.objects.connection import visit
+    if not flags.watch:
+        # The command ends before there is garbage worth collecting.
+        gc.disable()
+    from kedge.cli.objects.connection import visit, visit_briefly
     from kedge.cli.objects.get.show import GetOptions, show
 
     asked = GetOptions(
@@ -63,4 +67,5 @@ def run(flags: Namespace) -> int:
         show_labels=flags.show_labels,
         ignore_missing=flags.ignore_not_found,
     )
-    return visit(client_config(Settings(flags)), lambda there: show(there, asked))
+    go = visit if asked.watch else visit_briefly
+    return go(client_config(Settings(flags)), lambda there: show(there, asked))

@@ -66,12 +66,12 @@ async def execute(there: ApiSession, asked: ExecOptions) -> int:
     container = containers.check(pod, named) if named else containers.usual(pod)
     path = path_of(PODS, there.namespace, pod["metadata"]["name"], "exec")
     connected = await connect(there, f"{path}?{asked.query(container)}")
-    with _raw_terminal() if asked.tty and asked.stdin else contextlib.nullcontext():
+    with raw_terminal() if asked.tty and asked.stdin else contextlib.nullcontext():
         status = await converse(connected, asked)
     return exit_code(status)
 
 
-async def connect(there: ApiSession, target: str) -> WebSocket:
+async def connect(there: ApiSession, target: str, protocol: str = PROTOCOL) -> WebSocket:
     """A WebSocket to a path of the server; raises what the server refuses."""
     login = there.login
     parts = urlsplit(login.server)
@@ -83,7 +83,7 @@ async def connect(there: ApiSession, target: str) -> WebSocket:
         login.server_name or None,
     )
     key = websocket.new_key()
-    headers = [*websocket.offering(key, [PROTOCOL]), ("User-Agent", USER_AGENT)]
+    headers = [*websocket.offering(key, [protocol]), ("User-Agent", USER_AGENT)]
     if login.token:
         headers.append(("Authorization", f"Bearer {login.token}"))
     try:
@@ -197,7 +197,7 @@ def _size_teller(connected: WebSocket) -> Any:
 
 
 @contextmanager
-def _raw_terminal() -> Iterator[None]:
+def raw_terminal() -> Iterator[None]:
     """Pass every key on as it is, Ctrl-C included; the terminal is put back as it was."""
     before = termios.tcgetattr(0)
     tty.setraw(0)

@@ -23,13 +23,24 @@ EXAMPLES: Final = """\
   # The output of the container before it was restarted
   kedge logs web --previous
 
+  # A pod of a Deployment, and all pods of an app
+  kedge logs deploy/web
+  kedge logs -l app=web --prefix
+
   # One container of several, or all of them
   kedge logs web -c proxy
   kedge logs web --all-containers"""
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="POD", help="name of the pod")
+    parser.add_argument(
+        "pod",
+        nargs="?",
+        default="",
+        metavar="POD",
+        help="name of the pod, or a workload such as deploy/web, of which one pod is shown",
+    )
+    client_flags.add_label_selector(parser)
     client_flags.add_cluster(parser)
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="which container")
     parser.add_argument("--all-containers", action="store_true", help="all containers of the pod")
@@ -84,10 +95,13 @@ def run(flags: Namespace) -> int:
     from kedge.cli.objects.connection import visit
     from kedge.cli.pods.logs.show import LogFlags, show
 
+    if bool(flags.pod) == bool(flags.selector):
+        raise Failure("expected either a POD or workload, or a selector with -l: give one of them")
     if flags.container and flags.all_containers:
         raise Failure("--all-containers=true should not be specified with container name")
     asked = LogFlags(
         pod=flags.pod,
+        labels=flags.selector,
         container=flags.container,
         everyone=flags.all_containers,
         follow=flags.follow,

@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
-from typing import BinaryIO, NamedTuple
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.cli.objects.connection import ApiSession
@@ -15,6 +15,9 @@ class LogFlags(NamedTuple):
     """The pod whose logs to show, and which part of them."""
 
     pod: str
+    """A pod, or a workload with pods: NAME or TYPE/NAME."""
+    labels: str = ""
+    """Select all pods with these labels instead."""
     container: str = ""
     everyone: bool = False
     follow: bool = False
@@ -39,16 +42,13 @@ class LogFlags(NamedTuple):
 
 async def show(there: ApiSession, asked: LogFlags) -> int:
     """Print what is asked for, while it comes."""
-    pod = await containers.find(there, asked.pod)
-    if asked.everyone:
-        names = containers.every(pod)
-    elif asked.container:
-        names = [containers.check(pod, asked.container)]
+    if asked.labels:
+        pods = await there.list(PODS, there.namespace, {"labelSelector": asked.labels})
+        if not pods:
+            print(f"No resources found in {there.namespace} namespace.", file=sys.stderr)
     else:
-        names = [containers.usual(pod)]
-    path = path_of(PODS, there.namespace, pod["metadata"]["name"], "log")
-    out = sys.stdout.buffer
-    shown = [_print(there, path, asked, name, out) for name in names]
+        pods = [await containers.find(there, asked.pod)]
+    shown = [each for pod in pods for each in _containers(there, asked, pod)]
     if asked.follow:
         await asyncio.gather(*shown)
     else:
@@ -57,13 +57,29 @@ async def show(there: ApiSession, asked: LogFlags) -> int:
     return 0
 
 
+def _containers(
+    there: ApiSession, asked: LogFlags, pod: containers.Pod
+) -> Iterator[Coroutine[Any, Any, None]]:
+    """Yield the work of printing each of the pod's containers that are asked for."""
+    if asked.everyone:
+        names = containers.every(pod)
+    elif asked.container:
+        names = [containers.check(pod, asked.container)]
+    else:
+        names = [containers.usual(pod)]
+    name = pod["metadata"]["name"]
+    for container in names:
+        yield _print(there, asked, name, container, sys.stdout.buffer)
+
+
 async def _print(
-    there: ApiSession, path: str, asked: LogFlags, container: str, out: BinaryIO
+    there: ApiSession, asked: LogFlags, pod: str, container: str, out: BinaryIO
 ) -> None:
-    prefix = f"[pod/{asked.pod}/{container}] ".encode() if asked.prefix else b""
+    path = path_of(PODS, there.namespace, pod, "log")
+    prefix = f"[pod/{pod}/{container}] ".encode() if asked.prefix else b""
     async with there.client.stream(path, asked.query(container)) as pieces:
         # Several that speak at once must not break each other's lines.
-        whole = lines(pieces) if prefix or asked.everyone else pieces
+        whole = lines(pieces) if prefix or asked.everyone or asked.labels else pieces
         async for piece in whole:
             out.write(prefix + piece)
             out.flush()

@@ -73,6 +73,6 @@ async def test_all_containers_are_shown_with_their_names(
     assert capsysbinary.readouterr().out == b"[pod/p/a] said\n[pod/p/b] said\n"
 
 
-async def test_what_is_no_pod_is_refused(there: ApiSession) -> None:
-    with pytest.raises(Failure, match="is no pod"):
-        await show(there, LogFlags(pod="deployment/web"))
+async def test_what_selects_no_pods_is_refused(there: ApiSession) -> None:
+    with pytest.raises(Failure, match="the server doesn't have a resource type"):
+        await show(there, LogFlags(pod="nonsense/web"))

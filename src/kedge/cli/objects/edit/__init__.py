@@ -1,0 +1,1 @@
+"""`kedge edit`: change an object in an editor."""

@@ -1,0 +1,1 @@
+"""`kedge wait`: wait for a state of objects."""

@@ -1,0 +1,1 @@
+"""`kedge cp`: files into and out of containers."""

@@ -1,0 +1,1 @@
+"""`kedge port-forward`: ports of a pod on this machine."""

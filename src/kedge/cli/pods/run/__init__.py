@@ -1,0 +1,1 @@
+"""`kedge run NAME --image=IMAGE`: a pod."""

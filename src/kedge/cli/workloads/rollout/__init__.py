@@ -1,0 +1,1 @@
+"""`kedge rollout`: the revisions of a workload."""
