@@ -79,6 +79,24 @@ def test_a_cluster_comes_up_serves_kubectl_and_leaves_nothing_behind(terminal: T
     assert process.birth(ready["pid"]) == process.birth(agent) == ""
 
 
+def test_programs_get_the_result_as_json_and_nothing_else(terminal: Terminal) -> None:
+    done = terminal.kedge("up", "--nodes=0", "--output=json")
+    told = json.loads(ok(done))
+    assert told == {
+        "name": "default",
+        "url": status(terminal)["address"],
+        "kubeconfig": str(terminal.kubeconfig),
+        "context": "kedge-default",
+        "state": str(terminal.states / "default"),
+        "nodes": [],
+        "wasRunning": False,
+        "changed": [],
+    }
+    assert "API server ready" in done.stderr
+    again = terminal.kedge("up", "--nodes=0", "-q")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+
+
 def test_a_reader_that_goes_away_leaves_the_cluster_running(terminal: Terminal) -> None:
     piped = f"{sys.executable} -m kedge up --nodes=0 | head -1"
     assert ok(terminal.run("bash", "-o", "pipefail", "-c", piped)).startswith("Starting cluster")
@@ -317,7 +335,10 @@ def test_a_malformed_kubeconfig_is_refused_and_left_alone(terminal: Terminal) ->
 def test_a_port_in_use_is_refused_with_a_way_out(terminal: Terminal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused(terminal.kedge("up", f"--port={port}"))
+        said = refused(terminal.kedge("up", f"--port={port}"), 125)
+    # A start that failed leaves nothing behind.
+    assert ok(terminal.kedge("list")).startswith("There are no clusters here")
+    assert list(terminal.states.iterdir()) == []
     assert f"127.0.0.1 port {port} is in use by another program" in said
     assert "--port" in said
     assert not terminal.kubeconfig.exists()
@@ -367,6 +388,8 @@ def test_state_that_this_kedge_cannot_read_is_refused_and_kept(
     spoil(terminal.states / "old")
     before = (terminal.states / "old" / "store.db").read_bytes()
     assert complaint in refused(terminal.kedge("up", "--name=old"))
+    if spoil is newer_directory:
+        assert "Layout 99" in ok(terminal.kedge("list"))
     assert (terminal.states / "old" / "store.db").read_bytes() == before
 
 

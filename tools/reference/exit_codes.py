@@ -11,6 +11,10 @@ INTRODUCTION: Final = """\
 All commands exit with these codes. `kedge server` and `kedge node` use 73, 75 and 78 for service
 managers: a systemd unit should have `RestartPreventExitStatus=78`. `kedge exec` exits with the
 code of the command that it ran, and `kedge status` with 1 if the cluster is not ready.
+`kedge run` exits with the code of the command that it ran, 126 or 127 if that cannot be run or
+does not exist, and 125 if the cluster could not be started: so CI can tell a failed set-up from
+failed tests. `kedge up` exits with 1 if it was used wrongly, which it finds before anything is
+started, and with 125 if the cluster could not be started.
 `kedge doctor` exits with 1 if no cluster can run, and with `--strict` with 2 if something lacks.
 [Exit codes of containers](../runtime.md#exit-codes-and-reasons) are others."""
 

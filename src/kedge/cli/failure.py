@@ -32,6 +32,13 @@ class TemporaryFailure(Failure):
     code = TRY_LATER
 
 
+class StartFailure(Failure):
+    """`kedge up` or `kedge run` could not start the cluster: the machine is the cause, not the use
+    of the command."""
+
+    code = 125
+
+
 class ServerRefusal(Failure):
     """The server would not do it; the message says so by itself."""
 

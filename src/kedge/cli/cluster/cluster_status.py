@@ -71,9 +71,10 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     status: str
     """Ready, NotReady, Running (readiness was not checked), Starting, Restarting (it died and
-    will be restarted) or Stopped."""
+    will be restarted), Stopped, or Layout N (of another version of kedge)."""
     state: str
     context: str
+    """Empty if it is not known."""
     pid: int = 0
     address: str = ""
     version: str = ""
@@ -97,6 +98,16 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The pid of the parent; 0 if it is gone ('kedge up' starts another one)."""
     restarts: tuple[RestartStatus, ...] = ()
     """The processes that have died."""
+
+
+def unknown(found: RegisteredCluster, layout: str) -> ClusterStatus:
+    """Return what there is to say about a cluster of another version of kedge."""
+    return ClusterStatus(
+        name=found.cluster.name,
+        status=f"Layout {layout}",
+        state=str(found.directory),
+        context="",
+    )
 
 
 def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:

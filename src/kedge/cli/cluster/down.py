@@ -23,7 +23,9 @@ It is not an error if the cluster is not running. The command also works after a
 processes was killed or stopped. It always ends, and lists what it could not stop or remove.
 
 On a machine that has joined a cluster elsewhere, the command stops the node and its containers.
-'kedge node' starts the node again, unless --purge was given."""
+'kedge node' starts the node again, unless --purge was given.
+
+--purge also deletes a cluster of another version of kedge, whose files this one does not know."""
 EXAMPLES: Final = """\
   # Stop the cluster "default"
   kedge down
@@ -71,7 +73,7 @@ def _directories(where: "ClusterLocation", *, every: bool) -> list[Path]:
     """The directories of the clusters and nodes that are meant."""
     from kedge.cli.cluster import registry
 
-    found = list(registry.every(where.root)) if every else _only(where)
+    found = _found(where, every=every, purge=True)
     joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
     return [*(one.directory for one in found), *joined]
 
@@ -80,7 +82,7 @@ def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:
     """Stop one cluster or all; raises a Failure that lists what could not be stopped."""
     from kedge.cli.cluster import registry, state
 
-    found = list(registry.every(where.root)) if every else _only(where)
+    found = _found(where, every=every, purge=purge)
     joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
     if not found and not joined:
         print(f"There is no cluster{'' if every else f' {where}'} here: nothing to stop.")
@@ -102,10 +104,14 @@ def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:
     return 0
 
 
-def _only(where: "ClusterLocation") -> "list[RegisteredCluster]":
+def _found(where: "ClusterLocation", *, every: bool, purge: bool) -> "list[RegisteredCluster]":
+    """The clusters that are meant; those of another version of kedge only to be deleted."""
     from kedge.cli.cluster import registry
 
-    one = registry.find(where)
+    if every:
+        strange = [one for one, _ in registry.strange(where.root)] if purge else []
+        return [*registry.every(where.root), *strange]
+    one = registry.find_to_delete(where) if purge else registry.find(where)
     return [one] if one else []
 
 
@@ -271,7 +277,7 @@ def withdraw_context(directory: Path, root: Path) -> None:
 
     try:
         cluster = state.read(directory)
-    except state.RecordDamaged:
+    except (state.RecordDamaged, state.UnknownLayout):
         return
     if cluster is None or not cluster.kubeconfig:
         return

@@ -5,7 +5,10 @@ from typing import Final
 
 from kedge.cli.flags import add_output
 
-DESCRIPTION: Final = "List the clusters that this user has on this machine, running or not."
+DESCRIPTION: Final = """\
+List the clusters that this user has on this machine, running or not. A cluster of another version
+of kedge, whose files this one does not know, has the status "Layout N"; 'kedge down --purge'
+deletes it."""
 EXAMPLES: Final = """\
   kedge list
   kedge list -o json"""
@@ -17,13 +20,15 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     from kedge.cli.cluster import registry
-    from kedge.cli.cluster.cluster_status import look
+    from kedge.cli.cluster.cluster_status import look, unknown
     from kedge.cli.config.settings import Settings
     from kedge.cli.output.printers import document, table
     from kedge.machinery.clock import SystemClock
 
-    now = SystemClock().now()
-    clusters = [look(found, now) for found in registry.every(Settings(flags).root())]
+    now, root = SystemClock().now(), Settings(flags).root()
+    clusters = [look(found, now) for found in registry.every(root)]
+    clusters += [unknown(found, layout) for found, layout in registry.strange(root)]
+    clusters.sort(key=lambda one: one.name)
     if flags.output:
         print(document({"items": clusters}, flags.output))
     elif clusters:

@@ -45,6 +45,15 @@ def find(where: ClusterLocation) -> RegisteredCluster | None:
     return RegisteredCluster(cluster, directory) if cluster else None
 
 
+def find_to_delete(where: ClusterLocation) -> RegisteredCluster | None:
+    """The same, also if another version of kedge has arranged the cluster."""
+    try:
+        return find(where)
+    except state.UnknownLayout:
+        directory = where.directory or resolve(where.root, where.name)
+        return RegisteredCluster(state.ClusterRecord(name=where.name), directory)
+
+
 def resolve(root: Path, name: str) -> Path:
     """The directory of the cluster with that name, whether it is there or not."""
     entry = root / name
@@ -59,6 +68,19 @@ def every(root: Path) -> Iterator[RegisteredCluster]:
         with contextlib.suppress(Failure, OSError):
             if cluster := state.read(directory):
                 yield RegisteredCluster(cluster, directory)
+
+
+def strange(root: Path) -> Iterator[tuple[RegisteredCluster, str]]:
+    """The clusters that another version of kedge has arranged, by name, each with its layout. They
+    can be listed and deleted, and nothing else."""
+    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+        directory = resolve(root, entry.name)
+        try:
+            state.read(directory)
+        except state.UnknownLayout as unknown:
+            yield RegisteredCluster(state.ClusterRecord(name=entry.name), directory), unknown.layout
+        except (Failure, OSError):
+            continue
 
 
 def joined(root: Path) -> Iterator[Path]:

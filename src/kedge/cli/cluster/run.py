@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import flags
+from kedge.cli.cluster.logs import keep_logs
 from kedge.cli.cluster.up import command
-from kedge.cli.failure import Failure
+from kedge.cli.failure import Failure, StartFailure
 from kedge.cli.pods.run import command as pod_command
 from kedge.settings import cluster
 
@@ -116,7 +117,11 @@ def _cluster(config: "UpConfig") -> Iterator[None]:
     from kedge.cli.cluster.up.start import background
 
     try:
-        background(config, _discard)
+        try:
+            background(config, _discard)
+        except Failure as failure:
+            # Not a code that the command could have ended with.
+            raise StartFailure(str(failure)) from failure
         yield
     finally:
         where = ClusterLocation(config.root, config.server.name, config.server.state)
@@ -153,15 +158,6 @@ def _signals_for(child: "subprocess.Popen[bytes]") -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-def keep_logs(state: Path, place: Path) -> bool:
-    """Copy the logs of a cluster; returns whether there are any."""
-    found = [*state.glob("*.log"), *state.glob("nodes/*/*.log"), *state.glob("nodes/*/*/*.log")]
-    place.mkdir(mode=0o700)
-    for each in found:
-        shutil.copyfile(each, place / str(each.relative_to(state)).replace("/", "-"))
-    return bool(found)
 
 
 def _exit(number: int, _: object) -> None:

@@ -39,6 +39,18 @@ class RecordDamaged(Failure):
         self.what = what
 
 
+class UnknownLayout(Failure):
+    """The directory was arranged by another version of kedge."""
+
+    def __init__(self, state: Path, layout: str) -> None:
+        super().__init__(
+            f"{state} was arranged by another version of kedge (layout {layout}, this one knows"
+            f" layout {LAYOUT}): nothing was changed. Use that version, choose another directory"
+            " with --state, or delete the cluster with 'kedge down --purge'"
+        )
+        self.layout = layout
+
+
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The settings that a cluster keeps while it is down: `cluster.json`."""
 
@@ -206,7 +218,7 @@ def read(state: Path) -> ClusterRecord | None:
         document.get("layout", "the layout is missing") if isinstance(document, dict) else "unknown"
     )
     if layout != LAYOUT:
-        raise _unknown_layout(state, str(layout))
+        raise UnknownLayout(state, str(layout))
     try:
         return msgspec.convert(document, ClusterRecord)
     except msgspec.ValidationError as error:
@@ -224,14 +236,6 @@ def _unreadable(state: Path, error: OSError) -> Failure:
     return Failure(
         f"{state} cannot be read: {error.strerror}. Run kedge as the user whose cluster it is,"
         " or choose another directory with --state"
-    )
-
-
-def _unknown_layout(state: Path, found: str) -> Failure:
-    return Failure(
-        f"{state} was arranged by another version of kedge (layout {found}, this one knows layout"
-        f" {LAYOUT}): nothing was changed. Use that version, or choose another directory with"
-        " --state"
     )
 
 

@@ -61,6 +61,24 @@ def test_purging_deletes_the_directory_and_the_entry(root: Path, config: Path) -
     assert list(root.iterdir()) == []
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_a_cluster_of_another_version_can_only_be_deleted(
+    root: Path, config: Path, every: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raised(root, "blue", config)
+    (root / "blue" / "cluster.json").write_text('{"layout": 7}')
+    where = ClusterLocation(root, "blue", None)
+    if every:
+        down.stop(where, purge=False, every=True)
+        assert "There is no cluster here" in capsys.readouterr().out
+    else:
+        with pytest.raises(Failure, match="layout 7"):
+            down.stop(where, purge=False, every=False)
+    assert (root / "blue").exists()
+    down.stop(where, purge=True, every=every)
+    assert list(root.iterdir()) == []
+
+
 @pytest.mark.parametrize("order", [("blue", "green"), ("green", "blue")])
 def test_in_whatever_order_clusters_go_the_users_context_comes_back(
     root: Path, config: Path, order: tuple[str, str]

@@ -34,6 +34,19 @@ def test_clusters_are_found_wherever_they_are(root: Path, tmp_path: Path) -> Non
     assert amber.directory == tmp_path / "elsewhere"
 
 
+def test_a_cluster_of_another_version_is_listed_apart_and_can_be_deleted(root: Path) -> None:
+    make(root / "blue", root, "blue")
+    make(root / "red", root, "red")
+    (root / "red" / "cluster.json").write_text('{"layout": 7, "name": "crimson"}')
+    assert names(root) == ["blue"]
+    [(found, layout)] = registry.strange(root)
+    assert (found.cluster.name, found.directory, layout) == ("red", root / "red", "7")
+    where = ClusterLocation(root, "red", None)
+    with pytest.raises(state.UnknownLayout, match="kedge down --purge"):
+        registry.find(where)
+    assert registry.find_to_delete(where) == found
+
+
 def test_a_cluster_whose_directory_is_gone_is_gone(root: Path, tmp_path: Path) -> None:
     make(tmp_path / "elsewhere", root, "amber")
     shutil.rmtree(tmp_path / "elsewhere")

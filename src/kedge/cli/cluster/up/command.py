@@ -60,6 +60,9 @@ EXAMPLES: Final = """\
   kedge up --nodes 3
   kedge up --port 7000 --restart
 
+  # In a script: the result as JSON, messages on standard error or nowhere
+  kedge up -q -o json
+
   # In the foreground, until Ctrl-C
   kedge up --foreground"""
 
@@ -147,6 +150,13 @@ def add_flags(parser: ArgumentParser) -> None:
         help="'now', or no value: restart the cluster if it runs, with its settings and those that"
         f" are given; else {RESTART.help} (default: ${RESTART.variable}, else {RESTART.default})",
     )
+    flags.add_output(parser)
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print nothing but warnings and errors, to standard error",
+    )
     parser.add_argument(
         "--foreground",
         action="store_true",
@@ -195,15 +205,20 @@ def run(flags: Namespace) -> int:
         flags.restart = None
     source = Settings(flags)
     if process.running(place(source)[1]):
-        config, left = _running_config(source, is_restart=is_restart)
+        config, left = _running_config(source, _messages(flags), is_restart=is_restart)
     else:
         config, left = up_config(source), ()
     begin = foreground if flags.foreground else background
-    if done := begin(config, _say):
+    say = _messages(flags)
+    if done := begin(config, say):
         if done.was_running:
             _check_flags(flags, config)
-            done = _with_kubeconfig(flags, config, done)
-        _say(report(config, done) + ("" if done.was_running else _lacks(config)))
+            done = _with_kubeconfig(flags, config, done, say)
+        say(report(config, done) + ("" if done.was_running else _lacks(config)))
+        if flags.output:
+            from kedge.cli.output.printers import document
+
+            _say(document(summary(config, done), flags.output))
     if left:
         raise _needs_restart(config, left)
     return 0
@@ -219,7 +234,7 @@ def _check_flags(flags: Namespace, config: UpConfig) -> None:
         )
 
 
-def _with_kubeconfig(flags: Namespace, config: UpConfig, done: UpResult) -> UpResult:
+def _with_kubeconfig(flags: Namespace, config: UpConfig, done: UpResult, say: Say) -> UpResult:
     """Move the context of a running cluster to the kubeconfig that the command names."""
     from kedge.cli.cluster.announcement import Announcement
     from kedge.cli.cluster.up.preparation import adopt
@@ -229,12 +244,12 @@ def _with_kubeconfig(flags: Namespace, config: UpConfig, done: UpResult) -> UpRe
     place = config.server.state
     token = (place / "token").read_text().strip()
     moved = adopt(config, Announcement(done.url, (place / "pki" / "ca.crt").read_bytes(), token))
-    _say(f'Context "{context(config.server.name)}" is now in {moved.kubeconfig}.')
+    say(f'Context "{context(config.server.name)}" is now in {moved.kubeconfig}.')
     return moved._replace(was_running=True)
 
 
 def _running_config(
-    source: "Settings", *, is_restart: bool
+    source: "Settings", say: Say, *, is_restart: bool
 ) -> "tuple[UpConfig, Sequence[SettingChange]]":
     """Return the configuration of a cluster that runs, and the settings that need a restart."""
     from kedge.cli.cluster.up import running_settings
@@ -247,14 +262,14 @@ def _running_config(
     known = running_settings.values(found)
     wanted = up_config(source.over(known))
     if is_restart:
-        return _stopped(source, wanted), ()
+        return _stopped(source, wanted, say), ()
     changed = running_settings.changes(source, found, wanted)
     left = [each for each in changed if not each.is_live]
     config = up_config(source.over(known).holding(running_settings.held(left, known)))
     return config._replace(changes=tuple(each for each in changed if each.is_live)), left
 
 
-def _stopped(source: "Settings", config: UpConfig) -> UpConfig:
+def _stopped(source: "Settings", config: UpConfig, say: Say) -> UpConfig:
     """Stop the cluster, to be started again; returns its configuration."""
     from kedge.cli.cluster import registry
     from kedge.cli.cluster.down import take_down
@@ -263,7 +278,7 @@ def _stopped(source: "Settings", config: UpConfig) -> UpConfig:
     if found := registry.find(location):
         if found.cluster.kubeconfig and not source.flags.kubeconfig:
             config = config._replace(kubeconfig=Path(found.cluster.kubeconfig))
-        _say(take_down(found, config.root, purge=False))
+        say(take_down(found, config.root, purge=False))
     return config
 
 
@@ -277,6 +292,32 @@ def _needs_restart(config: UpConfig, left: "Sequence[SettingChange]") -> Failure
         f'cluster "{name}" runs with other settings, which change only with a restart: {differ}.'
         f" Restart it with '{running_settings.command(name, left)}'.{lost}"
     )
+
+
+def _messages(flags: Namespace) -> Say:
+    """Return how messages are shown: those for people do not mix with output for programs."""
+    if not flags.quiet and not flags.output:
+        return _say
+
+    def say(text: str) -> None:
+        if not flags.quiet or text.startswith("warning: "):
+            print(text, file=sys.stderr, flush=True)
+
+    return say
+
+
+def summary(config: UpConfig, done: UpResult) -> dict[str, object]:
+    """Return the result for programs."""
+    return {
+        "name": config.server.name,
+        "url": done.url,
+        "kubeconfig": done.kubeconfig,
+        "context": context(config.server.name),
+        "state": str(config.server.state),
+        "nodes": [each.name for each in config.nodes],
+        "wasRunning": done.was_running,
+        "changed": [each.setting.name for each in config.changes],
+    }
 
 
 def _say(text: str) -> None:

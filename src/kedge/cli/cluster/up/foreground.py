@@ -9,6 +9,7 @@ from kedge.cli.cluster.children import ProgramSpec, launching
 from kedge.cli.cluster.down import changing, end_autoscaler, end_nodes, withdraw_context
 from kedge.cli.cluster.process import Process
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
+from kedge.cli.cluster.up.discarding import discard
 from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, settle_port
 from kedge.cli.cluster.up.programs import (
     local_programs,
@@ -17,7 +18,7 @@ from kedge.cli.cluster.up.programs import (
     stop_spare,
     tell,
 )
-from kedge.cli.failure import AlreadyRunning
+from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.restarter.restarter import SERVER
 
 
@@ -68,6 +69,10 @@ def _run_in_foreground(
             raise
         except BaseException:
             _end_foreground(config, adopted=adopted)
+            if not adopted and not cluster.has_run:
+                # Nobody should find a new cluster that could not be started.
+                with contextlib.suppress(Failure, OSError):
+                    discard(config, "")
             raise
         _end_foreground(config, adopted=adopted)
 

@@ -10,6 +10,7 @@ from kedge.cli.cluster.announcement import decode
 from kedge.cli.cluster.children import launching
 from kedge.cli.cluster.down import changing, end_nodes
 from kedge.cli.cluster.up.command import RESTART, Say, UpConfig, UpResult
+from kedge.cli.cluster.up.discarding import discard
 from kedge.cli.cluster.up.preparation import (
     adopt,
     help_along,
@@ -29,7 +30,7 @@ from kedge.cli.cluster.up.programs import (
     tell,
     wait_for,
 )
-from kedge.cli.failure import AlreadyRunning, Failure
+from kedge.cli.failure import AlreadyRunning, Failure, StartFailure
 from kedge.machinery.clock import SystemClock
 from kedge.restarter.program import Program
 from kedge.restarter.restarter import SERVER
@@ -101,12 +102,17 @@ def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpRe
             say(f"API server ready at {done.url} ({took:.2f} s).")
             wait_for(nodes, config.wait)
             launch.keep(program_specs(programs, announced.url, None), config.restart)
-    except BaseException:
+    except BaseException as error:
         # Containers that the agents have started do not end with them. If ending them fails, the
         # next command tries again: the user needs the reason of the failed start.
-        with contextlib.suppress(Failure):
+        message = str(error)
+        with contextlib.suppress(Failure, OSError):
             end_nodes(directory)
-        raise
+            if not cluster.has_run and not isinstance(error, AlreadyRunning):
+                message = discard(config, message)
+        if isinstance(error, AlreadyRunning) or not isinstance(error, Failure):
+            raise
+        raise StartFailure(message) from error
     if nodes:
         took = SystemClock().monotonic() - started
         say(f"{_nodes(len(config.nodes))} ready ({took:.2f} s).")

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import re
+import shutil
 import signal
 import socket
 import sys
@@ -16,7 +18,7 @@ from kedge.cli.cluster import process, state
 from kedge.cli.cluster.up import preparation, programs
 from kedge.cli.cluster.up.command import UpConfig, UpResult, report
 from kedge.cli.cluster.up.start import background
-from kedge.cli.failure import Failure
+from kedge.cli.failure import Failure, StartFailure
 from kedge.client import kubeconfig
 from kedge.client.kubeconfig import ClusterAccess
 from kedge.node.config import NodeConfig
@@ -116,6 +118,32 @@ def test_a_cluster_that_is_up_is_in_the_kubeconfig(config: UpConfig, manner: lis
     assert "Stop it with:  kedge down --name blue" in report(config, done)
 
 
+def test_a_new_cluster_that_cannot_be_started_is_removed(
+    config: UpConfig, manner: list[str]
+) -> None:
+    manner.append("print('the reason', file=sys.stderr); sys.exit(9)")
+    with pytest.raises(StartFailure, match="ended with exit code 9 before it was ready") as failed:
+        start(config)
+    assert failed.value.code == 125
+    assert not config.server.state.exists()
+    assert list(config.root.iterdir()) == []
+    [log] = re.findall(r"The end of (\S+):", str(failed.value))
+    assert "the reason" in Path(log).read_text()
+    shutil.rmtree(Path(log).parent)
+
+
+def test_a_cluster_that_has_run_is_kept_when_it_cannot_be_started(
+    config: UpConfig, manner: list[str]
+) -> None:
+    start(config)
+    for part in ("restarter", "server"):
+        kill(config, part)
+    manner.append("sys.exit(9)")
+    with pytest.raises(StartFailure, match=f"The end of {config.server.state}/server.log"):
+        start(config)
+    assert (config.server.state / "cluster.json").exists()
+
+
 def test_a_second_up_changes_nothing_and_says_so(config: UpConfig, manner: list[str]) -> None:
     start(config)
     before = process.running(config.server.state), config.kubeconfig.read_bytes()
@@ -135,8 +163,12 @@ def test_nodes_start_with_the_server_and_are_told_where_it_is(
     assert said[-1].startswith("Node ready (")
 
 
-def test_a_node_learns_that_its_server_has_failed(config: UpConfig, manner: list[str]) -> None:
+def test_a_node_learns_that_its_server_has_failed(
+    config: UpConfig, manner: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = node_of(config)
+    # The files of a new cluster would be deleted.
+    monkeypatch.setattr("kedge.cli.cluster.up.start.discard", lambda config, message: message)
     # Not before there is a node to learn of it.
     manner.append(f"while not Path({str(node.state / 'waits')!r}).exists(): pass")
     manner.append('sys.exit("error: the store is from another age")')
