@@ -431,10 +431,10 @@ class OwnCluster:
     def kedge(self, *arguments: str) -> str:
         return ok(self._run(*arguments))
 
-    def fails(self, *arguments: str) -> str:
+    def fails(self, *arguments: str, code: int = 1) -> str:
         """Return the error of kedge when it fails."""
         done = self._run(*arguments)
-        assert done.returncode == 1, done.stdout
+        assert done.returncode == code, done.stdout
         return done.stderr
 
     def _run(self, *arguments: str) -> Outcome:

@@ -305,5 +305,5 @@ def test_a_published_port_that_is_in_use_keeps_the_cluster_from_starting(own_clu
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         arguments = ("--nodes=0", "--port=0", f"--publish={port}:443", *own_cluster.which)
-        said = own_cluster.fails("up", *arguments)
+        said = own_cluster.fails("up", *arguments, code=125)
     assert f"the gateway cannot offer HTTPS: 127.0.0.1 port {port} is in use" in said
