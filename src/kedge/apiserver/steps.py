@@ -37,7 +37,7 @@ from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_duration
 from kedge.machinery.errors import StatusError, bad_request
-from kedge.machinery.tenant_threads import tenant
+from kedge.machinery.tenant import tenant
 from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.reports import UsageReports
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers

@@ -1,26 +1,14 @@
 """Threads that tenants share: no tenant's work waits for all the work of another."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
+
+from kedge.machinery.tenant import current_tenant
 
 Result = TypeVar("Result")
-
-_TENANT: Final[ContextVar[str]] = ContextVar("tenant", default="")
-
-
-@contextmanager
-def tenant(name: str) -> Iterator[None]:
-    """Account the threads that are asked for inside to a tenant."""
-    token = _TENANT.set(name)
-    try:
-        yield
-    finally:
-        _TENANT.reset(token)
 
 
 class TenantJob:
@@ -56,7 +44,7 @@ class TenantThreads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **options: Any) -> Future[Result]:
         """Run a function in a thread when it is the turn of the tenant."""
-        name = _TENANT.get()
+        name = current_tenant()
         if not name:
             return super().submit(fn, *args, **options)
         future: Future[Result] = Future()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kedge.machinery.tenant_threads import TenantThreads, tenant
+from kedge.machinery.tenant_threads import TenantThreads
 from kedge.machinery.turns import next_turn
 
 PATIENCE_SECONDS = 60

@@ -14,7 +14,7 @@ from kedge.apiserver.review_webhook import ReviewFailed
 from kedge.machinery import cel
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_duration
-from kedge.machinery.tenant_threads import tenant
+from kedge.machinery.tenant import tenant
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from kedge.storage.expiry import Expiry, milliseconds
 from kedge.storage.feed import Feeds
 from kedge.storage.lockfile import StoreLock, hold
 from kedge.storage.sqlite import database, rows
-from kedge.storage.sqlite.writer import Outcome, Write, Writer, WriterTask
+from kedge.storage.sqlite.write_queue import Write, WriterTask
+from kedge.storage.sqlite.writer import Outcome, Writer
 from kedge.storage.store import (
     DISK_FULL,
     FutureRevision,

@@ -10,7 +10,6 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from kedge.storage.sqlite import database
 from kedge.storage.sqlite import statements as sql
 from kedge.storage.sqlite.rows import Row, compacted, head, row
 from kedge.storage.sqlite.write_ahead_log import WriteAheadLog
+from kedge.storage.sqlite.write_queue import Write, WriteQueue, WriterTask
 from kedge.storage.store import (
     DiskFull,
     RevisionConflict,
@@ -34,7 +34,6 @@ from kedge.storage.store import (
     StoreError,
     StoreEvent,
     delete_event,
-    put_event,
 )
 
 GROUP = 512
@@ -56,38 +55,6 @@ Outcome = tuple[asyncio.Future[Any], Any]
 Deliver = Callable[[Sequence[StoreEvent], Sequence[Outcome]], None]
 
 
-class Write:
-    """A put or, without a value, a deletion, waiting for the writer."""
-
-    __slots__ = ("deadline", "expect", "future", "key", "value")
-
-    def __init__(
-        self, key: str, value: bytes | None, expect: int, deadline: int, future: asyncio.Future[Any]
-    ) -> None:
-        self.key = key
-        self.value = value
-        self.expect = expect
-        self.deadline = deadline
-        self.future = future
-
-    def event(self, current: StoreEntry | None, revision: int) -> StoreEvent:
-        if self.value is None:
-            return delete_event(current, self.key, self.expect, revision)
-        return put_event(current, self.key, self.value, self.expect, revision)
-
-
-class WriterTask:
-    """Anything else the writer does between two groups; yields events and a result."""
-
-    __slots__ = ("future", "work")
-
-    def __init__(
-        self, work: Callable[[], tuple[list[StoreEvent], Any]], future: asyncio.Future[Any]
-    ) -> None:
-        self.work = work
-        self.future = future
-
-
 class Writer:
     """The thread that owns the writing connection: groups queued writes into one durable commit."""
 
@@ -98,7 +65,7 @@ class Writer:
         self._held = held
         self._connection = database.connect(path)
         self._deliver = deliver
-        self._queue: SimpleQueue[Write | WriterTask | None] = SimpleQueue()
+        self._queue = WriteQueue()
         self._log = WriteAheadLog(path)
         self.broken = ""
         """Why all writes are refused; empty if they are not."""
@@ -116,7 +83,7 @@ class Writer:
         self._queue.put(request)
 
     def close(self) -> None:
-        self._queue.put(None)
+        self._queue.close()
         self._thread.join()
         self._log.close()
         self._connection.close()
@@ -147,30 +114,16 @@ class Writer:
         return [], until
 
     def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            requests = self._take()
-            stopping = None in requests
-            if writes := [request for request in requests if isinstance(request, Write)]:
+        while not self._queue.has_ended:
+            waits = self._log.untidy or self.full
+            writes, tasks = self._queue.take(GROUP, QUIET if waits else None)
+            if writes:
                 self._commit(writes)
-            for request in requests:
-                if isinstance(request, WriterTask):
-                    self._do(request)
-            self._log.tend(self._connection, quiet=not requests)
+            for task in tasks:
+                self._do(task)
+            self._log.tend(self._connection, quiet=not writes and not tasks)
             if self.full:
                 self._relieve()
-
-    def _take(self) -> list[Write | WriterTask | None]:
-        """Return queued writes, up to one group; empty if idle while the log needs a checkpoint."""
-        taken: list[Write | WriterTask | None] = []
-        try:
-            waits = self._log.untidy or self.full
-            taken.append(self._queue.get(timeout=QUIET if waits else None))
-            while len(taken) < GROUP:
-                taken.append(self._queue.get_nowait())
-        except Empty:
-            pass
-        return taken
 
     def _commit(self, writes: Sequence[Write]) -> None:
         try:

@@ -27,7 +27,7 @@ from kedge.apiserver.request import User
 from kedge.apiserver.webhooks.answer_budget import AnswerBudget
 from kedge.machinery import cel
 from kedge.machinery.clock import Clock
-from kedge.machinery.tenant_threads import tenant
+from kedge.machinery.tenant import tenant
 
 log = logging.getLogger(__name__)
 
