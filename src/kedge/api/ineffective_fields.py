@@ -71,10 +71,6 @@ _SINGLE: Final[Mapping[str, Mapping[str, str]]] = {
             "a local volume is a directory or a raw device: nodes mount no file system for it"
         ),
     },
-    "HorizontalPodAutoscaler": {
-        f"spec.metrics[].{name}": "the autoscaler reads usage of cpu and memory only"
-        for name in ("pods", "object", "external")
-    },
     "IngressClass": {"spec.parameters": "the gateway has no parameters"},
 }
 

@@ -68,6 +68,12 @@ class ServedResources:
                 chosen.setdefault((resource.group, resource.plural), resource)
         return list(chosen.values())
 
+    def of_group_kind(self, group: str, kind: str) -> Resource[Document] | None:
+        """A kind in the preferred version of its group."""
+        return next(
+            (each for each in self.resources if (each.group, each.kind) == (group, kind)), None
+        )
+
     def of_kind(self, api_version: str, kind: str) -> Resource[Document] | None:
         return self._by_kind.get((api_version, kind))
 

@@ -109,9 +109,9 @@ def test_no_field_is_silently_without_effect() -> None:
 
 
 def test_fields_of_the_same_name_in_other_types_do_not_count() -> None:
-    """Code of nodes reads `pods` in many places; the autoscaler does not read metrics of pods."""
-    assert "pods" in words_read_of("Pod")
-    assert not {"pods", "object"} & words_read_of("MetricSpec")
+    """Nodes read `hostPath`. A field of that name of an autoscaler would have no reader."""
+    assert "hostPath" in words_read_of("Pod")
+    assert "hostPath" not in words_read_of("MetricSpec")
 
 
 def test_the_readers_exist() -> None:
@@ -127,7 +127,6 @@ def test_the_table_names_existing_fields() -> None:
     for kind in (
         "CSIDriver",
         "DeviceClass",
-        "HorizontalPodAutoscaler",
         "IngressClass",
         "PersistentVolume",
         "Pod",
@@ -170,16 +169,6 @@ def test_parameters_are_ineffective_in_the_classes_of_the_gateway_only() -> None
     other = {**spec, "controller": "example.com/other"}
     assert warnings_of("IngressClass", {"spec": other}) == ()
     assert warnings_of("IngressClass", {"spec": "none"}) == ()
-
-
-def test_metrics_that_the_autoscaler_does_not_read_warn() -> None:
-    metrics = [{"type": "Resource", "resource": {"name": "cpu"}}]
-    assert warnings_of("HorizontalPodAutoscaler", {"spec": {"metrics": metrics}}) == []
-    metrics += [{"type": "Pods", "pods": {"metric": {"name": "qps"}}}]
-    assert warnings_of("HorizontalPodAutoscaler", {"spec": {"metrics": metrics}}) == [
-        "spec.metrics[1].pods: has no effect in kedge: the autoscaler reads usage of cpu and"
-        " memory only"
-    ]
 
 
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"

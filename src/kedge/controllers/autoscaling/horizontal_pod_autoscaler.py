@@ -1,6 +1,6 @@
-"""HorizontalPodAutoscaler: scales workloads by their usage of resources."""
+"""HorizontalPodAutoscaler: scales workloads by metrics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,24 +14,17 @@ from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.autoscaling.metric import (
-    name_of,
-    refusal_of,
-    source_of,
-    status_of,
-    target_of,
-    tolerance_of,
-    wanted_by,
-)
+from kedge.controllers.autoscaling.metric import name_of, refusal_of, status_of
+from kedge.controllers.autoscaling.metric_reader import MetricReader
 from kedge.controllers.autoscaling.pace import (
     ConditionReason,
     ReplicaBounds,
     ScalingHistory,
     decide,
 )
-from kedge.controllers.autoscaling.proposal import Proposal, UnknownUsage, propose
-from kedge.controllers.autoscaling.report import StatusReport
-from kedge.controllers.autoscaling.usage import samples
+from kedge.controllers.autoscaling.proposal import UnknownUsage
+from kedge.controllers.autoscaling.report import FailedMeasurement, StatusReport
+from kedge.controllers.autoscaling.scale_target import ScaleTarget
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.shared_informers import ObjectCache, SharedInformers, key_of
 from kedge.machinery.clock import Clock
@@ -61,26 +54,19 @@ DISABLED: Final = ConditionReason(
 class ScalingFailure(Exception):
     """An autoscaler cannot scale now; becomes a condition and an event."""
 
-    def __init__(self, type_: str, verdict: ConditionReason, event: ConditionReason) -> None:
+    def __init__(
+        self,
+        type_: str,
+        verdict: ConditionReason,
+        event: ConditionReason,
+        *,
+        measured: FailedMeasurement | None = None,
+    ) -> None:
         super().__init__(verdict.message)
         self.type = type_
         self.verdict = verdict
         self.event = event
-
-
-class ScaleTarget(msgspec.Struct, frozen=True):
-    """The scale subresource of a workload."""
-
-    resource: Resource[Any]
-    document: Mapping[str, Any]
-
-    @property
-    def replicas(self) -> int:
-        return int(self.document.get("spec", {}).get("replicas", 0))
-
-    @property
-    def selector(self) -> str:
-        return str(self.document.get("status", {}).get("selector", ""))
+        self.measured = measured
 
 
 class ScalingProposal(msgspec.Struct, frozen=True):
@@ -101,6 +87,7 @@ class HorizontalPodAutoscalerController:
         self._known: ObjectCache[HorizontalPodAutoscaler] = shared.of(RESOURCE)
         self._pods: ObjectCache[Pod] = shared.of(pods.RESOURCE)
         self._discovery = Discovery(client)
+        self._reader = MetricReader(client, self._discovery, clock)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._memories: dict[Key, ScalingHistory] = {}
         self._selectors: dict[Key, LabelRequirements] = {}
@@ -132,7 +119,7 @@ class HorizontalPodAutoscalerController:
         except ScalingFailure as failure:
             report.say(failure.type, False, failure.verdict)
             self._recorder.record(hpa, WARNING, failure.event.reason, failure.event.message)
-            after = report.failed()
+            after = report.failed(failure.measured)
         if after.status != hpa.status:
             await self._known.written(
                 await self._client.update(RESOURCE, after, subresource="status")
@@ -258,7 +245,7 @@ class HorizontalPodAutoscalerController:
         failures: list[tuple[MetricSpec, str]] = []
         for spec in hpa.spec.metrics:
             try:
-                proposal = await self._proposal(hpa, spec, scale, selected)
+                proposal = await self._reader.proposal(hpa, spec, scale, selected)
             except UnknownUsage as error:
                 failures.append((spec, str(error)))
                 self._recorder.record(hpa, WARNING, f"FailedGet{spec.type}Metric", str(error))
@@ -279,6 +266,7 @@ class HorizontalPodAutoscalerController:
                     f"invalid metrics ({count} invalid out of {total}), "
                     f"first error is: {refusal_of(spec, why)}",
                 ),
+                measured=FailedMeasurement(scale.replicas, statuses),
             )
         success = f"the HPA was able to successfully calculate a replica count from {metric}"
         report.say(ACTIVE, True, ConditionReason("ValidMetricFound", success))
@@ -313,29 +301,3 @@ class HorizontalPodAutoscalerController:
             verdict = ConditionReason("AmbiguousSelector", message)
             raise ScalingFailure(ACTIVE, verdict, verdict)
         return found
-
-    async def _proposal(
-        self,
-        hpa: HorizontalPodAutoscaler,
-        spec: MetricSpec,
-        scale: ScaleTarget,
-        selected: Sequence[Pod],
-    ) -> Proposal:
-        source = source_of(spec)
-        wanted = wanted_by(source)
-        doing = f"failed to get {wanted.resource} " + (
-            "usage" if source.target.averageValue is not None else "utilization"
-        )
-        try:
-            found = await samples(self._client, hpa.metadata.namespace, scale.selector, wanted)
-            return propose(
-                scale.replicas,
-                target_of(source.target, selected, wanted),
-                selected,
-                found,
-                resource=wanted.resource,
-                tolerance=tolerance_of(hpa),
-                now=self._clock.now(),
-            )
-        except UnknownUsage as error:
-            raise UnknownUsage(f"{doing}: {error}") from error

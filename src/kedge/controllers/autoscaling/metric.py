@@ -1,15 +1,23 @@
 """Metric: the source, name, target and status of one metric of an autoscaler."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import HorizontalPodAutoscaler
 from kedge.api.autoscaling_v2.metrics import (
     ContainerResourceMetricSource,
     ContainerResourceMetricStatus,
+    ExternalMetricSource,
+    ExternalMetricStatus,
+    MetricIdentifier,
     MetricSpec,
     MetricStatus,
     MetricTarget,
     MetricValueStatus,
+    ObjectMetricSource,
+    ObjectMetricStatus,
+    PodsMetricSource,
+    PodsMetricStatus,
     ResourceMetricSource,
     ResourceMetricStatus,
 )
@@ -27,16 +35,22 @@ from kedge.controllers.autoscaling.usage import MetricQuery
 from kedge.machinery.quantity import Format, Quantity
 
 ResourceSource = ResourceMetricSource | ContainerResourceMetricSource
+MetricSource = ResourceSource | PodsMetricSource | ObjectMetricSource | ExternalMetricSource
 
 
-def source_of(spec: MetricSpec) -> ResourceSource:
-    """Return the source of a resource metric; other types need APIs that kedge does not serve."""
-    if spec.resource is not None:
-        return spec.resource
-    if spec.containerResource is not None:
-        return spec.containerResource
-    api = "external" if spec.type == "External" else "custom"
-    raise UnknownUsage(f"unable to fetch metrics from {api} metrics API: no such API is served")
+def source_of(spec: MetricSpec) -> MetricSource:
+    """Return the source of a metric; UnknownUsage for a type of a later version."""
+    sources: dict[str, MetricSource | None] = {
+        "Resource": spec.resource,
+        "ContainerResource": spec.containerResource,
+        "Pods": spec.pods,
+        "Object": spec.object,
+        "External": spec.external,
+    }
+    source = sources.get(spec.type)
+    if source is None:
+        raise UnknownUsage(f'unknown metric source type "{spec.type}"')
+    return source
 
 
 def wanted_by(source: ResourceSource) -> MetricQuery:
@@ -68,33 +82,86 @@ def tolerance_of(hpa: HorizontalPodAutoscaler) -> Tolerance:
 
 def name_of(spec: MetricSpec) -> str:
     """A metric as events and conditions call it."""
-    source = source_of(spec)
+    match source := source_of(spec):
+        case PodsMetricSource():
+            return f"pods metric {source.metric.name}"
+        case ObjectMetricSource() if source.target.type == "Value":
+            return f"{source.describedObject.kind} metric {source.metric.name}"
+        case ObjectMetricSource() | ExternalMetricSource():
+            return f"external metric {source.metric.name}({selector_of(source.metric)})"
     if source.target.averageValue is not None:
         return f"{source.name} resource"
     kind = "container resource" if spec.type == "ContainerResource" else "resource"
     return f"{source.name} {kind} utilization (percentage of request)"
 
 
+def selector_of(metric: MetricIdentifier) -> str:
+    """The selector of a metric, as Kubernetes prints it in names and errors."""
+    selector = metric.selector
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.matchLabels.items()))
+    conditions = "".join(
+        f"LabelSelectorRequirement{{Key:{each.key},Operator:{each.operator},"
+        f"Values:[{' '.join(each.values)}],}},"
+        for each in selector.matchExpressions
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{conditions}}},}}"
+    )
+
+
 def refusal_of(spec: MetricSpec, why: str) -> str:
-    if spec.type == "ContainerResource" and spec.containerResource is not None:
-        return f"failed to get {spec.containerResource.container} container metric value: {why}"
-    if spec.type == "Resource" and spec.resource is not None:
-        return f"failed to get {spec.resource.name} resource metric value: {why}"
+    """The error of a metric, as part of that of the autoscaler."""
+    match source := source_of(spec):
+        case ContainerResourceMetricSource():
+            return f"failed to get {source.container} container metric value: {why}"
+        case ResourceMetricSource():
+            return f"failed to get {source.name} resource metric value: {why}"
+        case ExternalMetricSource():
+            name = source.metric.name
+            is_average = source.target.averageValue is not None
+            metric = f"{name} external metric" if is_average else f"external metric {name}"
+            return f"failed to get {name} external metric value: failed to get {metric}: {why}"
+        case ObjectMetricSource() if source.target.type == "AverageValue":
+            why = f"failed to get {source.metric.name} object metric: {why}"
     return f"failed to get {spec.type.lower()} metric value: {why}"
 
 
 def status_of(spec: MetricSpec, proposal: Proposal) -> MetricStatus:
+    """The current value of a metric."""
     source = source_of(spec)
-    format_ = Format.BINARY_SI if source.name == "memory" else Format.DECIMAL_SI
+    is_memory = isinstance(source, ResourceSource) and source.name == "memory"
+    format_ = Format.BINARY_SI if is_memory else Format.DECIMAL_SI
     current = MetricValueStatus(
-        averageValue=Quantity.from_milli(proposal.average, format_),
+        value=_quantity(proposal.value, format_),
+        averageValue=_quantity(proposal.average, format_),
         averageUtilization=proposal.utilization,
     )
-    if isinstance(source, ContainerResourceMetricSource):
-        measured = ContainerResourceMetricStatus(
-            name=source.name, container=source.container, current=current
-        )
-        return MetricStatus(type=spec.type, containerResource=measured)
-    return MetricStatus(
-        type=spec.type, resource=ResourceMetricStatus(name=source.name, current=current)
-    )
+    match source:
+        case ContainerResourceMetricSource():
+            container = ContainerResourceMetricStatus(
+                name=source.name, container=source.container, current=current
+            )
+            return MetricStatus(type=spec.type, containerResource=container)
+        case ResourceMetricSource():
+            resource = ResourceMetricStatus(name=source.name, current=current)
+            return MetricStatus(type=spec.type, resource=resource)
+        case PodsMetricSource():
+            pods = PodsMetricStatus(metric=source.metric, current=current)
+            return MetricStatus(type=spec.type, pods=pods)
+        case ObjectMetricSource():
+            described = source.describedObject
+            object_ = ObjectMetricStatus(
+                metric=source.metric, current=current, describedObject=described
+            )
+            return MetricStatus(type=spec.type, object=object_)
+        case ExternalMetricSource():
+            external = ExternalMetricStatus(metric=source.metric, current=current)
+            return MetricStatus(type=spec.type, external=external)
+    assert_never(source)
+
+
+def _quantity(milli: int | None, format_: Format) -> Quantity | None:
+    return None if milli is None else Quantity.from_milli(milli, format_)

@@ -9,7 +9,7 @@ import msgspec
 
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests
-from kedge.controllers.pod_state import condition, is_leaving
+from kedge.controllers.pod_state import condition, is_leaving, is_ready
 from kedge.machinery.durations import parse_time
 
 TOLERANCE: Final = 0.1
@@ -18,6 +18,7 @@ WARMING_UP: Final = timedelta(minutes=5)
 """For so long after its start, a pod's use of cpu counts only while it is ready."""
 FIRST_READINESS: Final = timedelta(seconds=30)
 """A pod that was last unready within this time of its start has never been ready."""
+MOST_REPLICAS: Final = (1 << 31) - 1
 NO_PODS: Final = "no pods returned by selector while calculating replica count"
 NO_SAMPLES: Final = "did not receive metrics for targeted pods (pods might be unready)"
 NO_MATCH: Final = "no metrics returned matched known pods"
@@ -49,10 +50,12 @@ class Proposal(msgspec.Struct, frozen=True):
     """The replicas that one metric proposes, and the measured usage."""
 
     replicas: int
-    average: int
+    average: int | None = None
     """The average usage per pod, in thousandths."""
     utilization: int | None = None
     """The same in percent of what it requests."""
+    value: int | None = None
+    """The value of a metric that is not one of pods, in thousandths."""
 
 
 class UsageTarget(Protocol):
@@ -135,6 +138,29 @@ def propose(
         values.update(dict.fromkeys(starting, 0))
         wanted = cautious(current, ratio, target.measure(values)[0], len(values), tolerance)
     return Proposal(wanted, measured.average, measured.utilization)
+
+
+def to_value(
+    value: int, target: int, current: int, pods: Sequence[Pod], tolerance: Tolerance
+) -> Proposal:
+    """Return the replicas that bring a value to its target, if it falls as they grow."""
+    ratio = value / target
+    if tolerance.bears(ratio):
+        return Proposal(current, value=value)
+    if not pods:
+        raise UnknownUsage(f"unable to calculate ready pods: {NO_PODS}")
+    ready = sum(pod.status.phase == "Running" and is_ready(pod) for pod in pods)
+    return Proposal(min(ceil(ratio * ready), MOST_REPLICAS), value=value)
+
+
+def per_pod(value: int, target: int, observed: int, tolerance: Tolerance) -> Proposal:
+    """Return the replicas whose share of a value is the target; `observed` are those there are."""
+    if not observed:
+        # Kubernetes divides by zero here: the ratio is infinite, and the average unknown.
+        return Proposal(min(ceil(value / target), MOST_REPLICAS))
+    is_near = tolerance.bears(value / (target * observed))
+    wanted = observed if is_near else min(ceil(value / target), MOST_REPLICAS)
+    return Proposal(wanted, average=ceil(value / observed))
 
 
 def assumed(target: UsageTarget, missing: Iterable[str], ratio: float) -> dict[str, int]:

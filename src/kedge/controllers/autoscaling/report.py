@@ -13,6 +13,14 @@ from kedge.api.autoscaling_v2.metrics import MetricStatus
 from kedge.controllers.autoscaling.pace import ConditionReason
 
 
+class FailedMeasurement(msgspec.Struct, frozen=True):
+    """The replicas and metrics of an autoscaler of which some metric could not be measured."""
+
+    replicas: int
+    statuses: Sequence[MetricStatus]
+    """Those that could not be measured are empty."""
+
+
 class StatusReport(msgspec.Struct):
     """Collects the status and conditions of an autoscaler."""
 
@@ -50,9 +58,13 @@ class StatusReport(msgspec.Struct):
         )
         return replace(self.hpa, status=status)
 
-    def failed(self) -> HorizontalPodAutoscaler:
-        """Nothing but the conditions is new."""
-        return replace(self.hpa, status=replace(self.hpa.status, conditions=self.conditions))
+    def failed(self, measured: FailedMeasurement | None) -> HorizontalPodAutoscaler:
+        """Nothing but the conditions is new, and what was measured before the failure."""
+        status = replace(self.hpa.status, conditions=self.conditions)
+        if measured is not None:
+            metrics = measured.statuses or None
+            status = replace(status, currentReplicas=measured.replicas, currentMetrics=metrics)
+        return replace(self.hpa, status=status)
 
 
 def _condition(

@@ -31,6 +31,17 @@ class Scene:
         self.place = place
         self.cpu: dict[str, str] = {}
         self.windows: dict[str, Json] = {}
+        self.outside: dict[str, list[Json]] = {}
+        """The values of custom and external metrics, by the end of the path."""
+
+    def outside_answer(self, path: str) -> Response:
+        if path == "/apis/custom.metrics.k8s.io" and self.outside:
+            version = {"groupVersion": "custom.metrics.k8s.io/v1beta2"}
+            return Response(200, msgspec.json.encode({"preferredVersion": version}))
+        for end, items in self.outside.items():
+            if path.endswith(end):
+                return Response(200, msgspec.json.encode({"items": items}))
+        return Response(404, b"404 page not found\n")
 
     def answer(self, path: str) -> Json:
         now = format_time(self.place.clock.now())
@@ -90,6 +101,8 @@ async def scene() -> AsyncIterator[Scene]:
 
     def controller(client: Client, shared: SharedInformers, clock: Clock) -> Any:
         def handle(call: Call) -> Response | Awaitable[Response]:
+            if call.path.startswith(("/apis/custom.", "/apis/external.")):
+                return scenes[0].outside_answer(call.path)
             if call.path.startswith("/apis/metrics"):
                 return Response(200, msgspec.json.encode(scenes[0].answer(call.path)))
             headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
@@ -231,3 +244,132 @@ async def test_container_metrics_count_one_container(scene: Scene) -> None:
     source = {"name": "cpu", "container": "web", "target": target}
     await scene.autoscaler(metrics=[{"type": "ContainerResource", "containerResource": source}])
     assert await scene.replicas() == 4
+
+
+def outside(kind: str, target: Json, **more: Any) -> Json:
+    source = {"metric": {"name": "qps"}, "target": target, **more}
+    return {"type": kind, kind.lower(): source}
+
+
+def average(amount: str) -> Json:
+    return {"type": "AverageValue", "averageValue": amount}
+
+
+def total(amount: str) -> Json:
+    return {"type": "Value", "value": amount}
+
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "web"}
+PATHS = {
+    "Pods": "/default/pods/*/qps",
+    "Object": "/default/services/web/qps",
+    "External": "/external.metrics.k8s.io/v1beta1/namespaces/default/qps",
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "replicas", "current"),
+    [
+        (outside("Pods", average("10")), "pods metric qps", 6, {"averageValue": "30"}),
+        (
+            outside("Object", total("20"), describedObject=SERVICE),
+            "Service metric qps",
+            6,
+            {"value": "60"},
+        ),
+        (
+            outside("Object", average("20"), describedObject=SERVICE),
+            "external metric qps(nil)",
+            3,
+            {"averageValue": "30"},
+        ),
+        (outside("External", total("20")), "external metric qps(nil)", 6, {"value": "60"}),
+        (outside("External", average("20")), "external metric qps(nil)", 3, {"averageValue": "30"}),
+    ],
+)
+async def test_replicas_follow_metrics_of_adapters(
+    scene: Scene, metric: Json, name: str, replicas: int, current: Json
+) -> None:
+    await scene.workload(2)
+    sets = await scene.place.server.get(f"{SETS}/web")
+    sets["status"] = {"replicas": 2}
+    await scene.place.server.put(f"{SETS}/web/status", sets)
+    pods = [{"value": "30", "describedObject": {"name": f"web-{n}"}} for n in range(2)]
+    scene.outside = {PATHS[metric["type"]]: pods if metric["type"] == "Pods" else [{"value": "60"}]}
+    behavior = {"scaleUp": {"policies": [{"type": "Pods", "value": 9, "periodSeconds": 60}]}}
+    await scene.autoscaler(metrics=[metric], behavior=behavior)
+    assert await scene.replicas() == replicas
+    status = await scene.status()
+    shown = {key: value for key, value in metric[metric["type"].lower()].items() if key != "target"}
+    assert status["currentMetrics"] == [
+        {"type": metric["type"], metric["type"].lower(): {**shown, "current": current}}
+    ]
+    assert (await scene.conditions())["ScalingActive"] == ("True", "ValidMetricFound")
+    assert ("SuccessfulRescale", f"New size: {replicas}; reason: {name} above target") in (
+        await scene.place.events()
+    )
+
+
+NO_CUSTOM = (
+    "unable to fetch metrics from custom metrics API: "
+    "no custom metrics API (custom.metrics.k8s.io) registered"
+)
+NO_EXTERNAL = (
+    "unable to get external metric default/qps/nil: unable to fetch metrics from external metrics "
+    "API: the server could not find the requested resource (get qps.external.metrics.k8s.io)"
+)
+
+
+@pytest.mark.parametrize(
+    ("metric", "why", "first"),
+    [
+        (
+            outside("Pods", average("10")),
+            f"unable to get metric qps: {NO_CUSTOM}",
+            "failed to get pods metric value: ",
+        ),
+        (
+            outside("Object", total("10"), describedObject=SERVICE),
+            f"unable to get metric qps: Service on default web/{NO_CUSTOM}",
+            "failed to get object metric value: ",
+        ),
+        (
+            outside("Object", average("10"), describedObject=SERVICE),
+            f"unable to get metric qps: Service on default web/{NO_CUSTOM}",
+            "failed to get object metric value: failed to get qps object metric: ",
+        ),
+        (
+            outside("Object", {**total("10"), "type": "Utilization"}, describedObject=SERVICE),
+            "invalid object metric source: neither a value target nor an average value target "
+            "was set",
+            "failed to get object metric value: ",
+        ),
+        (
+            outside("External", total("10")),
+            NO_EXTERNAL,
+            "failed to get qps external metric value: failed to get external metric qps: ",
+        ),
+        (
+            outside("External", average("10")),
+            NO_EXTERNAL,
+            "failed to get qps external metric value: failed to get qps external metric: ",
+        ),
+    ],
+)
+async def test_a_metric_without_an_adapter_is_told_in_conditions_and_events(
+    scene: Scene, metric: Json, why: str, first: str
+) -> None:
+    await scene.workload(2)
+    await scene.autoscaler(metrics=[metric])
+    assert await scene.replicas() == 2
+    reason = f"FailedGet{metric['type']}Metric"
+    status = await scene.status()
+    assert status["currentReplicas"] == 2
+    assert status["currentMetrics"] == [{}]
+    (active,) = [each for each in status["conditions"] if each["type"] == "ScalingActive"]
+    assert (active["status"], active["reason"]) == ("False", reason)
+    assert active["message"] == f"the HPA was unable to compute the replica count: {why}"
+    events = await scene.place.events()
+    assert (reason, why) in events
+    whole = f"invalid metrics (1 invalid out of 1), first error is: {first}{why}"
+    assert ("FailedComputeMetricsReplicas", whole) in events

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.controllers.autoscaling.proposal import (
+    MOST_REPLICAS,
     NO_MATCH,
     AverageUse,
     MetricSample,
@@ -15,8 +16,10 @@ from kedge.controllers.autoscaling.proposal import (
     Tolerance,
     UnknownUsage,
     Utilization,
+    per_pod,
     propose,
     requests_of,
+    to_value,
 )
 from kedge.machinery.durations import format_time
 
@@ -269,3 +272,20 @@ def test_a_request_of_the_pod_itself_counts_instead_of_those_of_its_containers()
         requests_of([whole], "memory")
     with pytest.raises(UnknownUsage, match="missing request for memory in container main of Pod a"):
         requests_of([pod("a", resources={})], "memory")
+
+
+def test_replicas_that_bring_a_value_to_its_target_count_from_those_that_are_ready() -> None:
+    pods = [pod("a"), pod("b"), pod("c", ready=False), pod("d", phase="Pending")]
+    assert to_value(25_000, 10_000, 4, pods, Tolerance()) == Proposal(5, value=25_000)
+    assert to_value(10_900, 10_000, 4, pods, Tolerance()) == Proposal(4, value=10_900)
+    assert to_value(1 << 62, 1, 4, pods, Tolerance()).replicas == MOST_REPLICAS
+    with pytest.raises(UnknownUsage, match=r"^unable to calculate ready pods: no pods returned"):
+        to_value(25_000, 10_000, 4, [], Tolerance())
+
+
+def test_a_value_per_pod_is_divided_by_the_replicas_that_there_are() -> None:
+    assert per_pod(35_000, 10_000, 2, Tolerance()) == Proposal(4, average=17_500)
+    assert per_pod(21_000, 10_000, 2, Tolerance()) == Proposal(2, average=10_500)
+    assert per_pod(10_001, 10_000, 3, Tolerance()) == Proposal(2, average=3334)
+    assert per_pod(35_000, 10_000, 0, Tolerance()) == Proposal(4)
+    assert per_pod(1 << 62, 1, 1, Tolerance()).replicas == MOST_REPLICAS
