@@ -19,7 +19,7 @@ def fitted(resource: Resource[Any], document: Any, unknown: list[str]) -> dict[s
         raise bad_request("the patched object is not an object")
     check_depth(document)
     type_meta.check(resource, document)
-    shaped = decode.without_null_fields(resource, decode.shape(resource, document, unknown))
+    shaped = decode.shape(resource, document, unknown)
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
     return head | {"metadata": {}} | shaped | head
 

@@ -62,12 +62,7 @@ def parsed(
     """Return a document that upstream parses, a body or the result of a patch: `fitted`, and in a
     custom object without nulls that say nothing."""
     found = fitted(request, document, options, duplicates, live)
-    return without_null_fields(request.resource, found)
-
-
-def without_null_fields(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document without nulls in fields of a custom kind that are not nullable."""
-    return without_nulls(resource.schema, document) if resource.custom else document
+    return without_nulls(request.resource.schema, found) if request.resource.custom else found
 
 
 def fitted(

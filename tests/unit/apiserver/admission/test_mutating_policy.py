@@ -269,7 +269,10 @@ async def test_mutations_of_custom_objects(case: dict[str, Any], server: LocalSe
         "spec": {"i": 5, "s": "a"},
     }
     answer = await server.call("POST", THINGS, thing)
-    if "refused" in case:
+    if "invalid" in case:
+        assert answer.status == 422
+        assert answer.document["message"].endswith(case["invalid"])
+    elif "refused" in case:
         assert answer.status == 403
         (cause,) = answer.document["details"]["causes"]
         assert cause["message"].endswith(f"denied request: error applying patch: {case['refused']}")
