@@ -281,7 +281,7 @@ def share(flows: FlowController, cache: WatchCache) -> Step:
     """Let requests wait for seats of their priority level; 429 if its queues are full.
 
     Requests of exempt levels, watches and streams take no seats. An answer that is complete already
-    waits only while other requests of its level wait.
+    waits only while other requests of its flow wait, or if its level has no seats.
     """
 
     def step(context: RequestContext) -> None:
@@ -292,13 +292,14 @@ def share(flows: FlowController, cache: WatchCache) -> Step:
         if (
             request is None
             or level.settings.is_exempt
-            or (isinstance(answer, Response) and level.queues.is_free)
+            or (isinstance(answer, Response) and level.queues.has_turn(place.flow))
             or not counted(request.verb, request.subresource)
         ):
             place.counts.dispatched += 1
             return
         estimate = _estimate(request, cache, level.most_seats)
-        context.answer = flows.serve(place, answer, estimate, _details(context))
+        on_queued = context.http.on_queued
+        context.answer = flows.serve(place, answer, estimate, _details(context), on_queued)
 
     return step
 

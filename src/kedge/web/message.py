@@ -45,6 +45,9 @@ class HttpRequest(msgspec.Struct):
     """The address of the client."""
     on_identified: Callable[[ConnectionCaller], None] | None = None
     """Called through `identified`."""
+    on_queued: Callable[[bool], None] | None = None
+    """Called with True when the request waits in a queue behind others, and with False when its
+    turn has come. None if nobody wants to know."""
 
     _query: "Query | None" = None
 

@@ -294,6 +294,7 @@ class ServerConnection(asyncio.Protocol):
             self._certificate,
             self._peer,
             self._identify,
+            self._queued,
         )
 
     # Answering.
@@ -324,6 +325,14 @@ class ServerConnection(asyncio.Protocol):
             work = MeteredWork(work, self.load, self.server.turns)
         # The connection owns this task: it is cancelled when the connection is lost.
         self._task = asyncio.get_running_loop().create_task(work)
+
+    def _queued(self, is_queued: bool) -> None:
+        """Do not hold back busy tenants while the request waits behind theirs: it would wait for
+        requests that wait for it."""
+        if is_queued:
+            self.server.turns.end(self)
+        elif self.load is not None and self._task is not None:
+            self.server.turns.begin(self, self.load)
 
     def _rest(self) -> None:
         """Wait for the next request, after one was answered."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kedge.machinery.tenant import tenant
 from kedge.machinery.tenant_threads import TenantThreads
 from kedge.machinery.turns import next_turn
 

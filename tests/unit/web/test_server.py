@@ -888,6 +888,26 @@ async def test_connections_take_turns(site: Site) -> None:
         connection.connection_lost(None)
 
 
+async def test_a_request_that_waits_in_a_queue_holds_back_no_busy_tenant(site: Site) -> None:
+    """The request waits for others, which must not wait for it."""
+    clock = FakeClock()
+    server = HttpServer(site.handle, clock)
+    connection = ServerConnection(server)
+    connection.connection_made(cast(asyncio.Transport, FakeTransport()))
+    connection.data_received(b"GET /later HTTP/1.1\r\n\r\n")
+    (request,) = site.requests
+    busy = server.turns.load("busy")
+    busy.spend(clock.monotonic() - 1, clock.monotonic())
+    assert request.on_queued is not None
+    assert server.turns.pause(busy) is not None
+    request.on_queued(True)
+    while (pause := server.turns.pause(busy)) is not None:
+        await pause
+    request.on_queued(False)
+    assert server.turns.pause(busy) is not None
+    connection.connection_lost(None)
+
+
 async def test_who_does_not_read_is_answered_no_further(site: Site) -> None:
     connection, _ = connected(site, FakeClock())
     connection.pause_writing()

@@ -90,6 +90,13 @@ class FairQueues:
         """Whether a request of one seat would not have to wait."""
         return not self.waiting and self.running < self.seats
 
+    def has_turn(self, flow: str) -> bool:
+        """Whether a flow need not wait for an answer that takes no seat. If no request of its
+        queue waits, the next seat would be its own."""
+        if self.is_free or not self.queues or not self.seats:
+            return self.is_free
+        return not self._queue_of(flow).waiting
+
     def offer(self, request: WaitingRequest, flow: str, now: float) -> bool:
         """Give the request its seats or a place in a queue; False if there is neither."""
         self._advance(now)

@@ -1,7 +1,7 @@
 """Classifies requests by FlowSchemas, and lets them wait for seats of their priority level."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from kedge.apiserver.fairness import flow_rules, seats
@@ -184,15 +184,19 @@ class FlowController:
         pending: Awaitable[Response] | Response,
         estimate: WorkEstimate = ONE_SEAT,
         details: tuple[str, ...] = (),
+        on_queued: Callable[[bool], None] | None = None,
     ) -> Response:
-        """Return the answer when the request has its seats; 429 if it does not get any."""
+        """Return the answer when the request has its seats; 429 if it does not get any.
+
+        `on_queued` is called with True before it waits for them, and with False after that.
+        """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         request = WaitingRequest(
             estimate, lambda: None if waiter.done() else waiter.set_result(None), details
         )
         is_seated = False
         try:
-            await self._seated(request, waiter, place)
+            await self._seated(request, waiter, place, on_queued or _ignore)
             is_seated = True
             return pending if isinstance(pending, Response) else await pending
         finally:
@@ -204,7 +208,11 @@ class FlowController:
                 pending.close()  # it has not begun if the request was refused
 
     async def _seated(
-        self, request: WaitingRequest, waiter: asyncio.Future[None], place: RequestClass
+        self,
+        request: WaitingRequest,
+        waiter: asyncio.Future[None],
+        place: RequestClass,
+        on_queued: Callable[[bool], None],
     ) -> None:
         """Return when the request has its seats; 429 if it does not get any."""
         queues, counts = place.level.queues, place.counts
@@ -217,6 +225,7 @@ class FlowController:
             counts.queue_lengths.observe(len(request.queue.waiting) + waiter.done())
         if not waiter.done():
             counts.waiting += 1
+            on_queued(True)
             try:
                 await _granted(waiter)
             except TimeoutError:
@@ -227,6 +236,7 @@ class FlowController:
                 raise
             finally:
                 counts.waiting -= 1
+                on_queued(False)
         counts.begin(request.width, self._clock.monotonic() - begun)
 
     def _refusal(self, level: PriorityLevelState) -> StatusError:
@@ -263,6 +273,10 @@ class FlowController:
         while True:
             await self._clock.sleep(ADJUST_SECONDS)
             self.adjust()
+
+
+def _ignore(is_queued: bool) -> None:
+    """Nobody wants to know."""
 
 
 async def _granted(waiter: asyncio.Future[None]) -> None:

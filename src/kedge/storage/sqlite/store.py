@@ -40,7 +40,7 @@ class SqliteStore:
         self._loop = loop
         self._reading = database.connect(self._path)
         self._reader = ThreadPoolExecutor(1, "kedge-store-reader")
-        self._writer = Writer(held, self._deliver)
+        self._writer = Writer(held, self._deliver, clock.monotonic)
         self._feeds = Feeds(self._writer.head)
         self._expiry = Expiry(clock, self._sweep)
         self._closed = False

@@ -37,8 +37,8 @@ from kedge.storage.store import (
 )
 
 GROUP = 32
-"""Most writes that share one commit. More would hardly cost less, because a commit of so many takes
-twice as long as one of a single write, and a write that arrives meanwhile waits for all of it."""
+"""Most writes that share one commit. More would cost hardly less each, and all who wait for the
+commit or for the event loop, which then publishes all of them, would wait longer."""
 CHUNK = 256
 """Keys that expire in one batch, so that other work waits only briefly."""
 COMPACTION_STEP = 32
@@ -59,14 +59,15 @@ Deliver = Callable[[Sequence[StoreEvent], Sequence[Outcome]], None]
 class Writer:
     """The thread that owns the writing connection: groups queued writes into one durable commit."""
 
-    def __init__(self, held: StoreLock, deliver: Deliver) -> None:
+    def __init__(self, held: StoreLock, deliver: Deliver, monotonic: Callable[[], float]) -> None:
         """`deliver` is called on the thread after each commit, with its events and outcomes."""
         path = held.path
         self._path = path
         self._held = held
         self._connection = database.connect(path)
         self._deliver = deliver
-        self._queue = WriteQueue()
+        self._monotonic = monotonic
+        self._queue = WriteQueue(monotonic)
         self._log = WriteAheadLog(path)
         self.broken = ""
         """Why all writes are refused; empty if they are not."""
@@ -119,7 +120,9 @@ class Writer:
             waits = self._log.untidy or self.full
             writes, tasks = self._queue.take(GROUP, QUIET if waits else None)
             if writes:
+                begun = self._monotonic()
                 self._commit(writes)
+                self._queue.rest(writes, self._monotonic() - begun)
             for task in tasks:
                 self._do(task)
             self._log.tend(self._connection, quiet=not writes and not tasks)

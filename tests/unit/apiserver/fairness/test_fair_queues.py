@@ -107,3 +107,17 @@ def test_a_request_that_gives_up_leaves_its_queue() -> None:
     assert queues.waiting == 0
     queues.leave(waiting, 0.1)
     assert (queues.waiting, queues.running) == (0, 1)
+
+
+def test_an_answer_that_takes_no_seat_waits_only_behind_its_own_flow() -> None:
+    line = Line(FairQueues(1, 64, 6, 50))
+    assert line.queues.has_turn("flood")
+    for _ in range(40):
+        line.ask("flood")
+    assert not line.queues.is_free
+    assert not line.queues.has_turn("flood")
+    assert line.queues.has_turn("quiet")
+    assert not FairQueues(0, 64, 6, 50).has_turn("quiet")
+    unqueued = Line(FairQueues(1, 0, 0, 0))
+    unqueued.ask("flood")
+    assert not unqueued.queues.has_turn("quiet")

@@ -109,6 +109,26 @@ async def test_others_are_served_meanwhile(server: LocalServer) -> None:
     await asyncio.gather(waiting, return_exceptions=True)
 
 
+async def test_a_request_tells_when_it_waits_for_seats(server: LocalServer) -> None:
+    queuing = {"queues": 4, "handSize": 2, "queueLengthLimit": 9}
+    limits = {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Queue", "queuing": queuing}}
+    await small_level(server, **limits)
+    flows = server.app.flows
+    place = flows.classify(RequestDigest("ann", EVERYBODY, "get", "", "configmaps", "default", ""))
+    place.level.queues.resize(1, 0.0)
+    held: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    told: list[bool] = []
+    first = asyncio.ensure_future(flows.serve(place, held, on_queued=told.append))
+    await server.settle()
+    assert told == []
+    second = asyncio.ensure_future(flows.serve(place, Response(), on_queued=told.append))
+    await server.settle()
+    assert told == [True]
+    held.set_result(Response())
+    await asyncio.gather(first, second)
+    assert told == [True, False]
+
+
 async def test_a_request_that_is_refused_never_begins(server: LocalServer) -> None:
     await small_level(server, limitResponse={"type": "Reject"})
     flows = server.app.flows

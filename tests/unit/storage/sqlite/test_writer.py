@@ -230,8 +230,9 @@ async def test_a_write_too_large_for_the_disk_fails_alone(
 
 
 async def test_a_group_that_fails_midway_leaves_nothing_behind(
-    path: Path, clock: FakeClock, connections: list[Faulty]
+    path: Path, clock: FakeClock, connections: list[Faulty], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(writer, "GROUP", 512)  # more than one statement inserts
     store = await SqliteStore.open(path, clock)
     broken = [True]
 
