@@ -1,5 +1,6 @@
 """Everything in this directory is about pods that run: its cluster has a node."""
 
+import base64
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -137,6 +138,80 @@ def state_of(pod: Json, container: str = "main") -> Json:
 @pytest.fixture
 def pods(api: Any, namespace: str, eventually: Callable[..., Any]) -> Pods:
     return Pods(api, namespace, eventually)
+
+
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+PROXY = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+
+
+class ExtensionPod:
+    """An extension server in the pod `sample`, its Service and its APIServices."""
+
+    def __init__(self, pods: Pods, keys: Path, eventually: Callable[..., Any]) -> None:
+        self.api = pods.api
+        self.pods = pods
+        self.namespace = pods.namespace
+        self._services = pods.path.replace("/pods", "/services")
+        self._eventually = eventually
+        self._registered: set[str] = set()
+        pki.ensure(keys, (f"sample.{pods.namespace}.svc",))
+        self._pem = (keys / "server.crt").read_text() + (keys / "server.key").read_text()
+        self._bundle = base64.b64encode((keys / "ca.crt").read_bytes()).decode()
+
+    def run(self, program: Path, **variables: str) -> None:
+        """Start the program, which listens at port 8443; returns when it is ready."""
+        self._eventually(lambda: self.api.exists(PROXY))
+        proxy_ca = self.api.get(PROXY)["data"]["requestheader-client-ca-file"]
+        env = {"PEM": self._pem, "PROXY_CA": proxy_ca, "PROGRAM": program.read_text(), **variables}
+        container = {
+            "env": [{"name": key, "value": value} for key, value in env.items()],
+            "readinessProbe": {"tcpSocket": {"port": 8443}, "periodSeconds": 1},
+        }
+        meta = {"labels": {"app": "sample"}}
+        self.pods.create("sample", 'exec python3 -c "$PROGRAM"', container=container, metadata=meta)
+        self.pods.ready("sample")
+
+    def expose(self) -> None:
+        spec = {"selector": {"app": "sample"}, "ports": [{"port": 7443, "targetPort": 8443}]}
+        self.api.create(self._services, {"metadata": {"name": "sample"}, "spec": spec})
+
+    def register(self, group: str, version: str, **spec: Any) -> None:
+        """Let the server answer for a version of a group."""
+        name = f"{version}.{group}"
+        reference = {"namespace": self.namespace, "name": "sample", "port": 7443}
+        order = {"groupPriorityMinimum": 2000, "versionPriority": 200}
+        which = {"group": group, "version": version, "service": reference}
+        whole = {**which, **order, "caBundle": self._bundle, **spec}
+        self.api.create(API_SERVICES, {"metadata": {"name": name}, "spec": whole})
+        self._registered.add(name)
+
+    def available(self, name: str) -> tuple[str, str, str]:
+        """Status, reason and message of the condition of an APIService."""
+        conditions = self.api.get(f"{API_SERVICES}/{name}").get("status", {}).get("conditions", ())
+        for each in conditions:
+            if each["type"] == "Available":
+                return each["status"], each["reason"], each["message"]
+        return "", "", ""
+
+    def wait(self, name: str, reason: str = "Passed") -> str:
+        """Return the message of the condition once it has this reason."""
+        self._eventually(lambda: self.available(name)[1] == reason)
+        return self.available(name)[2]
+
+    def forget(self) -> None:
+        """Delete the APIServices."""
+        for name in self._registered:
+            if self.api.exists(f"{API_SERVICES}/{name}"):
+                self.api.delete(f"{API_SERVICES}/{name}")
+
+
+@pytest.fixture
+def extension_pod(
+    pods: Pods, tmp_path: Path, eventually: Callable[..., Any]
+) -> Iterator[ExtensionPod]:
+    made = ExtensionPod(pods, tmp_path / "pki", eventually)
+    yield made
+    made.forget()
 
 
 class Claims:

@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kedge.apiserver import pki
-
 Json = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("pod_network")
 
-PROGRAM = (Path(__file__).parent / "extension_server.py").read_text()
+PROGRAM = Path(__file__).parent / "extension_server.py"
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 PROXY = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 GROUP = "wardle.example.com"
@@ -39,48 +37,30 @@ def available(api: Any, name: str = NAME) -> tuple[str, str, str]:
 
 
 class Extension:
-    """An extension server, its Service and its APIService."""
+    """An extension server of flunders."""
 
-    def __init__(self, pods: Any, keys: Path, eventually: Callable[..., Any]) -> None:
-        self.api = pods.api
-        self.pods = pods
-        self.namespace = pods.namespace
-        self.services = pods.path.replace("/pods", "/services")
-        self.flunders = f"{ROOT}/namespaces/{pods.namespace}/flunders"
-        self._eventually = eventually
-        pki.ensure(keys, (f"sample.{pods.namespace}.svc",))
-        self.pem = (keys / "server.crt").read_text() + (keys / "server.key").read_text()
-        self.authority = (keys / "ca.crt").read_text()
+    def __init__(self, pod: Any) -> None:
+        self.api = pod.api
+        self.pods = pod.pods
+        self.namespace = pod.namespace
+        self.services = self.pods.path.replace("/pods", "/services")
+        self.flunders = f"{ROOT}/namespaces/{pod.namespace}/flunders"
+        self._pod = pod
 
     def run(self) -> None:
         """Start the server; returns when it is ready."""
-        self._eventually(lambda: self.api.exists(PROXY))
-        proxy_ca = self.api.get(PROXY)["data"]["requestheader-client-ca-file"]
-        env = {"GROUP": GROUP, "PEM": self.pem, "PROXY_CA": proxy_ca, "PROGRAM": PROGRAM}
-        container = {
-            "env": [{"name": key, "value": value} for key, value in env.items()],
-            "readinessProbe": {"tcpSocket": {"port": 8443}, "periodSeconds": 1},
-        }
-        meta = {"labels": {"app": "sample"}}
-        self.pods.create("sample", 'exec python3 -c "$PROGRAM"', container=container, metadata=meta)
-        self.pods.ready("sample")
+        self._pod.run(PROGRAM, GROUP=GROUP)
 
     def expose(self) -> None:
-        spec = {"selector": {"app": "sample"}, "ports": [{"port": 7443, "targetPort": 8443}]}
-        self.api.create(self.services, {"metadata": {"name": "sample"}, "spec": spec})
+        self._pod.expose()
 
     def register(self, **spec: Any) -> None:
-        bundle = {"caBundle": base64.b64encode(self.authority.encode()).decode()}
-        reference = {"namespace": self.namespace, "name": "sample", "port": 7443}
-        order = {"groupPriorityMinimum": 2000, "versionPriority": 200}
-        which = {"group": GROUP, "version": VERSION, "service": reference}
-        whole = {**which, **order, **bundle, **spec}
-        self.api.create(API_SERVICES, {"metadata": {"name": NAME}, "spec": whole})
+        self._pod.register(GROUP, VERSION, **spec)
 
     def wait(self, reason: str = "Passed") -> str:
         """Return the message of the condition once it has this reason."""
-        self._eventually(lambda: available(self.api)[1] == reason)
-        return available(self.api)[2]
+        message: str = self._pod.wait(NAME, reason)
+        return message
 
     def create(self, name: str) -> Json:
         flunder = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Flunder"}
@@ -89,11 +69,8 @@ class Extension:
 
 
 @pytest.fixture
-def extension(pods: Any, tmp_path: Path, eventually: Callable[..., Any]) -> Iterator[Extension]:
-    made = Extension(pods, tmp_path / "pki", eventually)
-    yield made
-    if made.api.exists(f"{API_SERVICES}/{NAME}"):
-        made.api.delete(f"{API_SERVICES}/{NAME}")
+def extension(extension_pod: Any) -> Extension:
+    return Extension(extension_pod)
 
 
 @pytest.fixture
