@@ -15,9 +15,9 @@ from kedge.apiserver.authorization.configuration import (
 from kedge.apiserver.authorization.webhook import WebhookAuthorizer, review_spec
 from kedge.apiserver.request import User
 from kedge.apiserver.review_webhook import ReviewFailed
-from kedge.machinery import tenant_threads
 from kedge.machinery.cel import CelCondition
 from kedge.machinery.selectors import parse_fields
+from kedge.machinery.tenant import current_tenant
 from kedge.testing.local_server import LocalServer
 
 PUBLISHED = yaml.safe_load(Path(__file__).with_name("published_authorizers.yaml").read_text())
@@ -133,7 +133,7 @@ async def test_conditions_take_turns_with_those_of_other_users(
     holds = CelCondition.holds
 
     def noting(condition: CelCondition, values: dict[str, Any]) -> bool:
-        tenants.append(tenant_threads._TENANT.get())
+        tenants.append(current_tenant())
         return holds(condition, values)
 
     monkeypatch.setattr(CelCondition, "holds", noting)

@@ -17,7 +17,8 @@ import pytest
 from kedge.storage.reserve import LAST_BYTES, LOG_BYTES, LOW_BYTES, STEP_BYTES, Reserve
 from kedge.storage.sqlite import database, writer
 from kedge.storage.sqlite.store import SqliteStore
-from kedge.storage.sqlite.writer import SLACK, Writer, WriterTask
+from kedge.storage.sqlite.write_queue import WriterTask
+from kedge.storage.sqlite.writer import SLACK, Writer
 from kedge.storage.store import (
     DISK_FULL,
     DiskFull,
