@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import flags
+from kedge.cli.objects import client_flags
 
 if TYPE_CHECKING:
     from kedge.cli.doctor.findings import MachineFinding
@@ -13,10 +14,18 @@ DESCRIPTION: Final = """\
 Show what this machine offers to clusters of this user: kernel, control groups, namespaces,
 overlays, users, packet rules, ports, kubectl, clock and disk. Each lack is shown with its cost and
 the command that mends it.
-The exit code is 0 if a cluster can run, 1 if it cannot, and with --strict 2 if something lacks."""
+The exit code is 0 if a cluster can run, 1 if it cannot, and with --strict 2 if something lacks.
+
+With POD, tell why the pod does not run: the one cause, the evidence, and what to do. A workload
+such as deploy/web stands for its pods, or for the reason that it has none. The exit code is 0 if
+all of them run."""
 EXAMPLES: Final = """\
   kedge doctor
   kedge doctor -o json
+
+  # Why does a pod, or a Deployment, not run?
+  kedge doctor web-0
+  kedge doctor deploy/web -n shop
 
   # Refuse a machine on which the kernel does not enforce all limits
   kedge doctor --strict && kedge up"""
@@ -27,12 +36,22 @@ LACKING: Final = 2
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
+        "pod",
+        nargs="?",
+        default="",
+        metavar="POD",
+        help="a pod, or a workload such as deploy/web; without it the machine is examined",
+    )
+    client_flags.add_cluster(parser)
+    parser.add_argument(
         "--strict", action="store_true", help="exit with 2 if anything lacks, even if clusters run"
     )
     flags.add_output(parser)
 
 
 def run(flags: Namespace) -> int:
+    if flags.pod:
+        return _examine_pod(flags)
     from kedge.cli.config.settings import Settings
     from kedge.cli.doctor.findings import diagnose
     from kedge.cli.doctor.machine_facts import collect
@@ -45,6 +64,16 @@ def run(flags: Namespace) -> int:
     else:
         print(describe(found.capabilities.level, findings))
     return exit_code(findings, strict=flags.strict)
+
+
+def _examine_pod(flags: Namespace) -> int:
+    from kedge.cli.config.kubeconfig import client_config
+    from kedge.cli.config.settings import Settings
+    from kedge.cli.doctor.pod_show import show
+    from kedge.cli.objects.connection import visit_briefly
+
+    config = client_config(Settings(flags))
+    return visit_briefly(config, lambda there: show(there, flags.pod, flags.output))
 
 
 def exit_code(findings: "Sequence[MachineFinding]", *, strict: bool) -> int:

@@ -39,7 +39,10 @@ def test_this_machine_is_diagnosed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert command.run(Namespace(output="json", strict=False, config=None)) in (0, command.FAILED)
+    assert command.run(Namespace(pod="", output="json", strict=False, config=None)) in (
+        0,
+        command.FAILED,
+    )
     said = json.loads(capsys.readouterr().out)
     assert said["level"] in ("full", "userns", "plain")
     checks = {each["name"]: each for each in said["checks"]}

@@ -3,15 +3,22 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Final
 
+from kedge.cli.cluster import logs
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
+from kedge.cli.flags import add_setting
 from kedge.cli.objects import client_flags
 from kedge.machinery.durations import parse_duration
+from kedge.settings import cluster
 
 DESCRIPTION: Final = """\
 Print the output of a container, as 'kubectl logs' does. If the pod has several containers and none
-is named, it is the first one."""
+is named, it is the first one.
+
+The words server, node, node/NAME, supervisor, supervisor/NAME and restarter stand for the logs of
+the cluster's own processes on this machine, also of a cluster that does not run; --name says which
+cluster. A pod with such a name is pod/NAME."""
 EXAMPLES: Final = """\
   # All lines so far; the last ten lines and all new ones
   kedge logs web
@@ -27,6 +34,10 @@ EXAMPLES: Final = """\
   kedge logs deploy/web
   kedge logs -l app=web --prefix
 
+  # The API server of a cluster on this machine, and the agent of one of its nodes
+  kedge logs server --tail 50
+  kedge logs node/node-2 -f --name dev
+
   # One container of several, or all of them
   kedge logs web -c proxy
   kedge logs web --all-containers"""
@@ -41,6 +52,8 @@ def add_flags(parser: ArgumentParser) -> None:
         help="name of the pod, or a workload such as deploy/web, of which one pod is shown",
     )
     client_flags.add_label_selector(parser)
+    for setting in (cluster.NAME, cluster.STATE, cluster.CONFIG):
+        add_setting(parser, setting, setting.default)
     client_flags.add_cluster(parser)
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="which container")
     parser.add_argument("--all-containers", action="store_true", help="all containers of the pod")
@@ -92,6 +105,8 @@ def _seconds(text: str) -> int:
 
 
 def run(flags: Namespace) -> int:
+    if own := logs.component(flags.pod):
+        return _show_own(flags, *own)
     from kedge.cli.objects.connection import visit
     from kedge.cli.pods.logs.show import LogFlags, show
 
@@ -112,3 +127,16 @@ def run(flags: Namespace) -> int:
         prefix=flags.prefix,
     )
     return visit(client_config(Settings(flags)), lambda there: show(there, asked))
+
+
+def _show_own(flags: Namespace, name: str, node: str) -> int:
+    """Print the log of a process of the cluster itself, from its directory."""
+    from kedge.cli.config.cluster import place
+
+    others = {"container": "-c", "previous": "-p", "since": "--since", "selector": "-l"}
+    for attribute, flag in others.items():
+        if getattr(flags, attribute):
+            raise Failure(f"{flag} is for containers: the log of {name} takes --tail and --follow")
+    path = logs.component_log(place(Settings(flags))[1], name, node)
+    logs.show_log(path, tail=flags.tail, follow=flags.follow)
+    return 0

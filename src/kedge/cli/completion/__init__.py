@@ -1,0 +1,1 @@
+"""`kedge completion`: words that complete a command line."""

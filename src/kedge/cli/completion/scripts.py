@@ -1,0 +1,46 @@
+"""The scripts that shells read. Each asks `kedge completion --words` for the words that fit."""
+
+from typing import Final
+
+BASH: Final = r"""# Completion of kedge for bash:  source <(kedge completion bash)
+_kedge_complete() {
+    local line words
+    words=("${COMP_WORDS[@]:1:COMP_CWORD}")
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("$line")
+    done < <(kedge completion --words -- "${words[@]}" 2>/dev/null)
+    # A word that ends with / or = is continued.
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[/=] ]] && compopt -o nospace
+    return 0
+}
+complete -o default -F _kedge_complete kedge
+"""
+
+ZSH: Final = r"""#compdef kedge
+# Completion of kedge for zsh:  source <(kedge completion zsh)
+_kedge() {
+    local -a found continued
+    found=("${(@f)$(kedge completion --words -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    found=(${found:#})
+    if (( ! $#found )); then
+        _files
+        return
+    fi
+    continued=(${(M)found:#*[/=]})
+    found=(${found:#*[/=]})
+    compadd -S '' -- $continued
+    compadd -- $found
+}
+compdef _kedge kedge
+"""
+
+FISH: Final = r"""# Completion of kedge for fish:  kedge completion fish | source
+function __kedge_complete
+    set -l words (commandline -opc) (commandline -ct)
+    kedge completion --words -- $words[2..-1] 2>/dev/null
+end
+complete -c kedge -a '(__kedge_complete)'
+"""
+
+SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
