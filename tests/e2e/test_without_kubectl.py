@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,34 @@ def forwarded(person: Terminal, *words: str) -> AbstractContextManager[str]:
                 process.terminate()
 
     return forward()
+
+
+def test_what_is_wrong_is_found_out(person: Terminal) -> None:
+    kedge = person.kedge
+    assert "nothing: the pod runs and is ready" in ok(kedge("doctor", "deploy/web"))
+    ok(kedge("run", "lost", "--image=example.invalid/none:1"))
+    ok(kedge("run", "crash", "--image=host", "--", "sh", "-c", "echo last words; exit 3"))
+    waits = "--for=jsonpath={.status.containerStatuses[0].state.waiting.reason}=CrashLoopBackOff"
+    ok(kedge("wait", "pod/crash", waits, "--timeout=40s"))
+    found = kedge("doctor", "crash")
+    assert found.returncode == 1
+    assert found.stdout.startswith('pod/crash: container "crash" ends again and again with exit')
+    pulled = "--for=jsonpath={.status.containerStatuses[0].state.waiting.reason}=ImagePullBackOff"
+    ok(kedge("wait", "pod/lost", pulled, "--timeout=40s"))
+    assert 'the image "example.invalid/none:1"' in kedge("doctor", "lost").stdout
+    assert ok(kedge("completion", "--words", "--", "logs", "cr")) == "crash\n"
+    ok(kedge("run", "quiet", "--image=host", "--env=PASSWORD=hunter2", "--", "sleep", "hunter2"))
+    ok(kedge("support-bundle", "--file", "b.tar.gz"))
+    with tarfile.open(person.home / "b.tar.gz") as bundle:
+        texts = {each.name: bundle.extractfile(each).read() for each in bundle}  # type: ignore[union-attr]
+    assert b"quiet" in texts["b/objects/pods.json"]
+    assert not [name for name in texts if name.endswith(".failed")]
+    assert not [name for name, text in texts.items() if b"hunter2" in text]
+    token = (person.states / "default" / "token").read_bytes().strip()
+    assert not [name for name, text in texts.items() if token in text]
+    ok(kedge("down"))
+    assert "INFO" in ok(kedge("logs", "server", "--tail=5"))
+    assert ok(kedge("logs", "node")) != ""
 
 
 def test_a_pod_is_run_and_left(person: Terminal) -> None:

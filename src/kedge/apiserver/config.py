@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from kedge.api.builtin.service_networks import SERVICE_RANGE
 from kedge.machinery.quantity import Quantity
+from kedge.machinery.service_range import SERVICE_RANGE
 from kedge.settings import cluster, values
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.published_port import INGRESS_PORTS, PublishedPort

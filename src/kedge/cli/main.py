@@ -101,6 +101,7 @@ COMMANDS: Final = (
         "cluster.metrics_server",
         "Serve the metrics API for a cluster that does not run kedge",
     ),
+    CliCommand("support-bundle", "support.command", "Collect what helpers need, without secrets"),
     CliCommand("completion", "completion.command", "Print the completion script of a shell"),
     CliCommand("version", "version", "Print the version of kedge and of Kubernetes"),
 )

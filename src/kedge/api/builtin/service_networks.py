@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kedge.api.builtin.content import listed, reach, text
+from kedge.machinery.service_range import SERVICE_RANGE as SERVICE_RANGE
 
-SERVICE_RANGE: Final = ipaddress.IPv4Network("10.96.0.0/16")
-"""The network of cluster IPs that every cluster has."""
 POD_NETWORK: Final = ipaddress.IPv4Network("10.244.0.0/16")
 """The network that the pod networks of nodes are part of."""
 LOOPBACK_PODS: Final = ipaddress.IPv4Network("127.244.0.0/16")

@@ -1,0 +1,1 @@
+"""`kedge support-bundle`: everything that a person who helps needs, without secrets."""
