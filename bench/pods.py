@@ -152,11 +152,11 @@ class Machine:
 
     def spent(self) -> dict[str, float]:
         """Milliseconds of processor time so far."""
-        return {part: _ticks(pid) * 1000 / TICKS for part, pid in self.pids.items()}
+        return {part: processor_time(pid) for part, pid in self.pids.items()}
 
     def resident(self) -> dict[str, float]:
         """Megabytes."""
-        return {part: _resident(pid) for part, pid in self.pids.items()}
+        return {part: resident(pid) for part, pid in self.pids.items()}
 
 
 def _found(word: str) -> int:
@@ -169,12 +169,14 @@ def _found(word: str) -> int:
     raise RuntimeError("there is no supervisor")
 
 
-def _ticks(pid: int) -> int:
+def processor_time(pid: int) -> float:
+    """Milliseconds that a process has used."""
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(after_name[11]) + int(after_name[12])
+    return (int(after_name[11]) + int(after_name[12])) * 1000 / TICKS
 
 
-def _resident(pid: int) -> float:
+def resident(pid: int) -> float:
+    """Megabytes of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 

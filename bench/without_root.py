@@ -6,20 +6,31 @@ the same load of the machine, which is printed; compare them with one another. P
 more than elapsed time on a busy machine.
 
     bench/without_root.py [--pods N] [--seconds N] [--levels full userns plain]
+    bench/without_root.py --levels --ways forwarder pasta slirp4netns
+
+With --ways, it compares how pods of an ordinary user reach the outside, here a server at an address
+of this machine. pasta and slirp4netns take a /dev/net/tun that this user may open.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
 
 from cluster import home
-from pods import PARTS, PODS, Connection, Machine, Pods, watching
+from pods import PARTS, PODS, Connection, Machine, Pods, processor_time, resident, watching
+
+from kedge.node.network.uplink import ANNOTATION as WAY_OUT
+from kedge.node.network.uplink_trial import machine_address
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = {
@@ -27,6 +38,9 @@ COMMANDS = {
     "userns": [str(ROOT / "tools/as_ordinary_user")],
     "plain": [str(ROOT / "tools/in_plain_container")],
 }
+WAYS = ("forwarder", "pasta", "slirp4netns")
+PROGRAMS = ("passt", "pasta", "slirp4netns")
+"""The names of their processes."""
 SERVICES = PODS.replace("/pods", "/services")
 CONNECTIONS = 300
 MEGABYTES = 64
@@ -86,12 +100,20 @@ def main() -> None:
     flags.add_argument("--pods", type=int, default=20, help="pods to start one by one")
     flags.add_argument("--seconds", type=float, default=10.0, help="seconds of a limited program")
     flags.add_argument("--levels", nargs="*", choices=COMMANDS, default=list(COMMANDS))
+    flags.add_argument("--ways", nargs="*", choices=WAYS, default=[])
     flags.add_argument("--measure", action="store_true", help="measure the level of this process")
     given = flags.parse_args()
     if given.measure:
-        print(json.dumps(measure(given.pods, given.seconds)))
+        found = outside(given.ways[0]) if given.ways else measure(given.pods, given.seconds)
+        print(json.dumps(found))
         return
-    rows = {level: _measured(level, given) for level in given.levels}
+    _print({level: _measured(level, given) for level in given.levels})
+    _print({way: _measured_way(way) for way in given.ways})
+
+
+def _print(rows: dict[str, dict[str, float]]) -> None:
+    if not rows:
+        return
     print(f"load of the machine: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors")
     print(f"{'':34}" + "".join(f"{level:>12}" for level in rows))
     for name in next(iter(rows.values())):
@@ -99,13 +121,29 @@ def main() -> None:
 
 
 def _measured(level: str, given: argparse.Namespace) -> dict[str, float]:
-    own = [__file__, "--measure", f"--pods={given.pods}", f"--seconds={given.seconds}"]
-    done = subprocess.run(
-        [*COMMANDS[level], *own], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = _told(level, f"--pods={given.pods}", f"--seconds={given.seconds}")
     if (actual := found.pop("level")) != level:
         sys.exit(f"this machine gives {actual}, not {level}")
+    return found
+
+
+def _measured_way(way: str) -> dict[str, float]:
+    found = _told("userns", "--ways", way)
+    if (actual := found.pop("way")) != way:
+        sys.exit(f"this machine gives {actual}, not {way}")
+    return found
+
+
+def _told(level: str, *flags: str) -> dict[str, Any]:
+    """Return the figures of a process with the rights of a level."""
+    done = subprocess.run(
+        [*COMMANDS[level], __file__, "--measure", *flags],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -125,6 +163,62 @@ def measure(count: int, seconds: float) -> dict[str, Any]:
                 **service(api),
                 **limited(api, seconds),
             }
+
+
+def outside(way: str) -> dict[str, Any]:
+    """Return latency, throughput and processor time of connections to the outside, by one way."""
+    with home() as place, _serving() as port:
+        place.up("sqlite", "--nodes=1", f"--way-out={way}")
+        cluster = place.running()
+        api = Connection(cluster)
+        actual, until = "", perf_counter() + PATIENCE
+        while not actual and perf_counter() < until:
+            (node,) = api.call("GET", "/api/v1/nodes")["items"]
+            actual = node["metadata"]["annotations"].get(WAY_OUT, "")
+            sleep(0.1)
+        sleep(1)
+        carriers = _with_children(Machine(place, cluster).pids["agent"])
+        before = sum(map(processor_time, carriers))
+        there = [
+            {"name": "ECHO_SERVICE_HOST", "value": machine_address()},
+            {"name": "ECHO_SERVICE_PORT", "value": str(port)},
+        ]
+        found = json.loads(ended(api, "client", CLIENT, env=there))
+        spent = sum(map(processor_time, carriers)) - before
+        return {
+            "way": actual.partition(" ")[0],
+            "outside, connection p50 ms": found["p50"],
+            "outside, connection p99 ms": found["p99"],
+            "outside, MB/s": found["speed"],
+            "cpu ms of agent and program": spent,
+            "memory of the program, MB": sum(map(resident, carriers[1:])),
+        }
+
+
+@contextlib.contextmanager
+def _serving() -> Iterator[int]:
+    """Serve on the machine, as the pod of a Service does; yields the port."""
+
+    def serve(made: socket.socket) -> None:
+        with made, contextlib.suppress(OSError):
+            made.sendall(b"x" if made.recv(1) == b"l" else bytes(MEGABYTES << 20))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=[listener.accept()[0]], daemon=True).start()
+
+    with socket.create_server((machine_address(), 0), backlog=128) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield int(listener.getsockname()[1])
+
+
+def _with_children(pid: int) -> list[int]:
+    """Return a process, and the program for the way out if it started one."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(each) for file in lists for each in file.read_text().split()]
+    names = {each: Path(f"/proc/{each}/comm").read_text().strip() for each in children}
+    return [pid, *(each for each, name in names.items() if name.startswith(PROGRAMS))]
 
 
 def starts(pods: Pods, machine: Machine, count: int) -> dict[str, float]:

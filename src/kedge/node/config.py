@@ -190,6 +190,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             " segment, or through VXLAN tunnels; auto for routes where possible",
         ),
     ] = "auto"
+    way_out: Annotated[
+        str,
+        Setting(
+            "way-out",
+            values.WAY_OUT,
+            "how pods of an ordinary user reach other machines: by pasta or slirp4netns, or"
+            " forwarded by the node agent; auto for the first of them that works",
+        ),
+    ] = "auto"
     testing: Annotated[bool, cluster.TESTING] = False
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""

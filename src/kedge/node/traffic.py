@@ -16,11 +16,13 @@ from kedge.node.foundation import NodeFoundation
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.pod_network import PodNetworkClaim
 from kedge.node.host.resolver_files import machine_dns
+from kedge.node.network import uplink
 from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.node_network import NodeNetwork
 from kedge.node.network.peers import NODE_NETWORK, NodeSite
+from kedge.node.network.uplink import Uplink
 from kedge.node.network.way_out import WayOut
 from kedge.node.policies.hosted_ports import hosted_ports
 from kedge.node.policies.policy_enforcer import PolicyEnforcer
@@ -112,6 +114,7 @@ class NodeTraffic:
                 tasks.create_task(others.run())
             if self._way_out is not None:
                 tasks.create_task(self._way_out.run(self._server))
+                tasks.create_task(self._uplink(bridge).run())
             services = ServiceWatch(self._client, self._base.machine_clock)
             tasks.create_task(self._health_checks(bridge, services).run())
             tasks.create_task(self._carry_services(bridge, reached, services, others))
@@ -141,6 +144,22 @@ class NodeTraffic:
             way_out=bridge.way_out,
         )
         return enforcer.run()
+
+    def _uplink(self, bridge: Bridge) -> Uplink:
+        """Return the link to a program that carries packets to the outside."""
+
+        def report(carrier: str) -> None:
+            self._parts.registration.annotate(uplink.ANNOTATION, carrier)
+
+        setting = self._base.config.way_out
+        return Uplink(
+            bridge.namespace,
+            self._base.runtime,
+            uplink.wanted(setting),
+            self._base.machine_clock,
+            report,
+            is_demanding=setting == uplink.AUTO,
+        )
 
     def _other_machines(self, bridge: Bridge) -> NodeNetwork | None:
         """Return the network to the pods of other machines; None if there can be none."""

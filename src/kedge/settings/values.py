@@ -18,6 +18,7 @@ DNS_MODES: Final = ("cluster", "none")
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 TAINT_MODES: Final = ("auto", "on", "off")
 NODE_NETWORKS: Final = ("auto", "routes", "vxlan")
+WAYS_OUT: Final = ("auto", "pasta", "slirp4netns", "forwarder")
 
 T = TypeVar("T")
 
@@ -111,4 +112,5 @@ REVIEW_VERSION: Final = _choice(REVIEW_VERSIONS, f"none of {', '.join(REVIEW_VER
 DNS_MODE: Final = _choice(DNS_MODES, f"not a mode: choose {' or '.join(DNS_MODES)}")
 TAINT_MODE: Final = _choice(TAINT_MODES, f"none of {', '.join(TAINT_MODES)}")
 NODE_NETWORK: Final = _choice(NODE_NETWORKS, f"none of {', '.join(NODE_NETWORKS)}")
+WAY_OUT: Final = _choice(WAYS_OUT, f"none of {', '.join(WAYS_OUT)}")
 USAGE_WINDOW: Final = _choice(USAGE_WINDOWS, f"none of {', '.join(USAGE_WINDOWS)}")

@@ -75,6 +75,7 @@ class Supervisor:
             "list": self._list,
             "shutdown": self._shutdown,
             "mount_memory": self._mount_memory,
+            "uplink_namespace": self._uplink_namespace,
             **self._sandboxes.handlers(),
             **ContainerRequests(self._registry).handlers(),
             **commands.handlers(),
@@ -111,6 +112,14 @@ class Supervisor:
         from kedge.supervisor import memory_volumes
 
         memory_volumes.mount(call)
+
+    def _uplink_namespace(self, call: AgentRequest) -> None:
+        if not self._host.rootless:
+            raise RequestError("the network of this supervisor is that of the machine")
+        # Few machines have a program that needs it.
+        from kedge.supervisor import uplink_namespace
+
+        call.answer({}, uplink_namespace.make())
 
     def _watch(self, call: AgentRequest) -> None:
         self._feed.add(call.connection)

@@ -1,7 +1,6 @@
 """A cluster of a user who is not root: pods run and have a network, and what cannot be enforced is
 said."""
 
-import contextlib
 import http.server
 import json
 import os
@@ -11,14 +10,14 @@ import signal
 import socket
 import socketserver
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.e2e.pods.user_network import Echo, Page, ask, running, served, shell
 
 from kedge.cli.cluster import process
 from kedge.machinery.interfaces import own_addresses
@@ -131,19 +130,6 @@ def test_a_cluster_is_taken_down_beside_one_of_root(
         assert not running(ordinary_user.home)
 
 
-def running(home: Path) -> list[str]:
-    """The processes that have to do with a directory."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (each / "cmdline").read_text()
-        except OSError:
-            continue
-        if str(home) in words:
-            found.append(words)
-    return found
-
-
 def test_homes_are_hidden_in_the_image_host(
     ordinary_user: "User", eventually: Callable[..., Any]
 ) -> None:
@@ -203,18 +189,6 @@ def deploy(user: "User", name: str = "web") -> None:
     user.reads("expose", f"deployment/{name}", "--port=80", "--target-port=8000")
 
 
-def shell(user: "User") -> None:
-    """A pod from which to look at the network."""
-    user.reads("run", "shell", "--image=host", "--", "sleep", "1000")
-    user.reads("wait", "--for=condition=Ready", "pod/shell", "--timeout=60s")
-
-
-def ask(user: "User", url: str) -> str:
-    """The page at a URL as a pod sees it; empty if there is none."""
-    script = f"import urllib.request as u; print(u.urlopen('{url}', timeout=5).read().decode())"
-    return user.kubectl("exec", "shell", "--", "python3", "-c", script).stdout.strip()
-
-
 @pytest.fixture
 def networked(ordinary_user: "User") -> "User":
     """A user whose pods have addresses."""
@@ -243,37 +217,6 @@ def own_address() -> str:
     if not found:
         pytest.skip("this machine has no address besides loopback")
     return found[0]
-
-
-class Echo(socketserver.BaseRequestHandler):
-    """Answers a datagram with the same."""
-
-    def handle(self) -> None:
-        data, channel = self.request
-        channel.sendto(data, self.client_address)
-
-
-class Page(http.server.BaseHTTPRequestHandler):
-    """Answers every request with the same page."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"outside")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextlib.contextmanager
-def served(server: socketserver.BaseServer) -> Iterator[int]:
-    """Serve on the machine; yields the port."""
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_pods_reach_the_outside_but_not_the_machines_loopback(networked: "User") -> None:

@@ -8,6 +8,7 @@ import msgspec
 from kedge import KUBERNETES
 from kedge.cli.doctor.machine_facts import MachineFacts
 from kedge.cli.output.printers import size
+from kedge.node.network.uplink_program import TUN
 from kedge.supervisor.machine_capabilities import (
     ALL_IDS,
     CONFINED,
@@ -64,6 +65,7 @@ def diagnose(machine: MachineFacts) -> list[MachineFinding]:
         _ids(machine),
         _devices(machine),
         *_network(machine),
+        *_way_out(machine),
         *_ports(machine),
         _kubectl(machine),
         _clock(machine),
@@ -177,6 +179,21 @@ def _network(machine: MachineFacts) -> Iterator[MachineFinding]:
         )
     else:
         yield MachineFinding("packet rules", OK, "nf_tables")
+
+
+def _way_out(machine: MachineFacts) -> Iterator[MachineFinding]:
+    """How pods of an ordinary user reach other machines."""
+    if machine.way_out is None:
+        return
+    program, problems = machine.way_out
+    if program:
+        yield MachineFinding("way out", OK, f"{program}, which worked in a trial")
+        return
+    found = "forwarder; " + "; ".join(f"{name}: {why}" for name, why in problems.items())
+    cost = "a connection that is refused seems to be accepted, then reset; pods cannot ping"
+    is_closed = any(why.startswith(TUN) for why in problems.values())
+    mend = f"sudo chmod 666 {TUN}" if is_closed else "sudo apt install slirp4netns"
+    yield MachineFinding("way out", LACKS, found, cost, mend)
 
 
 def _mend_network(machine: MachineFacts, modules: str) -> str:

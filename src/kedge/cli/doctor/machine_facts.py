@@ -1,5 +1,6 @@
 """Facts about this machine, found by trying; nothing on it changes."""
 
+import asyncio
 import contextlib
 import ctypes
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.machinery.clock import SystemClock
-from kedge.supervisor import level
+from kedge.supervisor import level, uplink_namespace
 from kedge.supervisor.machine_capabilities import MachineCapabilities
 
 SWITCHES: Final = (
@@ -37,6 +38,15 @@ class NetworkAttempt(NamedTuple):
     tables: str
 
 
+class WayOutAttempt(NamedTuple):
+    """The attempt of pods of an ordinary user to reach the outside by a program."""
+
+    program: str
+    """The first one that works; empty if none does."""
+    problems: dict[str, str]
+    """Why others do not, by name."""
+
+
 class MachineFacts(NamedTuple):
     """Facts about one machine and this user of it."""
 
@@ -48,6 +58,8 @@ class MachineFacts(NamedTuple):
     switches: dict[str, int]
     capabilities: MachineCapabilities
     network: NetworkAttempt
+    way_out: WayOutAttempt | None
+    """None if the kernel routes packets of pods, or if they have no network of their own."""
     lowest_port: int
     """The lowest port that this user may listen on."""
     loopback: str
@@ -68,6 +80,8 @@ class MachineFacts(NamedTuple):
 def collect(state: Path) -> MachineFacts:
     """Return the facts about this machine. `state` is the directory of clusters."""
     capabilities, _ = level.probe()
+    network = _network(capabilities)
+    is_user_network = capabilities.user_namespace and not network.links
     switches = dict(_switches())
     place = _existing(state)
     disk = os.statvfs(place)
@@ -80,7 +94,8 @@ def collect(state: Path) -> MachineFacts:
         is_container=_is_container(),
         switches=switches,
         capabilities=capabilities,
-        network=_network(capabilities),
+        network=network,
+        way_out=_way_out() if is_user_network else None,
         lowest_port=1 if os.geteuid() == 0 else switches.get(SWITCHES[3], 1024),
         loopback=_loopback(),
         kubectl=kubectl,
@@ -152,6 +167,45 @@ def _attempts() -> tuple[str, str]:
     except OSError as error:
         tables = f"the kernel refuses nf_tables: {error.strerror or error}"
     return links_refusal(MACHINE), tables
+
+
+def _way_out() -> WayOutAttempt:
+    """Try the programs that nodes would try, each in a network namespace of a child."""
+    from kedge.node.network import uplink, uplink_check, uplink_program
+
+    problems: dict[str, str] = {}
+    kinds = [kind for kind, _ in uplink.TRIALS]
+    for name in uplink.ORDER:
+        if uplink_program.find(name) is None:
+            problems[name] = uplink.NOT_INSTALLED
+        elif lack := uplink_program.lack_of_device():
+            problems[name] = lack
+        else:
+            inside = uplink_check.EmptyNamespace(*_new_namespace(kinds))
+            if problem := asyncio.run(uplink_check.problem(name, inside, SystemClock())):
+                problems[name] = problem
+            else:
+                return WayOutAttempt(name, problems)
+    return WayOutAttempt("", problems)
+
+
+def _new_namespace(kinds: Sequence[int]) -> tuple[int, int, list[int]]:
+    """Return descriptors of a new network namespace: itself, of rtnetlink, and of sockets of some
+    kinds."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            level.isolate_network(is_mapped=True)
+            made = [socket.socket(socket.AF_INET, kind).detach() for kind in kinds]
+            socket.send_fds(theirs, [b"1"], [*uplink_namespace.handles(), *made])
+        finally:
+            os._exit(0)
+    theirs.close()
+    with ours:
+        _, (itself, channel, *sockets), _, _ = socket.recv_fds(ours, 1, 2 + len(kinds))
+    os.waitpid(pid, 0)
+    return itself, channel, sockets
 
 
 def _loopback() -> str:

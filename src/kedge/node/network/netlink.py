@@ -30,6 +30,7 @@ _NEW_RULE, _DEL_RULE = 32, 33
 UP: Final = 1
 MAIN_TABLE: Final = 254
 _LOCAL_ROUTE: Final = 2
+_UNREACHABLE_ROUTE: Final = 7
 _LINK_SCOPE: Final = 253
 _HOST_SCOPE: Final = 254
 _ACT_TO_TABLE: Final = 1
@@ -149,6 +150,10 @@ class Netlink:
                 found.append((index, IPv4Interface((packed, prefix))))
         return found
 
+    def set_mtu(self, index: int, size: int) -> None:
+        head = LINK.pack(socket.AF_UNSPEC, 0, index, 0, 0)
+        self.ask(NEW_LINK, 0, head + number(4, size))
+
     def mtu(self, index: int) -> int:
         """Return the largest packet that a link carries; 0 if the link does not exist."""
         try:
@@ -162,12 +167,20 @@ class Netlink:
         body = head + attribute(5, gateway.packed) + number(4, index)
         self.ask(NEW_ROUTE, CREATE | EXCLUSIVE, body)
 
-    def add_link_route(self, index: int, network: IPv4Network) -> None:
-        """Reach a network directly by a link."""
+    def add_link_route(self, index: int, network: IPv4Network, metric: int = 0) -> None:
+        """Reach a network directly by a link. Routes of a lower metric come first."""
         head = ROUTE.pack(
             socket.AF_INET, network.prefixlen, 0, 0, MAIN_TABLE, _BOOT, _LINK_SCOPE, 1, 0
         )
         body = head + attribute(1, network.network_address.packed) + number(4, index)
+        self.ask(NEW_ROUTE, CREATE | EXCLUSIVE, body + number(6, metric))
+
+    def add_unreachable_route(self, network: IPv4Network) -> None:
+        """Answer packets to a network with an error."""
+        head = ROUTE.pack(
+            socket.AF_INET, network.prefixlen, 0, 0, MAIN_TABLE, _BOOT, 0, _UNREACHABLE_ROUTE, 0
+        )
+        body = head + attribute(1, network.network_address.packed)
         self.ask(NEW_ROUTE, CREATE | EXCLUSIVE, body)
 
     def deliver_here(self, link: str, network: IPv4Network, table: int) -> None:

@@ -15,6 +15,7 @@ from kedge.node.network.netlink import Netlink
 from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
 from kedge.node.network.node_network import Underlay, effective_setting, lack_of_vxlan
 from kedge.node.network.peers import ROUTES
+from kedge.node.network.uplink_program import MTU as UPLINK_MTU
 from kedge.node.runtime import channel
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor import machine_capabilities
@@ -85,6 +86,9 @@ async def find_bridge(
             return _shared_network(config, refusal)
     if refusal:
         return PodNetworkState(None, refusal)
+    if not network.is_machine:
+        # Packets of this network never reach a wire: they end in a program of this machine.
+        mtu = UPLINK_MTU
     balancers = IPv4Network(config.load_balancer_network)
     directory = config.state / "network"
     found = Bridge.find(directory, balancers=balancers, pod_mtu=mtu, namespace=network)

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _LINKS: Final = "/sys/class/net"
 _EVERYWHERE: Final = IPv4Network("0.0.0.0/0")
+_BEHIND_UPLINK: Final = 4096
+"""The metric of the default route by the bridge: that of an uplink comes first."""
 _LACKING: Final = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT)
 """Errors of a kernel that lacks a feature."""
 
@@ -141,11 +143,13 @@ class NodeTable:
     def _add_routes(self) -> None:
         """Without a route, a machine that has no default route refuses its own packets before any
         rule sees them."""
+        routes = dict.fromkeys(self.scope.services, 0)
+        if self.scope.way_out is not None:
+            routes[_EVERYWHERE] = _BEHIND_UPLINK
         with Netlink.within(self.namespace) as netlink:
-            outside = (_EVERYWHERE,) if self.scope.way_out is not None else ()
-            for network in (*self.scope.services, *outside):
+            for network, metric in routes.items():
                 with contextlib.suppress(FileExistsError):
-                    netlink.add_link_route(netlink.index(self.scope.link), network)
+                    netlink.add_link_route(netlink.index(self.scope.link), network, metric)
 
     def _send(self, channel: NftablesSocket, services: Ruleset) -> None:
         """Write the table; do without a feature that the kernel lacks, and remember that."""

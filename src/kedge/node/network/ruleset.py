@@ -38,10 +38,16 @@ from kedge.node.network.nftables.expressions import Rule, rule
 SERVICES, ENDPOINTS, OUTSIDE, REFUSED = "services", "endpoints", "outside", "refused"
 """Maps that Services fill."""
 HOST_PORTS: Final = "host_ports"
+UPLINK: Final = "kuplink"
+"""The link to a program that carries packets to the outside (kedge.node.network.uplink). Packets to
+the outside take it while a route leads to it."""
 TUNNEL_PEERS, ROUTED_PEERS = "tunnel_peers", "routed_peers"
 """Sets of nodes of other machines: machine and pod network, and pod network alone."""
 _HAIRPIN: Final = "hairpin"
 _SERVER_CLIENTS: Final = "server_clients"
+_OUTSIDE_CLIENTS: Final = "outside_clients_"
+"""The sets that count the connections of each pod to the outside, by protocol."""
+_FROM_PODS, _FROM_MACHINE = "from_pods", "from_machine"
 _QUERYING: Final = "querying"
 _QUERYING_SECONDS: Final = 60
 """Seconds without a query after which a pod's rate is forgotten."""
@@ -59,6 +65,8 @@ ADDRESS, PROTOCOL, PORT, INDEX = 8, 9, 10, 11
 TARGET, TARGET_PORT = 12, 13
 """Registers of the new destination."""
 PROTOCOLS: Final = {"TCP": 6, "UDP": 17, "SCTP": 132}
+
+_CARRIED: Final = ("TCP", "UDP")
 
 _BEFORE_TRANSLATION, _TRANSLATION, _AFTER_TRANSLATION = -110, -100, -90
 _FIRST, _SOURCE = -300, 100
@@ -161,7 +169,7 @@ class TableScope(NamedTuple):
     """None if the kernel cannot count connections, or the server is not known yet."""
     query_limit: QueryLimit | None = None
     way_out: WayOutPorts | None = None
-    """None if packets to the outside are routed."""
+    """None if the machine's routes lead outside."""
 
 
 def key(address: IPv4Address, protocol: str, port: int) -> bytes:
@@ -217,7 +225,10 @@ def base(scope: TableScope, elements: Mapping[str, Mapping[bytes, bytes]]) -> Ru
         chains[MACHINE] = RuleChain(())
     sets = dict(_SETS)
     if scope.server_limit is not None:
-        sets[_SERVER_CLIENTS] = SetSpec((batch.IPV4,), counts_connections=True)
+        counting = SetSpec((batch.IPV4,), counts_connections=True)
+        sets[_SERVER_CLIENTS] = counting
+        if scope.way_out is not None:
+            sets |= dict.fromkeys((_OUTSIDE_CLIENTS + each for each in _CARRIED), counting)
     if scope.query_limit is not None:
         sets[_QUERYING] = SetSpec((batch.IPV4,), timeout_seconds=_QUERYING_SECONDS)
     hairpin = {host.packed * 2: b"" for host in scope.network.hosts()}
@@ -227,7 +238,11 @@ def base(scope: TableScope, elements: Mapping[str, Mapping[bytes, bytes]]) -> Ru
 def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rule]]]:
     yield REFUSE, None, _refuse()
     yield "check", None, _check()
-    yield "to_services", None, [*_both_keys(SERVICES), *_to_outside(scope)]
+    yield "to_services", None, [*_both_keys(SERVICES)]
+    if scope.way_out is not None:
+        yield "to_outside", None, [*_to_outside(scope, scope.way_out)]
+        yield _FROM_PODS, None, _from_here(expressions.is_routed_by(UPLINK))
+        yield _FROM_MACHINE, None, _from_here(expressions.is_output(UPLINK))
     yield "from_outside", None, [*_both_keys(OUTSIDE), rule(expressions.goto("to_services"))]
     yield "tunnel", ChainHook("filter", INPUT, _FIRST), _tunnel(scope)
     yield "from_pods_elsewhere", None, _from_pods_elsewhere(scope)
@@ -246,6 +261,8 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rul
     yield "unanswered", None, unanswered
     after = ChainHook("filter", PREROUTING, _AFTER_TRANSLATION)
     limits = [*_limit_connections(scope.server_limit), *_limit_queries(scope.query_limit)]
+    if scope.way_out is not None and scope.server_limit is not None:
+        limits += _limit_uplink(scope.server_limit.connections)
     yield "limits", None, limits
     own = rule(expressions.is_input(scope.link), expressions.goto("limits"))
     yield "limits_prerouting", after, [own]
@@ -257,14 +274,22 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rul
         yield "unanswered_output", after, [rule(expressions.goto("unanswered"))]
 
 
-def _to_outside(scope: TableScope) -> Iterator[Rule]:
-    """Send connections to the outside to the programs that carry them."""
-    if scope.way_out is None:
-        return
+def _from_here(is_by_uplink: bytes) -> list[Rule]:
+    """Send new connections of pods or of the node's processes to Services, by an uplink or to the
+    forwarder."""
+    return [
+        rule(expressions.jump("to_services")),
+        rule(is_by_uplink, expressions.accept()),
+        rule(expressions.goto("to_outside")),
+    ]
+
+
+def _to_outside(scope: TableScope, forwarder: WayOutPorts) -> Iterator[Rule]:
+    """Send connections to the outside to the sockets of the forwarder."""
     yield rule(expressions.is_to_this_machine(), expressions.accept())
     for network in (scope.pods, *scope.services):
         yield rule(expressions.is_to(network), expressions.accept())
-    for protocol, port in (("TCP", scope.way_out.tcp), ("UDP", scope.way_out.udp)):
+    for protocol, port in (("TCP", forwarder.tcp), ("UDP", forwarder.udp)):
         there = expressions.immediate(TARGET, scope.gateway.packed)
         there += expressions.immediate(TARGET_PORT, port.to_bytes(2, "big"))
         yield rule(expressions.is_protocol(PROTOCOLS[protocol]), there, translate())
@@ -334,6 +359,17 @@ def _limit_connections(limit: ServerLimit | None) -> Iterator[Rule]:
         yield rule(expressions.is_new(), to_port, there, over, expressions.goto(REFUSE))
 
 
+def _limit_uplink(connections: int) -> Iterator[Rule]:
+    """Each connection takes a descriptor of the program, so a pod has as many as the forwarder
+    would give it."""
+    for protocol in _CARRIED:
+        over = expressions.load_source(ADDRESS)
+        counted = _OUTSIDE_CLIENTS + protocol
+        over += expressions.has_more_connections(counted, ADDRESS, connections)
+        there = expressions.is_protocol(PROTOCOLS[protocol]) + expressions.is_routed_by(UPLINK)
+        yield rule(expressions.is_new(), there, over, expressions.goto(REFUSE))
+
+
 def _limit_queries(limit: QueryLimit | None) -> Iterator[Rule]:
     """Drop queries of a pod that asks too fast before they take the room of others'."""
     if limit is None:
@@ -370,7 +406,7 @@ def _from(scope: TableScope, chain: str) -> list[Rule]:
 
 
 def _prerouting(scope: TableScope) -> list[Rule]:
-    inside = rule(expressions.is_input(scope.link), expressions.goto("to_services"))
+    inside = rule(expressions.is_input(scope.link), expressions.goto(_start(scope, _FROM_PODS)))
     outside = expressions.is_not_input_of(scope.links)
     if not scope.owns_machine:
         outside += expressions.is_to_address(scope.gateway)
@@ -382,8 +418,15 @@ def _output(scope: TableScope) -> list[Rule]:
     rules = [*_host_ports(), rule(expressions.is_to_address(scope.gateway), go)]
     if scope.owns_machine:
         # The gateways of other nodes belong to the tables of these nodes.
-        rules.append(rule(expressions.is_not_to(scope.pods), go))
+        own = expressions.goto(_start(scope, _FROM_MACHINE))
+        rules.append(rule(expressions.is_not_to(scope.pods), own))
     return rules
+
+
+def _start(scope: TableScope, chain: str) -> str:
+    """Return the first chain of new connections: if the machine's routes lead outside, only those
+    to Services are changed."""
+    return "to_services" if scope.way_out is None else chain
 
 
 def _host_ports() -> Iterator[Rule]:

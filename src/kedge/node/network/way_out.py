@@ -48,11 +48,13 @@ _UNREACHABLE: Final = (
     IPv4Network("224.0.0.0/3"),
 )
 """The machine itself, groups and broadcasts: no router would carry packets of pods there."""
+REFUSED: Final = (*_INSIDE, *_UNREACHABLE)
+"""Networks that are not outside."""
 
 
 def is_outside(address: IPv4Address) -> bool:
     """Whether pods may reach an address by the machine's network."""
-    return not any(address in network for network in (*_INSIDE, *_UNREACHABLE))
+    return not any(address in network for network in REFUSED)
 
 
 class WayOut:

@@ -244,6 +244,12 @@ class EmbeddedRuntime:
         _, descriptors = await (await self._connected()).call("kept_sockets", name=name)
         return descriptors
 
+    async def uplink_namespace(self) -> list[int]:
+        """Have the supervisor make a network namespace for a program that carries packets; return
+        descriptors of it and of a socket of rtnetlink in it. The caller owns them."""
+        _, descriptors = await (await self._connected()).call("uplink_namespace")
+        return descriptors
+
     @property
     def is_counted(self) -> bool:
         """Whether files in memory count for the memory limits of containers."""

@@ -6,7 +6,7 @@ import pytest
 
 from kedge import KUBERNETES
 from kedge.cli.doctor.findings import MachineFinding, diagnose, is_supported, kernel_version
-from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt
+from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt, WayOutAttempt
 from kedge.supervisor.machine_capabilities import (
     ADVISORY,
     FULL,
@@ -25,6 +25,7 @@ ROOT = MachineFacts(
     switches={},
     capabilities=of_level(FULL),
     network=NetworkAttempt("", ""),
+    way_out=None,
     lowest_port=1,
     loopback="",
     kubectl="/usr/bin/kubectl",
@@ -152,3 +153,31 @@ def test_kubectl_may_differ_by_one_minor_version(client: str, supported: bool) -
 )
 def test_the_kernel_is_compared_by_number(release: str, version: tuple[int, ...]) -> None:
     assert kernel_version(release) == version
+
+
+@pytest.mark.parametrize(
+    ("tried", "status", "found", "mend"),
+    [
+        (WayOutAttempt("pasta", {}), "ok", "pasta, which worked in a trial", ""),
+        (
+            WayOutAttempt("", {"slirp4netns": "not installed", "pasta": "not installed"}),
+            "lacks",
+            "forwarder; slirp4netns: not installed; pasta: not installed",
+            "sudo apt install slirp4netns",
+        ),
+        (
+            WayOutAttempt("", {"slirp4netns": "not installed", "pasta": "/dev/net/tun: no"}),
+            "lacks",
+            "forwarder; slirp4netns: not installed; pasta: /dev/net/tun: no",
+            "sudo chmod 666 /dev/net/tun",
+        ),
+    ],
+)
+def test_the_way_out_of_an_ordinary_user(
+    tried: WayOutAttempt, status: str, found: str, mend: str
+) -> None:
+    checks = {each.name: each for each in diagnose(USER._replace(way_out=tried))}
+    shown = checks["way out"]
+    assert (shown.status, shown.found, shown.mend) == (status, found, mend)
+    assert bool(shown.cost) == (status != "ok")
+    assert "way out" not in {each.name for each in diagnose(ROOT)}

@@ -274,6 +274,12 @@ def is_not_to_this_machine() -> bytes:
     return _destination_type() + _compare(_SCRATCH, _DIFFERENT, host_order(_LOCAL))
 
 
+def is_routed_by(link: str) -> bytes:
+    """Match packets whose route leads to a link, before they are routed."""
+    route = _expression("fib", number(1, _SCRATCH), number(2, 2), number(3, 2))
+    return route + _compare(_SCRATCH, _EQUAL, _padded(link))
+
+
 def _destination_type() -> bytes:
     return _expression("fib", number(1, _SCRATCH), number(2, 3), number(3, 2))
 
