@@ -16,13 +16,11 @@ from kedge.node.foundation import NodeFoundation
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.pod_network import PodNetworkClaim
 from kedge.node.host.resolver_files import machine_dns
-from kedge.node.network import uplink
 from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.node_network import NodeNetwork
 from kedge.node.network.peers import NODE_NETWORK, NodeSite
-from kedge.node.network.uplink import Uplink
 from kedge.node.network.way_out import WayOut
 from kedge.node.policies.hosted_ports import hosted_ports
 from kedge.node.policies.policy_enforcer import PolicyEnforcer
@@ -114,7 +112,7 @@ class NodeTraffic:
                 tasks.create_task(others.run())
             if self._way_out is not None:
                 tasks.create_task(self._way_out.run(self._server))
-                tasks.create_task(self._uplink(bridge).run())
+                tasks.create_task(self._run_uplink(bridge))
             services = ServiceWatch(self._client, self._base.machine_clock)
             tasks.create_task(self._health_checks(bridge, services).run())
             tasks.create_task(self._carry_services(bridge, reached, services, others))
@@ -145,14 +143,16 @@ class NodeTraffic:
         )
         return enforcer.run()
 
-    def _uplink(self, bridge: Bridge) -> Uplink:
-        """Return the link to a program that carries packets to the outside."""
+    async def _run_uplink(self, bridge: Bridge) -> None:
+        """Keep a program running that carries packets to the outside, where one works. The import
+        is for few machines."""
+        from kedge.node.network import uplink
 
         def report(carrier: str) -> None:
             self._parts.registration.annotate(uplink.ANNOTATION, carrier)
 
         setting = self._base.config.way_out
-        return Uplink(
+        made = uplink.Uplink(
             bridge.namespace,
             self._base.runtime,
             uplink.wanted(setting),
@@ -160,6 +160,7 @@ class NodeTraffic:
             report,
             is_demanding=setting == uplink.AUTO,
         )
+        await made.run()
 
     def _other_machines(self, bridge: Bridge) -> NodeNetwork | None:
         """Return the network to the pods of other machines; None if there can be none."""

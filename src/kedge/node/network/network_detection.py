@@ -12,10 +12,9 @@ from kedge.machinery.clock import SystemClock
 from kedge.node.config import NodeConfig
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.netlink import Netlink
-from kedge.node.network.network_place import MACHINE, NetworkPlace, UserNetwork
+from kedge.node.network.network_place import MACHINE, USER_MTU, NetworkPlace, UserNetwork
 from kedge.node.network.node_network import Underlay, effective_setting, lack_of_vxlan
 from kedge.node.network.peers import ROUTES
-from kedge.node.network.uplink_program import MTU as UPLINK_MTU
 from kedge.node.runtime import channel
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor import machine_capabilities
@@ -87,8 +86,7 @@ async def find_bridge(
     if refusal:
         return PodNetworkState(None, refusal)
     if not network.is_machine:
-        # Packets of this network never reach a wire: they end in a program of this machine.
-        mtu = UPLINK_MTU
+        mtu = USER_MTU
     balancers = IPv4Network(config.load_balancer_network)
     directory = config.state / "network"
     found = Bridge.find(directory, balancers=balancers, pod_mtu=mtu, namespace=network)

@@ -15,6 +15,10 @@ from kedge.machinery.sockets import connected_socket
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
+USER_MTU: Final = 65520
+"""The largest packet in the network of an ordinary user's nodes, which never reaches a wire. It is
+the largest that slirp4netns carries: each packet is a system call of the program, so the usual 1500
+bytes would be several times slower."""
 _LINKS: Final = Path("/proc/sys/net/ipv4/conf")
 
 

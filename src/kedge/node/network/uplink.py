@@ -19,10 +19,9 @@ from typing import Final, NamedTuple, Protocol
 from kedge.machinery.clock import Clock
 from kedge.node.network import uplink_program, uplink_trial, way_out
 from kedge.node.network.netlink import Netlink
-from kedge.node.network.network_place import NetworkPlace
+from kedge.node.network.network_place import USER_MTU, NetworkPlace
 from kedge.node.network.ruleset import UPLINK
 from kedge.node.network.uplink_program import (
-    MTU,
     PASTA,
     SLIRP4NETNS,
     TAP,
@@ -151,18 +150,17 @@ class Uplink:
         if lack := uplink_program.lack_of_device():
             return UplinkEnd(lack)
         try:
-            async with self._started(program) as ended:
+            async with self._started(program) as process:
                 await self._try()
                 self._report(name)
                 log.info("way out program=%s works", name)
-                return UplinkEnd(await self._watched(ended), has_worked=True)
+                return UplinkEnd(await self._watched(process), has_worked=True)
         except (OSError, UplinkRefused, RuntimeFailure) as error:
             return UplinkEnd(str(error))
 
     @contextlib.asynccontextmanager
-    async def _started(self, program: UplinkProgram) -> AsyncIterator[asyncio.Task[str]]:
-        """Start a program and connect its link with the nodes' namespace; yields the task that
-        waits for its end."""
+    async def _started(self, program: UplinkProgram) -> AsyncIterator[UplinkProcess]:
+        """Start a program and connect its link with the nodes' namespace."""
         between = free_network()
         namespace, channel = await self._maker.uplink_namespace()
         with (
@@ -171,17 +169,16 @@ class Uplink:
             Netlink.within(self._network) as nodes,
         ):
             try:
-                nodes.add_pair(UPLINK, _INNER, f"/proc/self/fd/{namespace}", 0, mtu=MTU)
+                nodes.add_pair(UPLINK, _INNER, f"/proc/self/fd/{namespace}", 0, mtu=USER_MTU)
             except FileExistsError:
                 raise UplinkShared from None
             process = await UplinkProcess.start(program, between, namespace)
-            ended = process.ended
             try:
                 await link_of(process, outer, self._clock)
                 _route_outside(outer, between)
                 _route_nodes(nodes, between)
                 self._network.switch(UPLINK, "forwarding", "1")
-                yield ended
+                yield process
             finally:
                 await process.end()
                 nodes.remove_link(UPLINK)
@@ -201,15 +198,13 @@ class Uplink:
             inner.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, UPLINK.encode())
             return trial(inner, address)
 
-    async def _watched(self, ended: asyncio.Task[str]) -> str:
+    async def _watched(self, process: UplinkProcess) -> str:
         """Return why a program no longer works, once that is so."""
         misses = 0
         while True:
-            pause = asyncio.ensure_future(self._clock.sleep(CHECK_SECONDS))
-            await asyncio.wait({ended, pause}, return_when=asyncio.FIRST_COMPLETED)
-            pause.cancel()
-            if ended.done():
-                return ended.result()
+            await process.wait(CHECK_SECONDS)
+            if process.end_reason:
+                return process.end_reason
             trial = uplink_trial.datagram_problem
             problem = await asyncio.to_thread(self._problem, socket.SOCK_DGRAM, trial)
             misses = misses + 1 if problem else 0
@@ -238,8 +233,8 @@ async def link_of(process: UplinkProcess, outer: Netlink, clock: Clock) -> None:
     for _ in range(round(_START_SECONDS / _LOOK_SECONDS)):
         if outer.index(TAP):
             return
-        if process.ended.done():
-            raise UplinkRefused(process.ended.result())
+        if reason := process.end_reason:
+            raise UplinkRefused(reason)
         await clock.sleep(_LOOK_SECONDS)
     raise UplinkRefused("it makes no link")
 
@@ -247,7 +242,7 @@ async def link_of(process: UplinkProcess, outer: Netlink, clock: Clock) -> None:
 def route_to_program(outer: Netlink, between: UplinkNetwork) -> None:
     """Route to a program from the namespace of its link, which has an address."""
     tap = outer.index(TAP)
-    outer.set_mtu(tap, MTU)
+    outer.set_mtu(tap, USER_MTU)
     outer.raise_link(tap)
     outer.add_link_route(tap, IPv4Network(between.gateway))
     outer.add_default_route(tap, IPv4Address(between.gateway))

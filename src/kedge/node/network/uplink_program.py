@@ -12,24 +12,22 @@ import os
 import resource
 import shutil
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from ipaddress import IPv4Network
 from typing import Final, NamedTuple
 
+from kedge.node.network.network_place import USER_MTU
 from kedge.supervisor.kernel import libc
 
 PASTA, SLIRP4NETNS = "pasta", "slirp4netns"
 TUN: Final = "/dev/net/tun"
 """The device by which both make their link."""
-MTU: Final = 65520
-"""The largest packet that slirp4netns carries. Each packet is a system call of the program, so the
-usual 1500 bytes would be several times slower."""
 TAP: Final = "koutside"
 """The name of that link."""
 _GET_OWNER: Final = 0xB701
 """NS_GET_USERNS of ioctl_ns(2): the user namespace that owns a namespace."""
-_MOST_WORDS: Final = 4096
+_MOST_WORDS: Final = 1 << 16
 _LAST_LINES: Final = 2
 _END_SECONDS: Final = 2.0
 
@@ -75,7 +73,7 @@ class UplinkProgram(NamedTuple):
 _PASTA: Final = (
     "--foreground",
     "--quiet",
-    f"--mtu={MTU}",
+    f"--mtu={USER_MTU}",
     "--stderr",
     "--ipv4-only",
     # The gateway address would mean the machine's loopback address.
@@ -91,7 +89,7 @@ _SLIRP4NETNS: Final = (
     # A mount namespace without the machine's files, no capabilities, and a filter of system calls.
     "--enable-sandbox",
     "--enable-seccomp",
-    f"--mtu={MTU}",
+    f"--mtu={USER_MTU}",
 )
 
 
@@ -118,10 +116,10 @@ def lack_of_device() -> str:
 class UplinkProcess:
     """A running program. It ends with this process, even if this one is killed."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, words: int) -> None:
+        """`words` is the end of a pipe to which the program writes, and is owned by this object."""
         self._process = process
-        self.ended: Final = asyncio.ensure_future(self._last_words())
-        """Done when the program has ended, with its last words."""
+        self._words = words
 
     @classmethod
     async def start(
@@ -129,40 +127,59 @@ class UplinkProcess:
     ) -> "UplinkProcess":
         """Start a program with its link in a network namespace. Raises OSError."""
         owner = fcntl.ioctl(namespace, _GET_OWNER)
+        # Without blocking: words that nothing reads in time are lost, and the program goes on.
+        words, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             enters = owner if program.name == SLIRP4NETNS else -1
             process = await asyncio.create_subprocess_exec(
                 *program.command(between, owner, namespace),
                 stdin=DEVNULL,
                 stdout=DEVNULL,
-                stderr=PIPE,
+                stderr=writer,
                 env={},
                 cwd="/",
                 pass_fds=(owner, namespace),
                 preexec_fn=_preparation(os.getpid(), enters),
             )
+        except BaseException:
+            os.close(words)
+            raise
         finally:
             os.close(owner)
-        return cls(process)
+            os.close(writer)
+        return cls(process, words)
 
-    async def _last_words(self) -> str:
-        # Read to the end: a full pipe would stop it.
-        said = b""
-        assert self._process.stderr is not None
-        while piece := await self._process.stderr.read(_MOST_WORDS):
-            said = (said + piece)[-_MOST_WORDS:]
-        code = await self._process.wait()
-        lines = [each for each in said.decode(errors="replace").splitlines() if each.strip()]
-        words = "; ".join(lines[-_LAST_LINES:])
+    @property
+    def end_reason(self) -> str:
+        """The exit code of the program and its last words; empty while it runs."""
+        code = self._process.returncode
+        if code is None:
+            return ""
+        words = "; ".join(self._said()[-_LAST_LINES:])
         return f"it ended with {code}{': ' if words else ''}{words}"
 
+    async def wait(self, seconds: float) -> None:
+        """Return when the program ends, or after some seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        if self._process.returncode is None:
+            # Room for later words.
+            self._said()
+
     async def end(self) -> None:
-        """Kill the program. Idempotent."""
+        """Kill the program."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS):
-                await self.ended
+        await self.wait(_END_SECONDS)
+        os.close(self._words)
+
+    def _said(self) -> list[str]:
+        """Return the lines that the program has written since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._words, _MOST_WORDS).decode(errors="replace")
+            return [each for each in said.splitlines() if each.strip()]
+        return []
 
 
 def _preparation(parent: int, enters: int) -> Callable[[], None]:

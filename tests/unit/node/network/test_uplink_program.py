@@ -50,8 +50,10 @@ async def test_last_words_of_a_program_are_told(tmp_path: Path) -> None:
     inside = NetworkNamespace()
     try:
         descriptor = os.open(inside.path, os.O_RDONLY)
-        process = await UplinkProcess.start(UplinkProgram("pasta", str(made)), BETWEEN, descriptor)
-        assert await process.ended == "it ended with 3: two; three"
+        program = UplinkProgram("pasta", str(made))
+        process = await UplinkProcess.start(program, BETWEEN, descriptor)
+        await process.wait(30)
+        assert process.end_reason == "it ended with 3: two; three"
         await process.end()
         os.close(descriptor)
     finally:
