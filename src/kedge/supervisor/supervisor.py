@@ -173,7 +173,10 @@ class Supervisor:
 def _no_user_namespaces(directory: str, capabilities: MachineCapabilities) -> str:
     """Return why pods cannot have user namespaces; empty if they can."""
     if not capabilities.is_root:
-        return f"it takes root, and this node has the level {capabilities.level}"
+        return (
+            "it takes root, because the kernel shows files with other owners only to the owner of"
+            f" their file system, and this node has the level {capabilities.level}"
+        )
     return user_namespace.obstacle(directory)
 
 

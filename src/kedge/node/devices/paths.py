@@ -1,5 +1,6 @@
 """The directories and sockets for device plugins."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -48,8 +49,12 @@ class DirectoryClaim:
     @classmethod
     def stake(cls, directory: Path) -> "DirectoryClaim | None":
         """Lock a directory; return None if another agent or a kubelet uses it. Raises OSError if it
-        cannot be created."""
-        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        or the directories beside it cannot be created, or not be written: in a pod of another
+        cluster they are read-only."""
+        for each in places(directory):
+            each.mkdir(mode=0o750, parents=True, exist_ok=True)
+            if not os.access(each, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "it cannot be written to", str(each))
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

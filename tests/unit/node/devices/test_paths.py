@@ -1,7 +1,10 @@
 """Where sockets are."""
 
+import os
 import socket
 from pathlib import Path
+
+import pytest
 
 from kedge.node.devices.devices import find_directory
 from kedge.node.devices.paths import DirectoryClaim, places
@@ -45,5 +48,21 @@ def test_a_directory_that_cannot_be_made_is_no_reason_to_fail(tmp_path: Path) ->
     (tmp_path / "file").touch()
     directory, claim = find_directory(tmp_path / "file" / "d", tmp_path / "own")
     assert directory == tmp_path / "own"
+    assert claim is not None
+    claim.close()
+
+
+def test_a_directory_beside_one_that_cannot_be_written_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As /var/lib/kubelet in a pod of another cluster, for root too."""
+    wanted, own = tmp_path / "kubelet" / "device-plugins", tmp_path / "own"
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "pod-resources")
+    directory, claim = find_directory(wanted, own)
+    assert directory == own
+    assert claim is None
+    monkeypatch.undo()
+    directory, claim = find_directory(wanted, own)
+    assert directory == wanted
     assert claim is not None
     claim.close()
