@@ -25,6 +25,8 @@ _FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--ignore-certificate-errors", "--hide-scrollbars"),
+    # A window that counts as covered draws nothing.
+    *("--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding"),
     *("--remote-debugging-port=0", "--remote-allow-origins=*", "--force-color-profile=srgb"),
 )
 KEYS: Final = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "ArrowDown": (40, "")}
@@ -45,6 +47,8 @@ class Page:
         """Uncaught errors, and refusals of the content security policy."""
         self.requests: list[str] = []
         """URLs that the page has asked for."""
+        self.pending: dict[str, str] = {}
+        """Those without a complete answer."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -75,11 +79,19 @@ class Page:
                     self.errors.append(f"{entry['text']} {entry.get('url', '')}")
             case "Network.requestWillBeSent":
                 self.requests.append(parameters["request"]["url"])
+                self.pending[parameters["requestId"]] = parameters["request"]["url"]
+            case "Network.loadingFinished" | "Network.loadingFailed":
+                self.pending.pop(parameters["requestId"], None)
             case "Network.webSocketCreated":
                 self.requests.append(parameters["url"])
 
     def open(self, url: str) -> None:
+        """Load a page as a new one, also if only the fragment differs."""
+        # A second navigation would be lost if it began before the first is done.
+        self.call("Page.navigate", url="about:blank")
+        self.wait("location.href === 'about:blank' && document.readyState === 'complete'")
         self.call("Page.navigate", url=url)
+        self.wait("location.href !== 'about:blank' && document.body !== null")
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression, which may be a promise."""
@@ -104,8 +116,8 @@ class Page:
                 problem = error
             time.sleep(0.05)
         raise BrowserError(
-            f"{expression} did not become true ({problem}); the page has errors {self.errors} and"
-            f" says:\n{self.text()[:3000]}"
+            f"{expression} did not become true ({problem}); the page has errors {self.errors},"
+            f" waits for {list(self.pending.values())} and says:\n{self.text()[:3000]}"
         )
 
     def text(self) -> str:
@@ -198,6 +210,7 @@ class Browser:
         page = Page(f"ws://127.0.0.1:{self._port}/devtools/page/{target}", context)
         try:
             page.show()
+            page.call("Page.bringToFront")
             yield page
         finally:
             page.close()

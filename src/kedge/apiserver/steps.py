@@ -377,7 +377,8 @@ def indent(context: RequestContext) -> None:
 def indented(response: Response) -> Response:
     """Return the response with its JSON indented."""
     body = response.body
-    if response.content_type != JSON or callable(body):
+    # Without a body: the answer to an upgrade, or to HEAD.
+    if response.content_type != JSON or callable(body) or body == b"":
         return response
     if not isinstance(body, bytes):
         response.body = indented_pieces(body)

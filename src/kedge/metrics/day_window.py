@@ -32,6 +32,8 @@ from kedge.metrics.series_memory import (
     WEIGHTS,
 )
 from kedge.metrics.statistics import Statistics, Total, rank
+from kedge.metrics.usage_history import UsageHistory
+from kedge.metrics.windows import TICK_SECONDS
 
 
 class DayWindow:
@@ -138,6 +140,29 @@ class DayWindow:
             # The middle of a step may be above the largest value in it.
             percentile = min(self._scale.value(self._at), peak)
         return Statistics(min(total / weight, peak), peak, percentile)
+
+    def history(self, tick: int) -> UsageHistory:
+        """Mean, maximum and 95th percentile of each block of the day that ends with this tick."""
+        newest = tick // BLOCK_TICKS
+        blocks = [self._block(each, tick) for each in range(newest - BLOCKS + 2, newest + 1)]
+        mean, peak, ninety_fifth = zip(*blocks, strict=True)
+        start = (newest - BLOCKS + 2) * BLOCK_TICKS - 1
+        step = BLOCK_TICKS * TICK_SECONDS
+        values = {"mean": mean, "max": peak, "95th": ninety_fifth}
+        return UsageHistory(start * TICK_SECONDS, step, values)
+
+    def _block(self, block: int, last: int) -> tuple[float | None, float | None, float | None]:
+        """The statistics of one block; the newest ends with the last tick."""
+        slot, floats = block % BLOCKS, self._floats
+        weight, peak = floats[WEIGHTS + slot], floats[PEAKS + slot]
+        if weight <= 0 or peak < 0:
+            return None, None, None
+        ticks = range(
+            max(block * BLOCK_TICKS, last - DAY_TICKS + 1), min((block + 1) * BLOCK_TICKS, last + 1)
+        )
+        codes = sorted(filter(None, (self._shorts[each % DAY_TICKS] for each in ticks)))
+        value = self._scale.value(codes[rank(len(codes)) - 1]) if codes else peak
+        return min(floats[SUMS + slot] / weight, peak), peak, min(value, peak)
 
     def percentiles(self, tick: int, hour: HourWindow, wanted: Sequence[Percentile]) -> list[float]:
         """Percentiles, as exact as the 95th; empty without data."""

@@ -9,8 +9,19 @@ from bisect import bisect_left, insort
 from typing import Final
 
 from kedge.metrics import series_memory
-from kedge.metrics.series_memory import COVERED, HOUR_TICKS, MAXIMA, MEANS, SUMS, UNKNOWN, listed
+from kedge.metrics.series_memory import (
+    COVERED,
+    HOUR_TICKS,
+    MAXIMA,
+    MEANS,
+    SUMS,
+    UNKNOWN,
+    known,
+    listed,
+)
 from kedge.metrics.statistics import Statistics, Total, rank
+from kedge.metrics.usage_history import UsageHistory
+from kedge.metrics.windows import TICK_SECONDS
 
 _SPARE: Final = 2
 """The factor between the values that are kept sorted and those that are needed."""
@@ -121,6 +132,16 @@ class HourWindow:
             means += listed(self._floats[MEANS + begin : MAXIMA])
             covered += self._shorts[COVERED + begin :].tolist()
         return means, covered
+
+    def history(self, tick: int) -> UsageHistory:
+        """Mean and maximum of each tick up to this one."""
+        ticks = range(tick - HOUR_TICKS + 1, tick + 1)
+        means, maxima = listed(self._floats[MEANS:MAXIMA]), listed(self._floats[MAXIMA:SUMS])
+        values = {
+            "mean": [known(means[each % HOUR_TICKS]) for each in ticks],
+            "max": [known(maxima[each % HOUR_TICKS]) for each in ticks],
+        }
+        return UsageHistory((ticks[0] - 1) * TICK_SECONDS, TICK_SECONDS, values)
 
     def sorted_means(self) -> list[float]:
         """The means of all ticks with data."""

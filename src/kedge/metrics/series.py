@@ -29,9 +29,11 @@ from kedge.metrics.series_memory import (
     UNKNOWN,
     WEIGHTS,
     fill,
+    known,
     listed,
 )
 from kedge.metrics.statistics import Statistics, rank
+from kedge.metrics.usage_history import UsageHistory
 from kedge.metrics.windows import DAY, HOUR, MINUTE, TICK_SECONDS, WINDOWS
 
 
@@ -114,6 +116,17 @@ class Series:
         else:
             return self._day.percentiles(self._tick, self._hour, wanted)
         return [each.of(values) for each in wanted] if values else []
+
+    def histories(self, second: int) -> dict[str, UsageHistory]:
+        """The course over the windows that keep one. That of the minute ends with this second, the
+        last with a value; the others with the last tick."""
+        seconds = range(second - MINUTE + 1, second + 1)
+        values = [known(self._minute[each % MINUTE]) for each in seconds]
+        return {
+            "1m": UsageHistory(second - MINUTE, 1, {"mean": values}),
+            "1h": self._hour.history(self._tick),
+            "1d": self._day.history(self._tick),
+        }
 
     def _advance(self, tick: int) -> list[float]:
         """The values of a tick, sorted; ticks that were left out before it have no data."""

@@ -84,3 +84,8 @@ def fill(ring: "memoryview[Any]", first: int, last: int, value: float) -> None:
 def listed(numbers: "memoryview[float]") -> list[float]:
     """The numbers as a list: much faster than iterating; typeshed declares the wrong type."""
     return numbers.tolist()  # type: ignore[return-value]
+
+
+def known(value: float) -> float | None:
+    """The value; None instead of UNKNOWN."""
+    return None if value < 0 else value

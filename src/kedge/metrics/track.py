@@ -8,6 +8,7 @@ from kedge.metrics.detail_windows import NONE_KNOWN
 from kedge.metrics.frame import row_of
 from kedge.metrics.percentiles import Percentile
 from kedge.metrics.series_memory import UNKNOWN
+from kedge.metrics.usage_history import UsageHistory
 from kedge.metrics.window_file import SLOTS, TrackSlot
 from kedge.metrics.windows import MINUTE, TICK_SECONDS, tick_of
 
@@ -182,6 +183,14 @@ class Track:
         series = {"cpu": self._cpu, "memory": self._memory}
         found = {name: each.percentiles(window, wanted) for name, each in series.items()}
         return {name: each for name, each in found.items() if each}
+
+    def histories(self) -> dict[str, dict[str, UsageHistory]]:
+        """The course of cpu and memory, by window and resource."""
+        found: dict[str, dict[str, UsageHistory]] = {}
+        for resource, series in (("cpu", self._cpu), ("memory", self._memory)):
+            for window, history in series.histories(self.second).items():
+                found.setdefault(window, {})[resource] = history
+        return found
 
     @property
     def _counter(self) -> int:

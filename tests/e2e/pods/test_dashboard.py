@@ -106,7 +106,6 @@ def test_an_administrator_sees_pods_come_and_go(
     (cookie,) = page.cookies()
     assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Strict")
     assert cookie["value"] not in page.evaluate("document.cookie")
-    page.open("about:blank")
     page.open(url.partition("#")[0])
     page.wait_for_text("Overview")
     page.click(".user summary")
@@ -139,3 +138,208 @@ def test_a_stranger_gets_nothing(
     page.evaluate("document.querySelector('form').requestSubmit()")
     page.wait_for_text("is forbidden")
     assert namespace not in page.evaluate("document.querySelector('main').innerText").split()
+
+
+DEMO = {
+    "metadata": {"labels": {"app": "cart"}},
+    "container": {
+        "env": [
+            {"name": "MY_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {
+                "name": "LIMIT",
+                "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}},
+            },
+            {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "look", "key": "color"}}},
+            {"name": "HELLO", "value": "hello $(COLOR)"},
+        ],
+        "volumeMounts": [{"name": "about", "mountPath": "/etc/about"}],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "16Mi"},
+            "limits": {"cpu": "300m", "memory": "64Mi"},
+        },
+    },
+    "volumes": [
+        {
+            "name": "about",
+            "downwardAPI": {
+                "items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+            },
+        }
+    ],
+}
+SCRIPT = "i=0; while true; do i=$((i+1)); echo request $i served; sleep 0.3; done"
+
+
+@pytest.fixture
+def demo(api: Any, pods: Any, namespace: str) -> str:
+    """A pod that has something on each of its pages."""
+    look = {"metadata": {"name": "look"}, "data": {"color": "green"}}
+    api.create(f"/api/v1/namespaces/{namespace}/configmaps", look)
+    pods.create("cart", SCRIPT, **DEMO)
+    pods.ready("cart")
+    return "cart"
+
+
+def go(page: Page, path: str, text: str) -> None:
+    page.evaluate(f"location.hash = {json.dumps(f'#/{path}')}")
+    page.wait_for_text(text)
+
+
+def press_button(page: Page, label: str) -> None:
+    button = f"[...document.querySelectorAll('button')].find((b) => b.innerText === '{label}')"
+    page.wait(f"{button} && !{button}.disabled")
+    page.evaluate(f"{button}.click()")
+
+
+TERMINAL = "document.querySelector('k-terminal').text"
+
+
+def test_the_pages_of_a_pod(
+    cluster: Any, api: Any, page: Page, pods: Any, demo: str, namespace: str
+) -> None:
+    page.open(address(cluster, cluster.kubeconfig, f"--namespace={namespace}"))
+    page.wait_for_text("Overview")
+    pod = f"pod/{namespace}/{demo}"
+
+    # Usage: a plot for each window, with the limit, and the events below.
+    go(page, pod, "Events and restarts")
+    page.wait("document.querySelectorAll('k-plot canvas').length === 2")
+    page.wait_for_text("Started")
+    for window in ("10s", "1m", "1d", "1h"):
+        page.evaluate(
+            "[...document.querySelectorAll('.choices button')]"
+            f".find((b) => b.innerText === '{window}').click()"
+        )
+        page.wait(f"document.querySelector('k-plot').ariaLabel.startsWith('cpu over {window}')")
+    page.wait("document.querySelector('k-plot').ariaLabel.includes('limit 300m')")
+    page.wait("!document.querySelector('k-plot').ariaLabel.includes('mean –')")
+
+    # Logs: followed and searched.
+    go(page, f"{pod}/logs", "request 1 served")
+    page.wait("document.querySelectorAll('.log div').length > 3")
+    page.fill("input[type=search]", "request 2 served")
+    page.wait("document.querySelectorAll('.log div').length === 1")
+    assert page.evaluate("document.querySelector('.log mark').innerText") == "request 2 served"
+
+    # A shell that knows its size and colours.
+    go(page, f"{pod}/shell", "Shell")
+    page.wait(f"/[#$] ?$/.test({TERMINAL}.trimEnd())")
+    page.evaluate("document.querySelector('.keyboard').focus()")
+    page.type("printf '\\033[31mred\\033[0m %s\\n' $((40+2)); stty size\n")
+    page.wait(f"{TERMINAL}.includes('red 42')")
+    page.wait("document.querySelector('.screen .fg-1').innerText === 'red'")
+    assert page.evaluate("document.querySelector('k-terminal')._screen.columns") > 60
+    page.type("exit\n")
+    page.wait_for_text("The shell has ended")
+
+    # Where the variables come from, and what they are in the container.
+    go(page, f"{pod}/environment", "ConfigMap look, key color")
+    page.wait_for_text("hello green")
+    page.wait_for_text("field spec.nodeName")
+    page.click(".controls button")
+    page.wait("document.querySelectorAll('td:nth-child(4)').length >= 4")
+    cells = "[...document.querySelectorAll('tr')].map((r) => [...r.cells].map((c) => c.innerText))"
+    for name, declared, _, actual in page.evaluate(cells)[1:]:
+        assert declared == actual, name
+
+    go(page, f"{pod}/files", 'app="cart"')
+    page.click(".controls button")
+    page.wait("document.querySelector('pre.content').innerText.trim() === 'app=\"cart\"'")
+
+    go(page, f"{pod}/why", "Filters, in their order")
+    page.wait_for_text("chosen")
+
+    # YAML: changed, checked by the server, saved.
+    go(page, f"{pod}/yaml", "Check on the server")
+    page.wait("document.querySelector('.yaml').value.includes('app: cart')")
+    assert "managedFields" not in page.evaluate("document.querySelector('.yaml').value")
+    text = page.evaluate("document.querySelector('.yaml').value")
+    page.fill(".yaml", text.replace("app: cart", "app: cart\n    tier: front"))
+    press_button(page, "Check on the server")
+    page.wait("document.querySelector('.diff .added')?.innerText.includes('tier: front')")
+    assert "tier" not in pods.get(demo)["metadata"]["labels"]
+    press_button(page, "Save")
+    page.wait_for_text("Saved.")
+    assert pods.get(demo)["metadata"]["labels"]["tier"] == "front"
+    page.fill(".yaml", "kind: Nonsense")
+    press_button(page, "Check on the server")
+    page.wait("document.querySelector('[role=alert]') !== null")
+
+
+LIMITS = {
+    "metadata": {"name": "bounds"},
+    "spec": {
+        "limits": [{"type": "Container", "default": {"cpu": "500m"}, "max": {"cpu": "2"}}],
+    },
+}
+QUOTA = {"metadata": {"name": "quota"}, "spec": {"hard": {"pods": "2"}}}
+
+
+def test_limits_devices_and_sizes(
+    cluster: Any, api: Any, page: Page, pods: Any, namespace: str, eventually: Callable[..., Any]
+) -> None:
+    root = f"/api/v1/namespaces/{namespace}"
+    api.create(f"{root}/limitranges", LIMITS)
+    api.create(f"{root}/resourcequotas", QUOTA)
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "host", "command": ["sleep", "1000"]}],
+        },
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    apps = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    api.create(apps, {"metadata": {"name": "web"}, "spec": spec})
+    page.open(address(cluster, cluster.kubeconfig, f"--namespace={namespace}"))
+    page.wait_for_text("Overview")
+    go(page, "limits", "LimitRange bounds")
+    page.wait_for_text("A container that asks for nothing gets:")
+    page.wait("document.querySelector('.meter [aria-label=\"pods 1, limit 2\"]') !== null")
+    assert "500m" in page.text()
+    # The page moves by itself: with the quota used up, the next pod would be refused.
+    pods.create("second", container={"resources": {"limits": {"cpu": "100m"}}})
+    page.wait_for_text("It would be refused")
+    page.wait_for_text("exceeded quota")
+
+    go(page, "devices", "Device plugins")
+    page.wait_for_text("No node has devices")
+    go(page, "nodes", "cpu by pod")
+    go(page, "node/node-1", "Conditions")
+
+    go(page, f"workload/Deployment/{namespace}/web", "Right size")
+    go(page, f"workload/Deployment/{namespace}/web/sizes", "Requests and limits that fit")
+    page.wait_for_text("16Mi")
+    shown = page.evaluate("[...document.querySelectorAll('td strong')].map((e) => e.innerText)")
+    said = subprocess.run(
+        [
+            *(sys.executable, "-m", "kedge", "recommend", "deploy/web", "-n", namespace),
+            f"--kubeconfig={cluster.kubeconfig}",
+        ],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    patch = yaml.safe_load(said)
+    (sizes,) = [each["resources"] for each in patch["spec"]["template"]["spec"]["containers"]]
+    assert shown[2:] == [sizes["requests"]["memory"], sizes["limits"]["memory"]]
+    page.click(".card button")
+    page.wait_for_text("The server would accept it.")
+
+
+def test_a_viewer_is_not_offered_what_it_may_not_do(
+    cluster: Any, page: Page, demo: str, namespace: str, user: Callable[..., Path]
+) -> None:
+    page.open(address(cluster, user("viewer", "view")))
+    page.wait_for_text("cart")
+    go(page, f"pod/{namespace}/{demo}", "Logs")
+    page.wait_for_text("Started")
+    tabs = page.evaluate("[...document.querySelectorAll('.tabs a')].map((a) => a.innerText)")
+    assert tabs == ["Usage", "Logs", "Environment", "Files", "Why here", "YAML"]
+    go(page, f"pod/{namespace}/{demo}/shell", "Events and restarts")
+    go(page, f"pod/{namespace}/{demo}/environment", "field spec.nodeName")
+    assert page.evaluate("document.querySelectorAll('.controls button').length") == 0
+    go(page, f"pod/{namespace}/{demo}/yaml", "You may not change it.")
+    assert page.evaluate("document.querySelector('.yaml').readOnly")

@@ -1,4 +1,5 @@
-"""Percentiles on request: asked of the nodes, because their reports have only the 95th."""
+"""Percentiles and histories on request: asked of the nodes, because their reports have only the
+95th percentile of each window."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources.pod_streams import agent
 from kedge.machinery.errors import StatusError, bad_request
-from kedge.metrics import percentiles
+from kedge.metrics import percentiles, usage_history
 from kedge.metrics.usage_object import UsageObject
 from kedge.web.exchange import OutgoingRequest, ask
 
@@ -25,7 +26,13 @@ MOST_OBJECTS: Final = 1000
 MOST_BYTES: Final = 16 << 20
 """The limit for the answer of one node."""
 _ROOT: Final = "/apis/metrics/v1alpha1"
-_PARTS: Final = {"machine": dict, "systemContainers": list, "containers": list, "total": dict}
+_PARTS: Final = {
+    "machine": dict,
+    "systemContainers": list,
+    "containers": list,
+    "total": dict,
+    "history": dict,
+}
 """Parts of a document that its node knows better, and their types."""
 _BAD_ANSWER: Final = (
     OSError,
@@ -43,20 +50,38 @@ Document = dict[str, Any]
 
 
 def requested(request: Request) -> str:
-    """The parameter in a normal form; empty if there is none. 400 if it makes no sense."""
-    if percentiles.PARAMETER not in request.query:
+    """The query for the nodes; empty if their reports are enough. 400 if it makes no sense."""
+    wanted = (_percentiles(request), _history(request))
+    return "&".join(filter(None, wanted))
+
+
+def _history(request: Request) -> str:
+    if not request.query.flag(usage_history.PARAMETER):
         return ""
+    _check_resource(request, usage_history.PARAMETER)
+    if request.verb != "get":
+        raise bad_request(f"{usage_history.PARAMETER} applies to one object: get it by its name")
+    return f"{usage_history.PARAMETER}=true"
+
+
+def _check_resource(request: Request, parameter: str) -> None:
     resource = request.resource
     is_reported = resource.source is ObjectSource.NODE_REPORTS and resource.group == "metrics"
     if not is_reported or resource.plural not in ("nodes", "pods"):
-        raise bad_request(f"{percentiles.PARAMETER} apply to pods and nodes of metrics/v1alpha1")
+        raise bad_request(f"{parameter} apply to pods and nodes of metrics/v1alpha1")
+
+
+def _percentiles(request: Request) -> str:
+    if percentiles.PARAMETER not in request.query:
+        return ""
+    _check_resource(request, percentiles.PARAMETER)
     if request.verb == "watch":
         raise bad_request(f"{percentiles.PARAMETER} cannot be watched: get or list them")
     try:
         wanted = percentiles.parse(request.query.get(percentiles.PARAMETER))
     except ValueError as error:
         raise bad_request(str(error)) from None
-    return ",".join(f"{each.percent:f}" for each in wanted)
+    return f"{percentiles.PARAMETER}=" + ",".join(f"{each.percent:f}" for each in wanted)
 
 
 async def extended(
@@ -82,7 +107,7 @@ async def extended(
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     for path in _paths(plural, own):
-                        answer = await _fetched(api, node, f"{path}?percentiles={wanted}")
+                        answer = await _fetched(api, node, f"{path}?{wanted}")
                         documents.update(_by_uid(answer))
                 found.update(
                     {each.uid: documents[each.uid] for each in own if each.uid in documents}
@@ -98,7 +123,7 @@ async def extended(
 def _paths(plural: str, objects: Sequence[UsageObject]) -> list[str]:
     """A few pods by name, else all of their namespace if they have one, else all of the node."""
     if plural == "nodes":
-        return [f"{_ROOT}/{plural}"]
+        return [f"{_ROOT}/{plural}/{quote(one.name)}" for one in objects]
     if len(objects) <= FEW_PODS:
         return [
             f"{_ROOT}/namespaces/{quote(one.namespace)}/pods/{quote(one.name)}" for one in objects

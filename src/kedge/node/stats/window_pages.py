@@ -1,6 +1,6 @@
 """WindowPages: metrics/v1alpha1 on the node's own port, for this node and its pods.
 
-The API server asks here for percentiles that frames do not have.
+The API server asks here for percentiles and histories, which frames do not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from kedge.machinery.errors import bad_request, not_found
-from kedge.metrics import percentiles
+from kedge.metrics import percentiles, usage_history
 from kedge.metrics.frame import Frame, FramePod, in_whole_numbers
 from kedge.metrics.percentiles import Percentile
 from kedge.metrics.serve import encoding
@@ -46,14 +46,22 @@ class WindowPages:
             case ["nodes", name]:
                 if name != self._node:
                     raise not_found(_GROUP, "nodes", name)
-                return json_response(self._node_document(frame, wanted))
+                shown = self._node_document(frame, wanted)
+                if request.query.flag(usage_history.PARAMETER):
+                    shown["history"] = usage_history.document(
+                        self._sampler.node.machine.histories()
+                    )
+                return json_response(shown)
             case ["pods"]:
                 return _listed("pods", [self._pod(frame, each, wanted) for each in pods])
             case ["namespaces", namespace, "pods", *name] if len(name) < 2:
                 found = [each for each in pods if each.namespace == namespace]
                 if not name:
                     return _listed("pods", [self._pod(frame, each, wanted) for each in found])
-                return json_response(self._named(frame, found, name[0], wanted))
+                one = self._named(frame, found, name[0], wanted)
+                if request.query.flag(usage_history.PARAMETER):
+                    self._add_histories(one)
+                return json_response(one)
             case _:
                 return None
 
@@ -64,6 +72,15 @@ class WindowPages:
             if each.name == name:
                 return self._pod(frame, each, wanted)
         raise not_found(_GROUP, "pods", name)
+
+    def _add_histories(self, made: Document) -> None:
+        """Add the course of each container of a pod, and that of their sum."""
+        meter = self._sampler.meters[made["metadata"]["uid"]]
+        for each in made["containers"]:
+            track = meter.containers[each["metadata"]["name"]].track
+            each["history"] = usage_history.document(track.histories())
+        if "total" in made and meter.total is not None:
+            made["history"] = usage_history.document(meter.total.histories())
 
     def _node_document(self, frame: Frame, wanted: Sequence[Percentile]) -> Document:
         node = self._sampler.node

@@ -51,6 +51,19 @@ async def test_a_pod_has_the_percentiles_that_its_node_computes(
     assert asked == [f"{POD}?percentiles=50", f"{POD}?percentiles=50,99.9"]
 
 
+async def test_the_course_of_a_pod_comes_from_its_node(
+    server: LocalServer, nodes: ReportingNodes, agent: FakeAgent
+) -> None:
+    meta = {"name": "web", "namespace": "default", "uid": nodes.uids["default/web"]}
+    course = {"1h": {"step": "10s"}}
+    agent.answer = json_response({"metadata": meta, "containers": [], "history": course})
+    found = await server.get(f"{POD}?history=true&percentiles=50")
+    assert found["history"] == course
+    (asked,) = agent.asked
+    assert f"{asked.path}?{asked.query_string}" == f"{POD}?percentiles=50&history=true"
+    assert "history" not in await server.get(f"{POD}?history=false")
+
+
 async def test_a_few_pods_of_a_node_are_asked_for_by_name(
     server: LocalServer, nodes: ReportingNodes, agent: FakeAgent
 ) -> None:
@@ -91,6 +104,8 @@ async def test_a_node_that_does_not_answer_is_named_in_a_warning(
         (f"{ROOT}/pods?percentiles=0", "must be a number above 0"),
         (f"{ROOT}/pods?percentiles=", "must be a number above 0"),
         (f"{ROOT}/pods?watch=true&percentiles=50", "cannot be watched"),
+        (f"{ROOT}/pods?history=true", "applies to one object"),
+        (f"{ROOT}/namespaces/a/deployments/b?history=true", "apply to pods and nodes"),
         (f"{ROOT}/deployments?percentiles=50", "apply to pods and nodes"),
         ("/apis/metrics.k8s.io/v1beta1/pods?percentiles=50", "apply to pods and nodes"),
     ],

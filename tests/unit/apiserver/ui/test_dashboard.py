@@ -137,6 +137,7 @@ async def test_websockets_have_the_secret_in_a_subprotocol(server: LocalServer) 
     upgrade = {
         "connection": "Upgrade",
         "upgrade": "websocket",
+        "user-agent": "Mozilla/5.0",
         "sec-websocket-version": "13",
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
         "sec-websocket-protocol": f"events.kedge, dashboard.kedge.{browser.secret}",

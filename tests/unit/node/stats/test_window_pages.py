@@ -105,3 +105,27 @@ async def test_only_paths_below_the_root_are_served(pages: WindowPages) -> None:
 
     assert served(f"{ROOT}/pods")
     assert not served(f"{ROOT}x/pods")
+
+
+async def test_the_course_of_a_pod_comes_on_request(pages: WindowPages) -> None:
+    pod = read(pages, "/namespaces/shop/pods/web", "history=true")
+    own = pod["containers"][0]["history"]
+    assert {window: own[window]["step"] for window in own} == {
+        "1m": "1s",
+        "1h": "10s",
+        "1d": "300s",
+    }
+    seconds = own["1m"]["cpu"]["mean"]
+    assert len(seconds) == 60
+    assert seconds[-20:] == pytest.approx([0.1] * 12 + [0.9] * 8, rel=1e-3)
+    assert seconds[:-20] == [None] * 40
+    assert own["1h"]["cpu"]["mean"][-2:] == pytest.approx([0.1, 0.74], rel=1e-3)
+    assert own["1h"]["cpu"]["max"][-1] == pytest.approx(0.9, rel=1e-3)
+    assert len(own["1h"]["memory"]["mean"]) == 360
+    day = own["1d"]["cpu"]
+    assert [len(day[each]) for each in ("mean", "max", "95th")] == [288] * 3
+    assert day["mean"][-1] == pytest.approx(0.42, rel=1e-3)
+    assert day["95th"][-1] == pytest.approx(0.74, rel=0.01)
+    assert pod["history"]["1h"]["memory"]["mean"][-1] == MB
+    assert "history" in read(pages, "/nodes/n1", "history=true")
+    assert "history" not in read(pages, "/namespaces/shop/pods/web")["containers"][0]

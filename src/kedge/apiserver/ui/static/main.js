@@ -9,6 +9,12 @@ import { overviewPage } from "./pages/overview.js";
 import { podListPage } from "./pages/pod_list.js";
 import { nodePage, nodesPage } from "./pages/nodes.js";
 import { podPage } from "./pages/pod.js";
+import { limitsPage } from "./pages/limits.js";
+import { devicesPage } from "./pages/devices.js";
+import { workloadPage } from "./pages/workload.js";
+
+/** The link that is marked while a page of one object is shown. */
+const PARENTS = { pod: "pods", node: "nodes", workload: "overview" };
 
 const root = document.getElementById("app");
 const THEME = "kedge-theme";
@@ -21,6 +27,9 @@ const PAGES = {
   pod: (namespace, name, tab) => podPage(namespace, name, tab),
   nodes: () => nodesPage(),
   node: (name) => nodePage(name),
+  limits: () => limitsPage(),
+  devices: () => devicesPage(),
+  workload: (kind, namespace, name, tab) => workloadPage(kind, namespace, name, tab),
 };
 
 /** The links of the navigation: key, label, and whether the user may see anything there. */
@@ -28,6 +37,8 @@ const LINKS = [
   { page: "overview", key: "o", label: "Overview", offered: () => true },
   { page: "pods", key: "p", label: "Pods", offered: () => true },
   { page: "nodes", key: "n", label: "Nodes", offered: () => may("list", "nodes") },
+  { page: "limits", key: "l", label: "Limits", offered: () => may("list", "limitranges", scope.namespace) },
+  { page: "devices", key: "d", label: "Devices", offered: () => may("list", "nodes") },
 ];
 
 let state = "starting";
@@ -98,7 +109,7 @@ function frame() {
   return html`<a class="skip" href="#main" @click=${focusMain}>Skip to the content</a>
     <header>
       <a class="brand" href="#/overview"><img src="icon.svg" alt="" width="24" height="24"> kedge</a>
-      <nav aria-label="Pages">${LINKS.filter((each) => each.offered()).map(({ page: name, label, key }) => html`<a href="#/${name}" aria-current=${name === page ? "page" : nothing} title="Key ${key}">${label}</a>`)}</nav>
+      <nav aria-label="Pages">${LINKS.filter((each) => each.offered()).map(({ page: name, label, key }) => html`<a href="#/${name}" aria-current=${name === (PARENTS[page] ?? page) ? "page" : nothing} title="Key ${key}">${label}</a>`)}</nav>
       ${namespaceChoice()}
       <details class="user"><summary aria-label="Signed in as ${session.user}">${session.user}</summary>
         <div class="menu">

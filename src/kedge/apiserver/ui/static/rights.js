@@ -22,6 +22,12 @@ export function may(verb, resource, namespace = "", { group = "", name = "" } = 
   return known?.allowed;
 }
 
+/** Return whether the user may run commands in containers. The WebSocket is opened by GET, so it
+ *  takes two rights. */
+export function mayEnter(namespace) {
+  return may("get", "pods/exec", namespace) && may("create", "pods/exec", namespace);
+}
+
 /** Return the server's answer. */
 export async function ask(verb, resource, namespace = "", group = "", name = "") {
   const [plural, subresource] = resource.split("/");

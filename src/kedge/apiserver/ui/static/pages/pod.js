@@ -5,12 +5,23 @@ import { watched } from "../cluster.js";
 import { ownerOf, restarts, stateOf, toneOf } from "../pods.js";
 import { age } from "../quantity.js";
 import { badge, facts, problem } from "../parts.js";
-import { may } from "../rights.js";
+import { may, mayEnter } from "../rights.js";
 import { usageTab } from "./pod_usage.js";
+import { logsTab, shellTab } from "./pod_streams.js";
+import { environmentTab } from "./pod_environment.js";
+import { filesTab, hasFiles } from "./pod_files.js";
+import { whyTab } from "./pod_why.js";
+import { yamlEditor } from "./yaml.js";
 
 /** The tabs: label, whether it is offered to the user, and what it shows. */
 const TABS = {
   usage: { label: "Usage", offered: () => true, show: usageTab },
+  logs: { label: "Logs", offered: (pod) => may("get", "pods/log", pod.metadata.namespace), show: logsTab },
+  shell: { label: "Shell", offered: (pod) => pod.status?.phase === "Running" && mayEnter(pod.metadata.namespace), show: shellTab },
+  environment: { label: "Environment", offered: () => true, show: environmentTab },
+  files: { label: "Files", offered: hasFiles, show: filesTab },
+  why: { label: "Why here", offered: (pod) => may("get", "schedulingdecisions", pod.metadata.namespace, { group: "scheduling.kedge" }), show: whyTab },
+  yaml: { label: "YAML", offered: () => true, show: (pod) => yamlEditor({ version: "v1", plural: "pods", namespace: pod.metadata.namespace, name: pod.metadata.name }) },
 };
 
 export function podPage(namespace, name, tab = "usage") {

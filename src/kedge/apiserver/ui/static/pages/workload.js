@@ -1,0 +1,94 @@
+// One workload: its pods, and requests and limits that fit its usage.
+
+import { html, nothing } from "../lit.js";
+import { watched } from "../cluster.js";
+import { meter } from "../meter.js";
+import { lasting, ownerOf } from "../pods.js";
+import { bytes, cpu, round } from "../quantity.js";
+import { call, path } from "../session.js";
+import { redraw } from "../redraw.js";
+import { badge, card, facts, plainTable, problem } from "../parts.js";
+import { may } from "../rights.js";
+import { HEADROOM_PERCENT, proposal } from "../recommendation.js";
+import { podTable } from "./pod_list.js";
+import { workloads } from "./overview.js";
+import { yamlEditor } from "./yaml.js";
+
+/** Version and plural of the kinds that have pods. */
+const KINDS = {
+  Deployment: ["apps/v1", "deployments"],
+  StatefulSet: ["apps/v1", "statefulsets"],
+  DaemonSet: ["apps/v1", "daemonsets"],
+  ReplicaSet: ["apps/v1", "replicasets"],
+  ReplicationController: ["v1", "replicationcontrollers"],
+  Job: ["batch/v1", "jobs"],
+};
+const applied = { key: "", said: "", isGood: false };
+
+export function workloadPage(kind, namespace, name, tab = "pods") {
+  if (!KINDS[kind]) return html`<h1>${name}</h1><p class="notice">${kind} is a kind of another program; <a href="#/pods">its pods</a> are shown.</p>`;
+  const [version, plural] = KINDS[kind];
+  const watch = watched(version, plural, namespace, { fieldSelector: `metadata.name=${name}` });
+  const object = watch.get(namespace, name);
+  const mine = watched("v1", "pods", namespace).all.filter((pod) => ownerOf(pod).kind === kind && ownerOf(pod).name === name);
+  const link = (key, label) => html`<a href="#/workload/${kind}/${namespace}/${name}/${key}" aria-current=${key === tab ? "page" : nothing}>${label}</a>`;
+  return html`<h1>${name} ${badge(kind, "done")}</h1>
+    ${object ? facts([["Namespace", namespace], ["Replicas", object.spec.replicas === undefined ? undefined : `${object.status?.readyReplicas ?? 0} of ${object.spec.replicas} ready`]]) : problem(watch)}
+    <nav class="tabs" aria-label="Parts of the workload">${link("pods", "Pods")} ${link("sizes", "Right size")} ${link("yaml", "YAML")}</nav>
+    ${tab === "yaml" ? yamlEditor({ version, plural, namespace, name }) : tab === "sizes" ? sizes(object, mine, { kind, version, plural, namespace, name }) : podsTab(mine, namespace)}`;
+}
+
+function podsTab(mine, namespace) {
+  const usage = watched("metrics/v1alpha1", "pods", namespace);
+  const [sums] = workloads(mine, usage);
+  return html`${sums ? card("All pods together", html`<div class="pair">${meter("cpu", sums.cpu)} ${meter("memory", sums.memory)}</div>`) : nothing}
+    ${podTable(mine, { filter: "" })}`;
+}
+
+// Right size.
+
+function sizes(object, mine, place) {
+  if (!object) return nothing;
+  const usage = watched("metrics/v1alpha1", "pods", place.namespace);
+  const documents = mine.map((pod) => usage.get(pod.metadata.namespace, pod.metadata.name)).filter(Boolean);
+  const containers = lasting(object.spec.template.spec);
+  const found = containers.map((each) => ({ container: each, sizes: proposal(documents, each.name) }));
+  if (!found.some((each) => Object.keys(each.sizes).length)) return html`<p class="notice">Nothing has been measured yet. Usage appears ten seconds after the start of a container.</p>`;
+  const rows = found.flatMap(({ container, sizes }) => Object.entries(sizes).map(([resource, size]) => row(container, resource, size)));
+  const group = place.version.includes("/") ? place.version.split("/")[0] : "";
+  const key = `${place.kind} ${place.namespace}/${place.name}`;
+  return html`${card("Requests and limits that fit", html`
+      ${plainTable("Requests and limits that fit", ["Container", "Resource", "Request", "Limit", "95th", "Max", "Evidence"], rows)}
+      <p class="dim">The request is the highest 95th percentile of the pods, the limit the highest maximum and ${HEADROOM_PERCENT} % more. Only the last day is known: a weekly peak is not in it.</p>
+      ${place.kind !== "Job" && may("patch", place.plural, place.namespace, { group, name: place.name }) ? html`<button @click=${() => apply(place, found, key, true)}>Check on the server</button> <button class="primary" @click=${() => apply(place, found, key, false)}>Apply</button>` : nothing}
+      ${applied.key === key && applied.said ? html`<p role="status" class="notice ${applied.isGood ? "good" : "bad"}">${applied.said}</p>` : nothing}`)}`;
+}
+
+function row(container, resource, size) {
+  const show = resource === "cpu" ? cpu : bytes;
+  const now = (sort) => container.resources?.[sort]?.[resource] ?? "none";
+  return [container.name, resource, html`${now("requests")} → <strong>${size.request}</strong>`, html`${now("limits")} → <strong>${size.limit}</strong>`, show(size.usual), show(size.most), `${size.window} window, ${spanText(size.seconds)} seen, ${size.pods} pod${size.pods === 1 ? "" : "s"}`];
+}
+
+function spanText(seconds) {
+  return seconds >= 3600 ? `${round(seconds / 3600)}h` : seconds >= 60 ? `${Math.round(seconds / 60)}m` : `${Math.round(seconds)}s`;
+}
+
+async function apply({ version, plural, namespace, name }, found, key, isTry) {
+  const sidecars = (container) => (container.restartPolicy === "Always" ? "initContainers" : "containers");
+  const spec = {};
+  for (const { container, sizes } of found) {
+    if (!Object.keys(sizes).length) continue;
+    const pick = (field) => Object.fromEntries(Object.entries(sizes).map(([resource, size]) => [resource, size[field]]));
+    (spec[sidecars(container)] ??= []).push({ name: container.name, resources: { requests: pick("request"), limits: pick("limit") } });
+  }
+  const query = { fieldManager: "kedge-dashboard", fieldValidation: "Strict", ...(isTry ? { dryRun: "All" } : {}) };
+  const headers = { "Content-Type": "application/strategic-merge-patch+json" };
+  try {
+    await call(path(version, plural, namespace, name), { method: "PATCH", headers, query, body: JSON.stringify({ spec: { template: { spec } } }) });
+    Object.assign(applied, { key, isGood: true, said: isTry ? "The server would accept it." : "Applied. The pods are replaced." });
+  } catch (error) {
+    Object.assign(applied, { key, isGood: false, said: error.message });
+  }
+  redraw();
+}
