@@ -37,6 +37,8 @@ class CliCommand(NamedTuple):
     module: str
     """Below kedge.cli."""
     help: str
+    passes_words_on: bool = False
+    """Whether all words after the command belong to another program."""
 
     def load(self) -> CommandModule:
         return cast(CommandModule, importlib.import_module(f"kedge.cli.{self.module}"))
@@ -103,6 +105,7 @@ COMMANDS: Final = (
     ),
     CliCommand("support-bundle", "support.command", "Collect what helpers need, without secrets"),
     CliCommand("completion", "completion.command", "Print the completion script of a shell"),
+    CliCommand("kubectl", "kubectl.command", "Run kubectl, and fetch it if there is none", True),
     CliCommand("version", "version", "Print the version of kedge and of Kubernetes"),
 )
 
@@ -169,6 +172,8 @@ def run(arguments: Sequence[str]) -> int:
     first = [command for command in named if command.name == arguments[0]]
     if arguments and not first and not arguments[0].startswith("-"):
         parser((), ()).error(unknown_command(arguments[0]))
+    if first and first[0].passes_words_on and arguments[1:] not in (["-h"], ["--help"]):
+        return report(first[0].load(), Namespace(line=arguments[1:]))
     top = parser(named, first or COMMANDS)
     flags, unknown = top.parse_known_args(arguments)
     if unknown:

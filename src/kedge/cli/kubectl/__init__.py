@@ -1,0 +1,1 @@
+"""`kedge kubectl`: kubectl for those who have none."""
