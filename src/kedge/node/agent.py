@@ -16,7 +16,7 @@ import uvloop
 from kedge import KUBERNETES
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
-from kedge.machinery.clock import SystemClock, machine_clock, usage_clock
+from kedge.machinery.clock import Clock, SystemClock, machine_clock, usage_clock
 from kedge.machinery.open_files import raise_limit
 from kedge.node import components, foundation
 from kedge.node.components import NodeComponents
@@ -97,6 +97,13 @@ async def _run(
             raise SystemExit("the network of pods ended with the supervisor")
 
 
+async def _return_free_memory(clock: Clock) -> None:
+    # Imported here: a node has no use for it before it is ready.
+    from kedge.machinery.heap import keep_trimmed
+
+    await keep_trimmed(clock)
+
+
 class NetworkLost(Exception):
     """The node's network is gone; the next agent creates a new one."""
 
@@ -169,6 +176,7 @@ class Agent:
                 ready()
                 tasks.create_task(parts.storage.run())
                 tasks.create_task(self._measure(parts, client, server))
+                tasks.create_task(_return_free_memory(base.machine_clock))
 
     async def _follow_clock(self, client: Client) -> "ClockFollower | None":
         """Take over the server's time, in a cluster for tests; return who follows its changes."""

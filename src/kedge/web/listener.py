@@ -127,7 +127,7 @@ class Listener:
         self._handshakes.discard(task)
         if not connection.is_made:
             accepted.close()
-            self._slots.leave(connection)
+            connection.discard()
 
 
 async def listening_sockets(

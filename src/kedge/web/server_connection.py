@@ -90,6 +90,13 @@ class ServerConnection(asyncio.Protocol):
         self._handshake = handshake
         self.server.slots.arrive(self, self.server.clock.monotonic())
 
+    def discard(self) -> None:
+        """End the object of a connection that was not made: nothing it refers to refers to it."""
+        self.server.slots.leave(self)
+        self._handshake = None
+        self._reader.close()
+        self._identify = None
+
     @property
     def is_made(self) -> bool:
         """Whether the connection is, or was, established."""

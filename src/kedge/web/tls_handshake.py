@@ -13,18 +13,21 @@ _BUFFER: Final = 4 << 10
 
 
 class TlsHandshake(asyncio.BufferedProtocol):
-    """Stands between a socket and its TLS protocol until the handshake is over."""
+    """Stands between a socket and its TLS protocol until the handshake is over.
+
+    At the end it forgets both. They refer to it, and TLS has buffers of 100 KB and more: cycles
+    of many that failed would fill the memory before a search for garbage finds them.
+    """
 
     def __init__(self, turns: StepTurns) -> None:
         self._turns = turns
-        self._socket: asyncio.Transport = None  # type: ignore[assignment]
+        self._socket: asyncio.Transport | None = None
         self._tls: asyncio.BufferedProtocol | None = None
         self._has_begun = False
         # uvloop reads once before TLS is set up, and `start_tls` lets it read once more.
         self._buffer = bytearray(2 * _BUFFER)
         self._filled = 0
         self._is_paused = False
-        self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports behave like asyncio's but do not derive from them.
@@ -32,6 +35,8 @@ class TlsHandshake(asyncio.BufferedProtocol):
 
     def stand_between(self) -> None:
         """Take the place of the TLS protocol that `start_tls` gave to the socket's transport."""
+        if self._socket is None:
+            return
         self._tls = cast(asyncio.BufferedProtocol, self._socket.get_protocol())
         self._socket.set_protocol(self)
         asyncio.get_running_loop().call_soon(self._begin)
@@ -44,21 +49,24 @@ class TlsHandshake(asyncio.BufferedProtocol):
     def pause(self) -> None:
         """Read no more before `step_aside`."""
         self._is_paused = True
-        self._socket.pause_reading()
+        if self._socket is not None:
+            self._socket.pause_reading()
 
     def step_aside(self) -> None:
         """Leave the connection to its TLS protocol."""
-        if self._tls is not None and not self._is_lost:
+        if self._tls is not None and self._socket is not None:
             self._pass_on(self._tls)
-            # uvloop's transports refer to their first protocol as long as they live.
-            self._buffer = bytearray()
             self._socket.set_protocol(BoundedReads(self._tls))
             self._is_paused = False
             self._read_on()
+            # uvloop's transports refer to their first protocol as long as they live.
+            self._buffer = bytearray()
+            self._socket = self._tls = None
 
     def abort(self) -> None:
-        if self._socket is not None:
-            self._socket.abort()
+        plain, self._socket = self._socket, None
+        if plain is not None:
+            plain.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._buffer)[self._filled : self._filled + _BUFFER]
@@ -68,18 +76,20 @@ class TlsHandshake(asyncio.BufferedProtocol):
         if self._tls is not None and self._has_begun and self._turns.is_free():
             self._pass_on(self._tls)
             return
-        self._socket.pause_reading()
+        if self._socket is not None:
+            self._socket.pause_reading()
         if self._has_begun:
             self._turns.wait(self)
 
     def advance(self) -> None:
-        if self._tls is not None and not self._is_lost and self._filled:
+        if self._tls is not None and self._filled:
             self._pass_on(self._tls)
             self._read_on()
 
     def _read_on(self) -> None:
-        if not self._is_paused and not self._socket.is_closing():
-            self._socket.resume_reading()
+        plain = self._socket
+        if plain is not None and not self._is_paused and not plain.is_closing():
+            plain.resume_reading()
 
     def _pass_on(self, tls: asyncio.BufferedProtocol) -> None:
         size, self._filled = self._filled, 0
@@ -91,9 +101,9 @@ class TlsHandshake(asyncio.BufferedProtocol):
         return None if self._tls is None else self._tls.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
-        if self._tls is not None:
-            self._tls.connection_lost(exc)
+        tls, self._socket, self._tls = self._tls, None, None
+        if tls is not None:
+            tls.connection_lost(exc)
 
 
 class EarlyInput(asyncio.Protocol):

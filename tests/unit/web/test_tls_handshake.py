@@ -1,6 +1,7 @@
 """Handshakes share the turns of the event loop, whichever loop it is."""
 
 import asyncio
+import gc
 import socket
 import ssl
 from collections import Counter
@@ -22,11 +23,12 @@ from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import HttpServer
 from kedge.web.server_connection import ServerConnection
+from kedge.web.tls_handshake import TlsHandshake
 
 PEERS = 30
 """Fewer than are accepted in one turn."""
 STEP_SECONDS = 0.005
-PATIENCE = 60
+PATIENCE = 20
 
 type_of_run = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -176,3 +178,67 @@ def test_a_connection_is_read_in_small_pieces(
     run(upload())
     assert sum(pieces) > 2 << 20
     assert max(pieces) <= 48 << 10  # what is read at once, and the rest of a record before it
+
+
+@pytest.mark.parametrize("end", ["peer", "timeout", "eviction"])
+def test_a_handshake_that_fails_is_freed_at_once(identity: pki.ServerIdentity, end: str) -> None:
+    """TLS has buffers of 100 KB and more for each, and a search for garbage comes late."""
+
+    async def attack() -> None:
+        seconds = 0.05 if end == "timeout" else PATIENCE
+        server = HttpServer(ok, SystemClock(), ServerLimits(handshake_seconds=seconds))
+        port = await server.listen("127.0.0.1", 0, identity.context)
+        slots, hello = server.slots, client_hello()
+        with ExitStack() as peers:
+            for _ in range(PEERS):
+                peer = peers.enter_context(socket.create_connection(("127.0.0.1", port)))
+                peer.send(hello[:20])
+            while left(TlsHandshake) < (1 if end == "timeout" else PEERS):
+                await next_turn()
+            while end == "eviction" and slots._strangers:
+                slots.evict_stranger()
+            while end == "timeout" and slots._strangers:
+                await next_turn()
+        while slots._strangers or left(TlsHandshake) or left(ServerConnection):
+            await next_turn()
+        await server.close(grace=0.1)
+
+    _without_search(attack())
+
+
+def test_a_connection_that_ends_is_freed_at_once(identity: pki.ServerIdentity) -> None:
+    async def use() -> None:
+        server = HttpServer(ok, SystemClock())
+        port = await server.listen("127.0.0.1", 0, identity.context)
+        tls = ssl.create_default_context(cadata=identity.ca_pem.decode())
+        for _ in range(3):
+            connection = RawConnection(f"https://127.0.0.1:{port}", tls, "t")
+            assert (await connection.send("GET", "/", (), b"")).status == 200
+            await connection.close()
+        del connection
+        while left(TlsHandshake) or left(ServerConnection):
+            await next_turn()
+        await server.close(grace=0.1)
+
+    _without_search(use())
+
+
+def left(kind: type) -> int:
+    """How many objects of a class there are, garbage included."""
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+def _without_search(work: Coroutine[Any, Any, None]) -> None:
+    """Run with the server's own event loop: asyncio's TLS protocols are cycles themselves."""
+
+    async def in_time() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await work
+
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(in_time())
+    finally:
+        gc.enable()
