@@ -87,7 +87,9 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
         if _is_empty(directory / "ca.crt"):
             _make_authority(directory, clock.now())
         _check_authority(directory)
-        if not _serves(directory, "server", wanted, clock.now()) or not _calls(directory):
+        # The certificate to call nodes with is renewed with the serving one.
+        is_whole = _serves(directory, "server", wanted, clock.now())
+        if not is_whole or not _calls(directory, "node-client"):
             _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
     return ServerIdentity(ca_pem, _server_context(directory, "server"), directory)
@@ -189,11 +191,11 @@ def _serves(directory: Path, name: str, hosts: Iterable[str], now: datetime) -> 
     return now + _RENEW_BEFORE < ends and all(_canonical(host) in names for host in hosts)
 
 
-def _calls(directory: Path) -> bool:
-    """Whether there is a certificate to call nodes with; it is renewed with the serving one."""
+def _calls(directory: Path, name: str) -> bool:
+    """Whether there is a certificate to call others with, and its key."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-            directory / "node-client.crt", directory / "node-client.key"
+            directory / f"{name}.crt", directory / f"{name}.key"
         )
     except (OSError, ssl.SSLError):
         return False
@@ -240,7 +242,7 @@ def ensure_front_proxy(directory: Path, now: datetime) -> bytes:
             (directory / file).unlink(missing_ok=True)
         _make_authority(directory, now, "kedge-front-proxy-ca")
     known = directory / "client.crt"
-    if _is_empty(known) or not _is_lasting(known.read_bytes(), (), now):
+    if not _calls(directory, "client") or not _is_lasting(known.read_bytes(), (), now):
         name = _name(CLIENT_NAME)
         _save(directory, "client", _issued(directory, name, ("clientAuth",), (), now))
     return (directory / "ca.crt").read_bytes()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from http import HTTPStatus
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.travel_clock import TravelClock
 from kedge.node.pod.event_recorder import PodEventRecorder
 from kedge.node.pod.status.conditions import OWN, SCHEDULED
-from kedge.node.pod.status.patch import status_patch
+from kedge.node.pod.status.patch import beside_loop, status_patch
 from kedge.node.pod.status.status import rejected_status
 from kedge.node.pod.termination import TERMINAL_PHASES
 from kedge.simulated_nodes.addresses import SimulatedAddresses
@@ -46,8 +46,6 @@ from kedge.simulated_nodes.usage_reports import SimulatedUsageReports
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-
 COMPONENT: Final = "kubelet"
 MANAGER: Final = "kubelet"
 WORKERS: Final = 32
@@ -56,9 +54,6 @@ RENEWAL_SECONDS: Final = 9.0
 """Seconds for the renewal of all leases after a test has moved the clock. The server waits 10."""
 RETRY_SECONDS: Final = 1.0
 """Seconds before a pod of a silent node is tried again."""
-MANY_CONTAINERS: Final = 50
-"""The life of a pod with so many containers is computed in a thread. It takes a tenth of a
-millisecond for each container, and a pod may have thousands."""
 TOO_LARGE_REASON: Final = "StatusTooLarge"
 TOO_LARGE_MESSAGE: Final = "the status of its containers exceeds the size of an object"
 
@@ -271,7 +266,7 @@ class NodeSimulator:
             return
         now, machine = self._now(), known.machine
         place = PodPlace(machine.address, known.address, machine.annotations)
-        step, patch = await _off_loop(known.pod, _next_step, known.life, known.pod, place, now)
+        step, patch = await beside_loop(known.pod, _next_step, known.life, known.pod, place, now)
         known.life = step.life
         known.follow_usage(step, now)
         self._record(known, step)
@@ -334,16 +329,9 @@ class NodeSimulator:
     async def _give_up(self, known: SimulatedPod) -> None:
         """Let a pod fail whose status cannot be stored. To try again would fail for ever."""
         status = _too_large_status(known.pod, self._clock.now())
-        patch = await _off_loop(known.pod, _encoded_patch, known.pod, status)
+        patch = await beside_loop(known.pod, _encoded_patch, known.pod, status)
         await self._patch(known, status, patch)
         self._forget_pod(known.pod.metadata.uid)
-
-
-async def _off_loop(pod: Pod, function: Callable[..., Result], *arguments: object) -> Result:
-    """Return the function's result, computed in a thread for a pod with many containers."""
-    if len(pod.spec.containers) + len(pod.spec.initContainers) < MANY_CONTAINERS:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
 
 
 def _next_step(life: PodLife, pod: Pod, place: PodPlace, now: float) -> _NextStep:

@@ -22,6 +22,7 @@ SHORT = 1.0
 """Longest wait, in seconds, for a get on an existing connection."""
 SHORT_TO_CONNECT = 3.0
 """Seconds for a get on a new connection, two processes and a handshake on a busy machine."""
+BEGUN_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"
 MANY = 1100
 """Connections, more than that."""
 
@@ -108,6 +109,20 @@ def test_connections_without_a_handshake_do_not_lock_out_others(target: Any, att
         assert_served(bystander)
     finally:
         close(peers)
+
+
+def test_handshakes_that_break_off_leave_no_memory_behind(
+    target: Any, eventually: Callable[..., Any]
+) -> None:
+    before = target.memory
+    for _ in range(3):
+        peers = opened(target.connect)
+        for peer in peers:
+            with contextlib.suppress(OSError):
+                peer.sendall(BEGUN_HANDSHAKE)
+        close(peers)
+    # Free memory is returned every ten seconds.
+    eventually(lambda: target.memory - before < LITTLE)
 
 
 def test_idle_connections_do_not_lock_out_others(target: Any, attacks: Any) -> None:

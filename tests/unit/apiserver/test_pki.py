@@ -322,3 +322,16 @@ def test_damaged_front_proxy_is_replaced(tmp_path: Path, name: str) -> None:
     assert second != first
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")
+
+
+@pytest.mark.parametrize("name", ["client.crt", "client.key"])
+@pytest.mark.parametrize("content", [b"", b"\xff\x00damaged"])
+def test_damaged_client_of_the_front_proxy_is_replaced(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    first = pki.ensure_front_proxy(tmp_path, now)
+    (tmp_path / name).write_bytes(content)
+    assert pki.ensure_front_proxy(tmp_path, now) == first
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")

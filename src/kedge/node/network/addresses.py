@@ -25,6 +25,14 @@ def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
     raise NoFreeAddress(f"no network of {CLUSTER} is free on this machine")
 
 
+def kept_network(file: Path) -> IPv4Network | None:
+    """Return the network that a node has kept; None if there is none, or the file is damaged."""
+    try:
+        return IPv4Network(file.read_text(errors="replace"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
 def internal_address(configured: str, gateway: str) -> str:
     """Return the InternalIP of a node: the configured address or, if that is the loopback address
     which all nodes of the machine have, the node's own one, if it has a bridge.

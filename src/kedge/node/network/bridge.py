@@ -17,7 +17,7 @@ from kedge.dns import query_budget
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward, forwarding, peer_links, tunnel
-from kedge.node.network.addresses import CLUSTER, AddressPool, free_network
+from kedge.node.network.addresses import CLUSTER, AddressPool, free_network, kept_network
 from kedge.node.network.attached_pods import AttachedPod, AttachedPods
 from kedge.node.network.forward import NodeLink, PortListener, RetryingListener
 from kedge.node.network.netlink import Netlink
@@ -109,11 +109,11 @@ class Bridge:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         spread(str(directory))
         kept = directory / "network"
-        if not kept.exists():
+        network = kept_network(kept)
+        if network is None:
             with Netlink.within(namespace) as netlink:
-                chosen = free_network(netlink.networks())
-            atomic.write(kept, str(chosen).encode())
-        network = IPv4Network(kept.read_text())
+                network = free_network(netlink.networks())
+            atomic.write(kept, str(network).encode())
         return cls(directory, network, clock, balancers, pod_mtu, namespace)
 
     @property

@@ -29,7 +29,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward
-from kedge.node.network.addresses import AddressPool, NoFreeAddress
+from kedge.node.network.addresses import AddressPool, NoFreeAddress, kept_network
 from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.machine_names import MachineNames
 from kedge.node.network.network_place import MACHINE, NetworkPlace
@@ -56,9 +56,7 @@ class LoopbackNetwork:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._clock = clock or SystemClock()
-        kept = directory / "network"
-        chosen = kept.read_text() if kept.exists() else str(_free_network(directory, ()))
-        self._use(IPv4Network(chosen))
+        self._use(kept_network(directory / "network") or _free_network(directory, ()))
         self.services, self._claim = _claimed_services(directory / "services")
         """The network in which pods find cluster IPs."""
         self.names = MachineNames(is_wanted=has_dns)

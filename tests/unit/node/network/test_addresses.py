@@ -8,6 +8,7 @@ from kedge.node.network.addresses import (
     NoFreeAddress,
     free_network,
     internal_address,
+    kept_network,
 )
 
 NETWORK = IPv4Network("10.244.7.0/29")
@@ -64,3 +65,13 @@ def test_restarted_agent_knows_who_has_which_address(tmp_path: Path) -> None:
 )
 def test_the_address_of_a_node(configured: str, gateway: str, expected: str) -> None:
     assert internal_address(configured, gateway) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"10.244.3.1/24", b"{}"])
+def test_a_damaged_network_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "network"
+    assert kept_network(file) is None
+    file.write_bytes(content)
+    assert kept_network(file) is None
+    file.write_text("10.244.3.0/24")
+    assert kept_network(file) == IPv4Network("10.244.3.0/24")

@@ -11,7 +11,7 @@ from kedge.client.client import STRATEGIC_PATCH, Client, DeletionOptions, Deleti
 from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.node.pod.status.patch import status_patch
+from kedge.node.pod.status.patch import beside_loop, status_patch
 from kedge.node.pod.timeouts import wait_until_set
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class StatusWriter:
         entry.written.set()
 
     async def _send(self, entry: _PendingStatus, status: PodStatus) -> None:
-        patch = status_patch(entry.pod, status)
+        patch = await beside_loop(entry.pod, status_patch, entry.pod, status)
         if patch is None or entry.gone:
             return
         meta = entry.pod.metadata
