@@ -187,8 +187,10 @@ class Duplex(asyncio.Protocol):
         self._ended = self._lost = True
         self._arrived()
         self.resume_writing()
-        if self._when_lost is not None:
-            self._when_lost(error)
+        # It refers to the connection that has this duplex: both would wait for a search.
+        when_lost, self._when_lost = self._when_lost, None
+        if when_lost is not None:
+            when_lost(error)
 
     def pause_writing(self) -> None:
         self._paused = True

@@ -19,6 +19,7 @@ from kedge.machinery.turns import next_turn
 from kedge.testing.clock import BusyClock
 from kedge.testing.raw_http import RawConnection
 from kedge.web.connection_limits import ConnectionLimits
+from kedge.web.duplex import Duplex
 from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import HttpServer
@@ -206,14 +207,23 @@ def test_a_handshake_that_fails_is_freed_at_once(identity: pki.ServerIdentity, e
     _without_search(attack())
 
 
-def test_a_connection_that_ends_is_freed_at_once(identity: pki.ServerIdentity) -> None:
+@pytest.mark.parametrize("status", [200, 101])
+def test_a_connection_that_ends_is_freed_at_once(identity: pki.ServerIdentity, status: int) -> None:
+    async def read(duplex: Duplex) -> None:
+        await duplex.read()
+
+    def answer(http: HttpRequest) -> Response:
+        headers = [("Connection", "Upgrade"), ("Upgrade", "other")]
+        return ok(http) if status == 200 else Response(101, headers=headers, take_over=read)
+
     async def use() -> None:
-        server = HttpServer(ok, SystemClock())
+        server = HttpServer(answer, SystemClock())
         port = await server.listen("127.0.0.1", 0, identity.context)
         tls = ssl.create_default_context(cadata=identity.ca_pem.decode())
+        upgrade = [("Connection", "Upgrade"), ("Upgrade", "other")]
         for _ in range(3):
             connection = RawConnection(f"https://127.0.0.1:{port}", tls, "t")
-            assert (await connection.send("GET", "/", (), b"")).status == 200
+            assert (await connection.send("GET", "/", upgrade, b"")).status == status
             await connection.close()
         del connection
         while left(TlsHandshake) or left(ServerConnection):
