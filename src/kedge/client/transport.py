@@ -132,6 +132,10 @@ class Inflow:
             self._error = error
             _resolve(self._arrival)
 
+    def detach(self) -> None:
+        """The writer is gone: it is not told any more that the reader has caught up."""
+        self._resumed = None
+
     def __aiter__(self) -> "Inflow":
         return self
 
@@ -142,6 +146,9 @@ class Inflow:
     async def _taken(self) -> list[Any]:
         """All that has come since the last time; waits until there is something."""
         while not self._pieces:
+            if isinstance(self._error, Unreachable):
+                # Not the same one: what is raised refers to the readers, and they to this stream.
+                raise Unreachable(*self._error.args)
             if self._error is not None:
                 raise self._error
             if self._ended:

@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -282,3 +284,28 @@ async def test_a_host_is_reached_at_any_of_its_addresses(monkeypatch: pytest.Mon
         connection = await open_connection("two.example", port, tls=None, server_name=None)
         assert connection.transport.get_extra_info("peername") == ("127.0.0.1", port)
         await asyncio.wait([connection.lost])
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n",
+        b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: other\r\n\r\nhi",
+    ],
+    ids=["whole", "broken off", "upgraded"],
+)
+async def test_a_connection_that_has_ended_refers_to_itself_no_longer(response: bytes) -> None:
+    gc.disable()
+    try:
+        async with connected(response) as connection:
+            await connection.ask(GET)
+            with suppress(Unreachable):
+                await body(connection)
+        gone = weakref.ref(connection)
+        del connection
+        for _ in range(100):
+            await next_turn()
+        assert gone() is None
+    finally:
+        gc.enable()
