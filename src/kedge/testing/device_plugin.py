@@ -15,13 +15,13 @@ from kedge.testing.clock import FakeClock
 from kedge.testing.pods import pod_document
 
 RESOURCE_NAME = "example.com/d"
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that something may take which happens over real sockets."""
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Return when something has become true."""
-    async with asyncio.timeout(PATIENCE):
+async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Return when something has become true. Raises TimeoutError after so many real seconds."""
+    async with asyncio.timeout(seconds):
         while not condition():
             await SystemClock().sleep(0.005)
 
@@ -96,8 +96,21 @@ class ScriptedPlugin(Plugin):
 class StageTasks:
     """Programs that begin and end as the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
         self._tasks: dict[object, asyncio.Task[None]] = {}
+
+    async def passing(
+        self, condition: Callable[[], object], step: float = 1.0, pause: float = 1.0
+    ) -> None:
+        """Let time pass until something has become true: steps, with up to `pause` real seconds
+        between them. A step must not pass while a message over a real socket is under way, or it
+        would count as late. So the usual pause is as long as the step."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await self.clock.advance(step)
+                with contextlib.suppress(TimeoutError):
+                    await until(condition, pause)
 
     def _run(self, what: object, work: Any) -> None:
         # This object owns the task: `_stop` ends it.
@@ -118,8 +131,7 @@ class DeviceStage(StageTasks):
     """The device registry of a node, and plugins that register and stop."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__()
-        self.clock = FakeClock()
+        super().__init__(FakeClock())
         self.directory = directory / "device-plugins"
         self.own = directory / "own"
         self.cdi = directory / "specs"
@@ -144,13 +156,6 @@ class DeviceStage(StageTasks):
         self._run(self.devices, self.devices.run())
         await until((self.directory / "kubelet.sock").exists)
         return self.devices
-
-    async def passing(self, condition: Callable[[], object], step: float = 0.05) -> None:
-        """Let time pass until something has become true, slowly enough for real sockets."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await self.clock.advance(step)
-                await SystemClock().sleep(0.005)
 
     def _tell_node(self) -> None:
         self.node_told += 1

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,10 @@ from kedge.dra import (
     Driver,
     PreparedDevice,
 )
-from kedge.machinery.clock import SystemClock
 from kedge.node.devices.devices import NodeDevices
 from kedge.node.pod.dependencies import ConfigFailure, ContainerEnvironment
 from kedge.node.resource_claims.claims import NodeClaims
-from kedge.testing.device_plugin import PATIENCE, StageTasks
+from kedge.testing.device_plugin import StageTasks
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
 
@@ -134,9 +133,8 @@ class ClaimStage(StageTasks):
     """The resource claims of a node, and drivers that register and stop."""
 
     def __init__(self, server: LocalServer, directory: Path) -> None:
-        super().__init__()
+        super().__init__(server.clock)
         self.server = server
-        self.clock = server.clock
         self.directory = directory / "kubelet"
         self.own = directory / "own"
         self.environment = ScriptedEnvironment()
@@ -261,13 +259,6 @@ class ClaimStage(StageTasks):
         return await client.update(resource, changed, subresource="status")
 
     # Time.
-
-    async def passing(self, condition: Callable[[], object], step: float = 0.2) -> None:
-        """Let time pass until something has become true, slowly enough for real sockets."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                await self.clock.advance(step)
-                await SystemClock().sleep(0.005)
 
 
 @contextlib.asynccontextmanager

@@ -47,7 +47,7 @@ class Running:
     ) -> dns.message.Message:
         query = dns.message.make_query(name, kind, **options)
         send = dns.asyncquery.tcp if tcp else dns.asyncquery.udp
-        return await send(query, "127.0.0.1", port=self.port, timeout=5)
+        return await send(query, "127.0.0.1", port=self.port, timeout=60)
 
 
 @pytest.fixture

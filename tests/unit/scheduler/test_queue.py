@@ -21,7 +21,7 @@ class Taker:
         return self.refusing
 
     async def take(self) -> QueuedPod:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             return await self.queue.take(self._objections)
 
     async def idle(self, seconds: float = 0.0) -> bool:

@@ -10,7 +10,7 @@ from tests.unit.web.test_exchange import turns
 from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress
 from kedge.web.kept_connections import KeptConnections
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 class Server:

@@ -26,7 +26,7 @@ from kedge.web.response_head import GZIP_FROM, WHOLE_UP_TO
 from kedge.web.server import HttpServer, log_loop_error
 from kedge.web.server_connection import ServerConnection
 
-PATIENCE = 10
+PATIENCE = 60
 """Seconds of real time after which a test that waits for the network has failed."""
 
 

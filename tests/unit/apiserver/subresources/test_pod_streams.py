@@ -19,7 +19,7 @@ from kedge.web.websocket import WebSocket
 
 PODS = "/api/v1/namespaces/default/pods"
 UPGRADE = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-key": "k"}
-PATIENCE = 10
+PATIENCE = 60
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ async def test_a_socket_behind_which_nobody_answers_is_an_error(stage: DeviceSta
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(stage.directory / "x.sock"))
         registering = stage._tasks["deaf"] = _task(register(stage, request()))
-        await stage.passing(registering.done, 0.5)
+        await stage.passing(registering.done, pause=0.01)
         assert registering.result().startswith(
             "rpc error: code = Unknown desc = failed to dial device plugin: "
         )
@@ -191,8 +191,7 @@ async def test_plugins_come_back_after_the_agent_did(stage: DeviceStage) -> None
     await stage.passing(lambda: devices.amounts()[R].capacity)
     assert devices.amounts() == {R: DeviceAmounts(2, 2)}
     (stage.directory / plugin.socket).unlink()
-    await stage.clock.advance(0.5)
-    await until((stage.directory / plugin.socket).exists)
+    await stage.passing((stage.directory / plugin.socket).exists)
 
 
 class Watched(ScriptedPlugin):
@@ -219,8 +218,7 @@ async def found(stage: DeviceStage, plugin: Watched) -> m.RegistrationStatus:
     directory = stage.devices.places.watched / "vendor"
     directory.mkdir(parents=True, exist_ok=True)
     server = await plugin._listen(directory / "reg.sock")
-    await stage.clock.advance(1)
-    await until(lambda: plugin.heard)
+    await stage.passing(lambda: plugin.heard)
     if plugin.heard[0].plugin_registered:
         await until(lambda: stage.devices.amounts() == {R: DeviceAmounts(2, 2)})
     await server.stop(0)

@@ -47,7 +47,7 @@ def free_port() -> int:
 
 async def ask(name: str, port: int) -> dns.message.Message:
     query = dns.message.make_query(name, "A")
-    return await dns.asyncquery.udp(query, "127.0.0.1", port=port, timeout=5)
+    return await dns.asyncquery.udp(query, "127.0.0.1", port=port, timeout=60)
 
 
 class Keeper:

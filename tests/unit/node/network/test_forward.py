@@ -7,7 +7,7 @@ from kedge.node.network import forward
 from kedge.node.network.forward import ConnectionLimit
 from kedge.node.network.network_place import MACHINE
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 def test_each_source_has_so_many_and_all_together_too() -> None:

@@ -30,6 +30,11 @@ class Server:
         self.writers: list[asyncio.StreamWriter] = []
         self.stays_open = False
 
+    async def is_asked(self) -> None:
+        """Return when a request has arrived."""
+        while not self.asked:
+            await SystemClock().sleep(0.005)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -125,6 +130,7 @@ async def test_a_server_that_does_not_answer_fails_in_time() -> None:
     async with serving() as server:
         action = HTTPGetAction(port=server.port)
         asking = asyncio.ensure_future(probe_http(action, CONTAINER, "127.0.0.1", clock, 3))
+        await server.is_asked()
         await clock.advance(3)
         outcome = await asking
     assert outcome.result is ProbeResult.FAILURE
@@ -219,9 +225,7 @@ async def test_an_answer_that_drips_is_given_up_though_a_hook_may_wait() -> None
         server.stays_open = True
         request = request_for(HTTPGetAction(port=server.port), CONTAINER, "127.0.0.1", "lifecycle")
         asking = asyncio.ensure_future(get(request, clock))
-        while not server.asked:
-            await asyncio.wait({asking}, timeout=0.01)
-        await asyncio.wait({asking}, timeout=0.2)
+        await server.is_asked()
         await clock.advance(ANSWER_SECONDS)
         with pytest.raises(TimeoutError):
             await asking

@@ -135,7 +135,7 @@ async def test_a_driver_that_hangs_is_given_up(stage: ClaimStage) -> None:
     driver.gates["prepare"] = asyncio.Event()
     task = asyncio.ensure_future(stage.claims.prepare(pod))
     await stage.passing(lambda: driver.calls)
-    await stage.passing(task.done, step=5)
+    await stage.passing(task.done, step=5, pause=0.01)
     assert await fails(task) == (
         "prepare dynamic resources: NodePrepareResources: "
         "rpc error: code = DeadlineExceeded desc = context deadline exceeded"

@@ -14,7 +14,7 @@ from kedge.testing.streams import FakeCommand, StreamingRuntime
 
 ALL = StreamOptions(stdin=True, stdout=True, stderr=True, tty=False)
 SILENT = StreamOptions(stdin=False, stdout=True, stderr=True, tty=False)
-PATIENCE = 10
+PATIENCE = 60
 
 
 class FakeClient:

@@ -13,7 +13,7 @@ from kedge.web import spdy, websocket
 from kedge.web.message import HttpRequest, Query
 from kedge.web.websocket import WebSocket
 
-PATIENCE = 10
+PATIENCE = 60
 
 
 @pytest.fixture

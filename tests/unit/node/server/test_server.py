@@ -16,7 +16,7 @@ from kedge.web.message import HttpRequest, Response
 
 MASTER = {"subject": ((("organizationName", "system:masters"),), (("commonName", "apiserver"),))}
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE = 10
+PATIENCE = 60
 
 
 Ask = Callable[..., Any]

@@ -234,7 +234,7 @@ async def test_a_pod_reaches_a_service_without_rules(
         await server.settle()
         listener = pods[0].opened(socket.AF_INET, socket.SOCK_STREAM)
         listener.bind((address, 8080))
-        async with await asyncio.start_server(_greet, sock=listener), asyncio.timeout(5):
+        async with await asyncio.start_server(_greet, sock=listener), asyncio.timeout(60):
             loop = asyncio.get_running_loop()
             with pods[1].opened(socket.AF_INET, socket.SOCK_STREAM) as client:
                 client.setblocking(False)
