@@ -164,7 +164,7 @@ async def outsider() -> AsyncIterator[NetworkNamespace]:
         made.end()
 
 
-async def ask(where: socket.socket, host: str, port: int = 80, within: float = 3) -> list[str]:
+async def ask(where: socket.socket, host: str, port: int = 80, within: float = 20) -> list[str]:
     """Return the name of the server that answers, and the address that it sees."""
     loop = asyncio.get_running_loop()
     where.setblocking(False)
@@ -178,7 +178,7 @@ async def ask_udp(client: socket.socket, host: str, port: int = 80) -> str:
     """Ask until there is an answer: the first packet of a new pod may be lost."""
     loop = asyncio.get_running_loop()
     client.setblocking(False)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             await loop.sock_sendto(client, b"?", (host, port))
             with contextlib.suppress(TimeoutError):

@@ -81,10 +81,11 @@ class Pods:
         self.pod = pod
         self.keeper = FakeKeeper()
 
-    async def say(self, address: str, port: int) -> bytes:
-        """Send a word over TCP from the pod and return the answer; empty if there is none."""
+    async def say(self, address: str, port: int, seconds: float = 60) -> bytes:
+        """Send a word over TCP from the pod and return the answer; empty if there is none in so
+        many seconds."""
         with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(seconds):
                 connected = await connected_socket(self.pod.opened, address, port)
                 reader, writer = await asyncio.open_connection(sock=connected)
                 writer.write(b"word")
@@ -175,7 +176,7 @@ async def test_pods_reach_the_machines_addresses_but_not_its_loopback(
         hidden_server = await asyncio.start_server(echo, "127.0.0.1", 0)
         port = hidden_server.sockets[0].getsockname()[1]
         for address in ("127.0.0.1", here, "10.96.0.7", str(made.bridge.gateway)):
-            assert await made.say(address, port) == b""
+            assert await made.say(address, port, 2) == b""
         open_server.close()
         hidden_server.close()
 
@@ -197,7 +198,7 @@ async def test_a_direct_connection_to_the_way_out_leads_nowhere(
     tmp_path: Path, namespaces: list[NetworkNamespace]
 ) -> None:
     async with pods(tmp_path, namespaces) as made, running(made, ("127.0.0.1", 1)) as way_out:
-        assert await made.say(str(made.bridge.gateway), way_out.ports.tcp) == b""
+        assert await made.say(str(made.bridge.gateway), way_out.ports.tcp, 2) == b""
 
 
 class EchoDatagrams(asyncio.DatagramProtocol):
