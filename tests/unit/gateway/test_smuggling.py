@@ -3,6 +3,7 @@ it."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -47,11 +48,11 @@ class Endpoint:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         content = bytearray()
         self.received.append(content)
-        content += await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        while piece := await reader.read(1000):
-            content += piece
-        writer.close()
+        with closing(writer):
+            content += await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            while piece := await reader.read(1000):
+                content += piece
 
     def target(self, host: str, path: str) -> RouteTarget:
         return RouteTarget([("127.0.0.1", self.port)], False, "n")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
 
 import pytest
 
@@ -21,11 +22,11 @@ async def pod() -> AsyncIterator[ports.PortForwardTarget]:
     """Port 80 shouts back what it hears, then says goodbye; nobody listens on others."""
 
     async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            writer.write(data.upper())
-            await writer.drain()
-        writer.write(b"BYE")
-        writer.close()
+        with closing(writer):
+            while data := await reader.read(65_536):
+                writer.write(data.upper())
+                await writer.drain()
+            writer.write(b"BYE")
 
     server = await asyncio.start_server(shout, "127.0.0.1", 0)
     runtime = StreamingRuntime(FakeClock())
