@@ -22,7 +22,7 @@ def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    monkeypatch.setattr("kedge.client.http._context", lambda pem: None)
+    monkeypatch.setattr("kedge.client.http.trusting", lambda pem: None)
     transport = cluster_client("x", tmp_path)._transport
     assert transport._authority == "[fd00::1]:6443"  # type: ignore[attr-defined]
     assert b"Bearer t\r\n" in transport._encoded(Call("GET", "/"))  # type: ignore[attr-defined]
@@ -33,7 +33,7 @@ def test_a_token_that_was_renewed_is_used(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "ca.crt").write_bytes(b"")
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setattr("kedge.client.http._context", lambda pem: None)
+    monkeypatch.setattr("kedge.client.http.trusting", lambda pem: None)
     transport = cluster_client("x", tmp_path)._transport
     (tmp_path / "token").write_text("new")
     assert b"Bearer new\r\n" in transport._encoded(Call("GET", "/"))  # type: ignore[attr-defined]

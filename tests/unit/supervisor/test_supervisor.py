@@ -39,8 +39,10 @@ def test_an_agent_learns_protocol_and_level(running: Supervisor) -> None:
             "pid": os.getpid(),
             "capabilities": of_level(PLAIN).document(),
             "cgroups": [],
-            "no_user_namespaces": "it takes root, because the kernel shows files with other owners only"
-            " to the owner of their file system, and this node has the level plain",
+            "no_user_namespaces": (
+                "it takes root, because the kernel shows files with other owners only to the owner"
+                " of their file system, and this node has the level plain"
+            ),
             "network": "machine",
         }
     ]
