@@ -34,6 +34,7 @@ NUMBERS = {
     "deployments": (30, "how many Deployments have these pods"),
     "single": (5000, "pods of one large Deployment, alone; 0 for none"),
     "idle": (30.0, "seconds to do nothing"),
+    "delete": (1, "0 to end without a deletion of all pods"),
 }
 
 
@@ -80,7 +81,8 @@ class Bench:
             await self._fill("web", flags.deployments, flags.pods)
             await self._idle(f"idle, {flags.pods} pods")
             await self._read_metrics(flags.pods)
-            await self._empty("web", flags.deployments, flags.pods)
+            if flags.delete:
+                await self._empty("web", flags.deployments, flags.pods)
         show("nodes that were not Ready", str(len(self._unready)), " ".join(self._unready))
 
     async def _idle(self, what: str) -> None:

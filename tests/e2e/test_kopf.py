@@ -1,8 +1,8 @@
-"""A kopf operator, run as its users run it, on a custom resource."""
+"""A kopf operator, run as its users run it, on a custom resource in a cluster of its own."""
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,111 +13,88 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.e2e.conftest import Api, Cluster
+    import kedge
+
+pytest.importorskip("kopf", reason="this environment lacks kopf: pip install 'kedge[clients]'")
 
 OPERATOR = Path(__file__).with_name("operators") / "greetings.py"
-GROUP = "greetings.example.com"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-DEFINITION = {
-    "metadata": {"name": f"greetings.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": "greetings", "singular": "greeting", "kind": "Greeting"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "properties": {"to": {"type": "string"}}},
-                            "status": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: greetings.greetings.example.com}
+spec:
+  group: greetings.example.com
+  scope: Namespaced
+  names: {plural: greetings, singular: greeting, kind: Greeting}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {to: {type: string}}}
+          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+"""
+GREETING = """
+apiVersion: greetings.example.com/v1
+kind: Greeting
+metadata: {name: one}
+spec: {to: NAME}
+"""
 
 
 @pytest.fixture
-def operator(
-    api: Api, cluster: Cluster, namespace: str, tmp_path: Path, eventually: Callable[..., Any]
-) -> Iterator[None]:
-    """The operator at work on the namespace's greetings."""
-    if importlib.util.find_spec("kopf") is None:
-        pytest.skip("this environment lacks kopf: pip install 'kedge[clients]'")
-    api.create(DEFINITIONS, DEFINITION)
-    eventually(lambda: api.serves(f"/apis/{GROUP}/v1/greetings"))
-    log = tmp_path / "operator.log"
+def c(kedge_fresh_cluster: kedge.Cluster, tmp_path: Path) -> Iterator[kedge.Cluster]:
+    """A cluster with the operator at work on greetings."""
+    c, log = kedge_fresh_cluster, tmp_path / "operator.log"
+    c.apply(DEFINITION)
+    command = [
+        sys.executable,
+        "-m",
+        "kopf",
+        "run",
+        "--verbose",
+        "--namespace=default",
+        str(OPERATOR),
+    ]
+    environment = os.environ | {"KUBECONFIG": str(c.kubeconfig)}
     with (
         log.open("w") as output,
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "kopf",
-                "run",
-                "--verbose",
-                f"--namespace={namespace}",
-                OPERATOR,
-            ],
-            env=cluster.environment,
-            stdout=output,
-            stderr=output,
-        ) as process,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process,
     ):
         try:
-            yield
-            said = log.read_text()
-            assert process.poll() is None, said
-            assert "Traceback" not in said, said
+            yield c
+            assert process.poll() is None, log.read_text()
+            assert "Traceback" not in log.read_text(), log.read_text()
         finally:
             process.terminate()
             process.wait(20)
-            api.delete(f"{DEFINITIONS}/greetings.{GROUP}")
 
 
+@pytest.mark.kedge(nodes=0, wait=60)
 def test_an_operator_creates_updates_and_says_good_bye(
-    operator: None, api: Api, namespace: str, eventually: Callable[..., Any]
+    c: kedge.Cluster, eventually: Callable[..., Any]
 ) -> None:
-    greetings = f"/apis/{GROUP}/v1/namespaces/{namespace}/greetings"
-    texts = f"/api/v1/namespaces/{namespace}/configmaps"
-    api.create(
-        greetings,
-        {
-            "apiVersion": f"{GROUP}/v1",
-            "kind": "Greeting",
-            "metadata": {"name": "one"},
-            "spec": {"to": "Ann"},
-        },
-    )
-    eventually(lambda: api.exists(f"{texts}/one"))
-    text = api.get(f"{texts}/one")
+    c.apply(GREETING.replace("NAME", "Ann"))
+    c.wait("greeting/one", lambda found: "create" in found.get("status", {}))
+    text, greeting = c.get("cm/one"), c.get("greeting/one")
     assert text["data"] == {"text": "Hello Ann"}
     assert text["metadata"]["ownerReferences"][0]["kind"] == "Greeting"
-    created = eventually(lambda: api.get(f"{greetings}/one").get("status", {}).get("create"))
-    assert created == {"text": "Hello Ann"}
-    assert api.get(f"{greetings}/one")["metadata"]["finalizers"] == [f"{GROUP}/good-bye"]
+    assert greeting["status"]["create"] == {"text": "Hello Ann"}
+    assert greeting["metadata"]["finalizers"] == ["greetings.example.com/good-bye"]
 
-    api.merge(f"{greetings}/one", {"spec": {"to": "Bob"}})
-    eventually(lambda: api.get(f"{greetings}/one")["status"].get("greeted") == "Bob")
-    assert api.get(f"{texts}/one")["data"] == {"text": "Hello Bob"}
+    c.apply(GREETING.replace("NAME", "Bob"))
+    c.wait("greeting/one", lambda found: found["status"].get("greeted") == "Bob")
+    assert c.get("cm/one")["data"] == {"text": "Hello Bob"}
 
-    api.delete(f"{greetings}/one")
-    eventually(lambda: not api.exists(f"{greetings}/one"))
-    assert api.get(f"{texts}/one-gone")["data"] == {"text": "Bye Bob"}
+    c.delete("greeting/one")
+    c.wait("greeting/one", "deleted")
+    assert c.get("cm/one-gone")["data"] == {"text": "Bye Bob"}
 
     def told() -> list[str]:
-        events = api.get(f"/api/v1/namespaces/{namespace}/events")["items"]
-        return [event["message"] for event in events if event["reason"] == "Greeted"]
+        return [each["message"] for each in c.events() if each["reason"] == "Greeted"]
 
     assert eventually(told) == ["Hello Ann"]

@@ -1,15 +1,19 @@
-"""Every block of Python in docs/testing.md is a file of tests, which passes."""
+"""Every block of Python in the pages about tests is a file of tests, which passes."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+@pytest.mark.parametrize("page", ["testing.md", "simulated-nodes.md"])
+def test_the_tests_of_the_page_pass(page: str, tmp_path: Path) -> None:
+    text = (DOCS / page).read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert blocks
     for number, block in enumerate(blocks, start=1):
         assert "def test_" in block
