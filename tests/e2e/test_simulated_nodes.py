@@ -119,14 +119,16 @@ def test_failures_are_pretended(c: kedge.Cluster, eventually: Callable[..., Any]
     c.delete("deploy/pull")
 
 
-def test_a_job_completes_when_its_time_has_come(c: kedge.Cluster) -> None:
+def test_a_job_completes_and_is_deleted_when_its_time_has_come(c: kedge.Cluster) -> None:
     template = deployment("work", run_for="1h")["spec"]["template"]
     template["spec"]["restartPolicy"] = "Never"
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"}}
-    c.apply({**job, "spec": {"template": template}})
+    c.apply({**job, "spec": {"template": template, "ttlSecondsAfterFinished": 600}})
     c.wait("job/work", lambda found: found["status"].get("ready") == 1, timeout=PATIENCE)
     c.clock.advance(hours=1)
     c.wait("job/work", "Complete", timeout=PATIENCE)
+    c.clock.advance(minutes=10)
+    c.wait("job/work", "deleted", timeout=PATIENCE)
 
 
 def test_usage_scales_a_deployment(c: kedge.Cluster, eventually: Callable[..., Any]) -> None:
@@ -142,6 +144,22 @@ def test_usage_scales_a_deployment(c: kedge.Cluster, eventually: Callable[..., A
 
     eventually(scaled, within=PATIENCE)
     eventually(lambda: c.get("deploy/web")["status"].get("readyReplicas") == 20)
+
+
+def test_an_autoscaler_waits_before_it_scales_down(
+    c: kedge.Cluster, eventually: Callable[..., Any]
+) -> None:
+    c.kubectl("annotate", "pods", "-l", "app=web", "--overwrite", f"{PREFIX}cpu=50m")
+    c.clock.advance(minutes=1)
+    eventually(lambda: "500m" not in top(c, "pods", "-l", "app=web"), within=PATIENCE)
+    c.clock.advance(seconds=30)
+    assert c.get("deploy/web")["spec"]["replicas"] == 20
+
+    def scaled() -> bool:
+        c.clock.advance(minutes=5)
+        return bool(c.get("deploy/web")["spec"]["replicas"] == 4)
+
+    eventually(scaled, within=PATIENCE)
 
 
 def test_a_node_of_ones_own_is_simulated(c: kedge.Cluster) -> None:
