@@ -18,11 +18,13 @@ from kedge.controllers.workloads.replicas import (
 from kedge.machinery.clock import Clock
 
 
+def size(obj: ReplicaSet) -> int:
+    return obj.spec.replicas or 0
+
+
 def demand(obj: ReplicaSet) -> ReplicaDemand:
     spec = obj.spec
-    return ReplicaDemand(
-        spec.replicas or 0, compiled(spec.selector), spec.template, spec.minReadySeconds
-    )
+    return ReplicaDemand(size(obj), compiled(spec.selector), spec.template, spec.minReadySeconds)
 
 
 def with_status(
@@ -37,5 +39,5 @@ class ReplicaSetController(ReplicasController[ReplicaSet]):
     """Creates and deletes the pods of ReplicaSets."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
-        kind = ReplicaOwnerKind(RESOURCE, "replicaset-controller", demand, with_status)
+        kind = ReplicaOwnerKind(RESOURCE, "replicaset-controller", size, demand, with_status)
         super().__init__(client, shared, clock, kind)

@@ -52,6 +52,8 @@ S = TypeVar("S", bound=Any)
 C = TypeVar("C", bound=Any)
 
 WORKERS: Final = 5
+MANY: Final = 100
+"""So many pods are created without a pause."""
 REPLICA_FAILURE: Final = "ReplicaFailure"
 
 
@@ -89,6 +91,8 @@ class ReplicaOwnerKind(msgspec.Struct, Generic[T], frozen=True):
     resource: Resource[T]
     component: str
     """The source component of the events."""
+    size: Callable[[T], int]
+    """The number of replicas that an owner wants."""
     wanted: Callable[[T], ReplicaDemand]
     told: Callable[[T, ReplicaCounts, ReplicaFailure | None, str], T]
     """An owner with the status that it should have at this time."""
@@ -203,9 +207,23 @@ class ReplicasController(Generic[T]):
                     self._loop.add(key_of(owner))
 
     def _add_owner(self, pod: Pod) -> None:
-        owner, resource = controller_of(pod), self._kind.resource
-        if owner is not None and owner.kind == resource.kind:
-            self._add_after_pause(Key(pod.metadata.namespace, owner.name), owner.uid)
+        reference, resource = controller_of(pod), self._kind.resource
+        if reference is None or reference.kind != resource.kind:
+            return
+        key = Key(pod.metadata.namespace, reference.name)
+        owner = self._owners.get(key.name, key.namespace)
+        if owner is not None and self._has_room_for_many(owner):
+            self._loop.add(key)
+        else:
+            self._add_after_pause(key, reference.uid)
+
+    def _has_room_for_many(self, owner: T) -> bool:
+        """Whether many of an owner's pods were held back and can be created now: they do not wait
+        for the pause, which is for its status."""
+        groups = self._tallies.of(owner.metadata.uid)
+        missing = self._kind.size(owner) - sum(each.active for each in groups)
+        room = room_for_more(sum(each.waiting for each in groups))
+        return min(missing, room) >= MANY
 
     def _add_after_pause(self, key: Key, uid: str) -> None:
         self._loop.add_after_pause(key, self._pods.count_owned(uid))
@@ -226,6 +244,8 @@ class ReplicasController(Generic[T]):
         await self._tell(owner, counts, _told(failure, missing))
         if failure is not None:
             raise failure
+        if wanted.count - counts.replicas < 0 and not is_leaving(owner):
+            self._loop.add(key)  # more than are deleted at a time
         self._wait_for_availability(key, owner, wanted.min_ready_seconds)
 
     def _count(self, owner: T, wanted: ReplicaDemand) -> ReplicaCounts:

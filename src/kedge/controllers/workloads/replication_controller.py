@@ -23,11 +23,15 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import LabelRequirements, Requirement
 
 
+def size(obj: ReplicationController) -> int:
+    return obj.spec.replicas or 0
+
+
 def demand(obj: ReplicationController) -> ReplicaDemand:
     spec = obj.spec
     selector = LabelRequirements(Requirement(k, "=", (v,)) for k, v in spec.selector.items())
     template = spec.template or PodTemplateSpec()
-    return ReplicaDemand(spec.replicas or 0, selector, template, spec.minReadySeconds)
+    return ReplicaDemand(size(obj), selector, template, spec.minReadySeconds)
 
 
 def with_status(
@@ -41,5 +45,5 @@ class ReplicationControllerController(ReplicasController[ReplicationController])
     """Creates and deletes the pods of ReplicationControllers."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
-        kind = ReplicaOwnerKind(RESOURCE, "replication-controller", demand, with_status)
+        kind = ReplicaOwnerKind(RESOURCE, "replication-controller", size, demand, with_status)
         super().__init__(client, shared, clock, kind)

@@ -2,7 +2,13 @@
 
 from typing import Any
 
+import pytest
+
+from kedge.controllers.loop import LONGEST_PAUSE
+from kedge.controllers.pod_control import MOST_WAITING
+from kedge.controllers.workloads import replicas
 from kedge.controllers.workloads.replica_set import ReplicaSetController
+from kedge.controllers.workloads.replicas import MANY
 from kedge.testing.controllers import ControllerHarness, workshop
 from kedge.testing.workloads import workload_document
 
@@ -158,3 +164,32 @@ async def test_quota_that_is_used_up_is_told_and_overcome() -> None:
         await place.pass_time(60)
         assert len(await place.pods()) == 50
         assert "conditions" not in await status(place)
+
+
+async def test_pods_that_were_held_back_are_made_when_many_have_a_node() -> None:
+    async with workshop(ReplicaSetController) as place:
+        await place.create(SETS, replica_set(replicas=MOST_WAITING + MANY))
+        pods = await place.pods()
+        assert len(pods) == MOST_WAITING
+        for each in pods[:MANY]:
+            await place.run_pod(each, node="n")
+        assert len(await place.pods()) == MOST_WAITING + MANY
+
+
+async def test_status_of_a_large_set_follows_after_a_pause() -> None:
+    async with workshop(ReplicaSetController) as place:
+        await place.create(SETS, replica_set(replicas=120))
+        await place.clock.advance(LONGEST_PAUSE)
+        for each in (await place.pods())[:2]:
+            await place.run_pod(each)
+        assert (await status(place)).get("readyReplicas") == 1
+        await place.clock.advance(LONGEST_PAUSE)
+        assert (await status(place))["readyReplicas"] == 2
+
+
+async def test_a_changed_number_does_not_wait_for_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "BURST", 50)
+    async with workshop(ReplicaSetController) as place:
+        await place.create(SETS, replica_set(replicas=120))
+        await place.change(f"{WEB}/scale", {"spec": {"replicas": 1}})
+        assert len(await place.pods()) == 1
