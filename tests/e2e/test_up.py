@@ -123,6 +123,23 @@ def test_a_second_up_is_a_no_op_and_so_is_a_second_down(terminal: Terminal) -> N
     assert 'Cluster "default" was not running' in ok(terminal.kedge("down"))
 
 
+def test_a_running_cluster_is_backed_up_and_restored_beside_it(terminal: Terminal) -> None:
+    ok(terminal.kedge("up", "--nodes=0"))
+    ok(terminal.kubectl("create", "configmap", "kept", "--from-literal=a=b"))
+    assert 'Cluster "default" is in b.kedge' in ok(terminal.kedge("backup", "b.kedge"))
+    ok(terminal.kubectl("create", "configmap", "later"))
+    assert "is not empty" in refused(terminal.kedge("restore", "b.kedge"))
+    assert "kedge up --name copy" in ok(terminal.kedge("restore", "b.kedge", "--name=copy"))
+    ok(terminal.kedge("up", "--name=copy", "--nodes=0"))
+    names = ok(terminal.kubectl("--context=kedge-copy", "get", "configmaps", "-o", "name"))
+    assert "configmap/kept" in names
+    assert "configmap/later" not in names
+    ok(terminal.kedge("down", "--purge"))
+    ok(terminal.kedge("restore", "b.kedge"))
+    ok(terminal.kedge("up", "--nodes=0"))
+    assert "kept" in ok(terminal.kubectl("get", "configmaps"))
+
+
 def test_settings_of_a_running_cluster_change_or_the_command_fails(terminal: Terminal) -> None:
     ok(terminal.kedge("up", "--max-pods=40"))
     server = status(terminal)["pid"]

@@ -51,6 +51,8 @@ COMMANDS: Final = (
     CliCommand("envtest", "envtest.command", "Print a directory for $KUBEBUILDER_ASSETS"),
     CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
     CliCommand("list", "cluster.list", "List the clusters on this machine"),
+    CliCommand("backup", "backup.backup", "Write the objects and keys of a cluster to a file"),
+    CliCommand("restore", "backup.restore", "Make a cluster of such a file"),
     CliCommand("doctor", "doctor.command", "Show what this machine lacks, and how to mend it"),
     CliCommand("get", "objects.get.command", "Show objects of the cluster"),
     CliCommand("describe", "objects.describe.command", "Describe objects of the cluster in detail"),

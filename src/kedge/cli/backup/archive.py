@@ -1,0 +1,182 @@
+"""The file that `kedge backup` writes and `kedge restore` reads.
+
+A tarball with `backup.json`, which describes it, the store, the keys and certificates, and the
+administrator's token. Data of volumes, images and logs are not in it.
+"""
+
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from kedge import __version__
+from kedge.cli.cluster import registry, state
+from kedge.cli.cluster.integrity import DATABASE
+from kedge.cli.failure import Failure
+from kedge.storage.sqlite.backup import CopyFailure, check_database, copy_database
+
+FORMAT: Final = 1
+"""How the file is arranged; a kedge that arranges it otherwise counts on."""
+_DESCRIPTION: Final = "backup.json"
+_LARGEST_DESCRIPTION: Final = 1 << 20
+_FOLDER: Final = "pki"
+_SINGLE: Final = (DATABASE, "token")
+
+
+class BackupDescription(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The file `backup.json`."""
+
+    format: int = FORMAT
+    name: str
+    """The name of the cluster."""
+    layout: int
+    """How the directory of the cluster was arranged."""
+    port: int = 0
+    kedge: str = __version__
+    made: datetime
+
+
+def write(directory: Path, target: Path, now: datetime) -> BackupDescription:
+    """Back up the cluster in a directory; it may run. Raises Failure."""
+    cluster = state.read(directory)
+    if cluster is None:
+        raise Failure(f"{directory} holds no cluster: 'kedge list' shows those of this machine")
+    if not (directory / DATABASE).exists():
+        raise Failure(
+            f'cluster "{cluster.name}" keeps its objects in memory, or has never run: there is no'
+            f" {directory / DATABASE} to back up"
+        )
+    described = BackupDescription(
+        name=cluster.name, layout=cluster.layout, port=cluster.port, made=now
+    )
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(partial, "xb", opener=_private) as out:
+            _pack(directory, described, out)
+            out.flush()
+            os.fsync(out.fileno())
+        # A file of that name is a whole backup, or the one that was there before.
+        os.link(partial, target)
+    except FileExistsError as error:
+        raise Failure(f"{target} exists already: choose another file") from error
+    except CopyFailure as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise Failure(f"cannot write {target}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return described
+
+
+def _private(path: str, flags: int) -> int:
+    # It has the keys of the cluster.
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _pack(directory: Path, described: BackupDescription, out: IO[bytes]) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir=directory, prefix=".backup-") as work,
+        tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as packed,
+    ):
+        entry = tarfile.TarInfo(_DESCRIPTION)
+        content = msgspec.json.encode(described)
+        entry.size = len(content)
+        packed.addfile(entry, io.BytesIO(content))
+        # Keys first: an object of the store may be signed by them, never the other way round.
+        for file in sorted((directory / _FOLDER).rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                packed.add(file, str(file.relative_to(directory)), recursive=False)
+        packed.add(directory / "token", "token", recursive=False)
+        copy = Path(work) / DATABASE
+        copy_database(directory / DATABASE, copy)
+        packed.add(copy, DATABASE, recursive=False)
+
+
+def describe(path: Path) -> BackupDescription:
+    """Return what a backup is of; raises Failure if it is none, or of a newer kedge."""
+    try:
+        with tarfile.open(path) as packed:
+            first = packed.next()
+            if first is None or first.name != _DESCRIPTION or first.size > _LARGEST_DESCRIPTION:
+                raise Failure(f"{path} is not a backup of kedge")
+            content = packed.extractfile(first)
+            assert content is not None
+            document = msgspec.json.decode(content.read())
+            found = document.get("format") if isinstance(document, dict) else None
+            if found != FORMAT:
+                raise Failure(
+                    f"{path} was made by another version of kedge (format {found}, this one knows"
+                    f" format {FORMAT}): use that version"
+                )
+            described = msgspec.convert(document, BackupDescription)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror or error}") from error
+    except (tarfile.TarError, msgspec.MsgspecError, EOFError) as error:
+        raise Failure(f"{path} is not a backup of kedge: {error}") from error
+    if described.layout != state.LAYOUT:
+        raise state.UnknownLayout(path, str(described.layout))
+    return described
+
+
+def restore(
+    path: Path, described: BackupDescription, *, name: str, directory: Path, root: Path
+) -> None:
+    """Make a cluster of a backup; raises Failure, and then nothing is left of it."""
+    state.check_owner(directory)
+    if state.read(directory) is not None or (directory.exists() and any(directory.iterdir())):
+        raise Failure(
+            f"{directory} is not empty: choose another --name or --state, or delete what is there"
+            f" with 'kedge down --name {name} --purge'"
+        )
+    registry.check_free(root, name, directory)
+    partial = directory.with_name(f".{directory.name}.restore-{os.getpid()}")
+    try:
+        partial.mkdir(mode=0o700, parents=True)
+        _unpack(path, partial)
+        check_database(partial / DATABASE)
+        state.write(partial, _record(described, name, partial))
+        # An empty directory may be there already; rename(2) replaces it.
+        partial.rename(directory)
+        registry.register(root, name, directory)
+    except (CopyFailure, tarfile.TarError, EOFError) as error:
+        raise Failure(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        raise Failure(f"cannot restore to {directory}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _record(described: BackupDescription, name: str, directory: Path) -> state.ClusterRecord:
+    """Return the record of the restored cluster. Under another name it may run beside the first
+    one, so it does not take its port."""
+    made = ("pki/ca.crt", "pki/ca.key", DATABASE, "token")
+    missing = [each for each in made if not (directory / each).is_file()]
+    if missing:
+        raise CopyFailure(f"{missing[0]} is missing in it")
+    port = described.port if name == described.name else 0
+    return state.ClusterRecord(name=name, port=port, kept=made)
+
+
+def _unpack(path: Path, directory: Path) -> None:
+    """Write the files of a backup. Its names are checked: the file may come from anywhere."""
+    with tarfile.open(path) as packed:
+        for member in packed:
+            if member.name == _DESCRIPTION:
+                continue
+            parts = Path(member.name).parts
+            is_known = member.name in _SINGLE or (parts[:1] == (_FOLDER,) and len(parts) > 1)
+            if not member.isreg() or ".." in parts or not is_known:
+                raise CopyFailure(f"{member.name!r} does not belong in a backup")
+            content = packed.extractfile(member)
+            assert content is not None
+            target = directory / member.name
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = 0o644 if member.name.endswith((".crt", ".pub")) else 0o600
+            with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                shutil.copyfileobj(content, file)
