@@ -1,7 +1,7 @@
 """Change objects by the MutatingAdmissionPolicies that are bound to a request."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import msgspec
@@ -52,10 +52,9 @@ class MutatingPolicies:
         policies = await self._policies.bound(self._around.clock)
         if not policies:
             return attempt.object
-        if attempt.is_repeated:
-            policies = tuple(policy for policy in policies if policy.is_reinvoked)
+        chosen = {each.name for each in policies if each.is_reinvoked or not attempt.is_repeated}
         run = _PolicyRun(attempt, self._around)
-        await run.round(policies)
+        await run.round(policies, chosen)
         if run.has_changed and not run.has_failed and not attempt.is_repeated:
             await run.repeat(policies, self._earlier)
         return run.result()
@@ -84,7 +83,9 @@ class _PolicyRun:
         """Whether a policy refuses the request; then nothing runs again."""
         return bool(self._errors)
 
-    async def round(self, policies: Policies) -> None:
+    async def round(self, policies: Policies, chosen: Set[str]) -> None:
+        """Let the chosen policies change the object. Of the others, the match conditions are
+        evaluated all the same: upstream refuses a request if one fails on the changed object."""
         about = review.subject(self._attempt)
         if not about.own_kind:
             return
@@ -96,7 +97,7 @@ class _PolicyRun:
                     self._fail(each.policy, each.binding, each.why, "Forbidden")
                 continue
             known = self._attempt.object
-            await self._invoke(each, about)
+            await self._invoke(each, about, is_chosen=each.policy.name in chosen)
             if self._attempt.object != known:
                 self.has_changed = True
                 self._outdated |= self._before
@@ -117,8 +118,7 @@ class _PolicyRun:
         if self._attempt.object != known:
             self._outdated |= self._before
             self._unpruned = None
-        again = tuple(policy for policy in policies if policy.name in self._outdated)
-        await self.round(again)
+        await self.round(policies, frozenset(self._outdated))
 
     def result(self) -> Object | None:
         """Return the changed object; raise the errors of the policies."""
@@ -130,7 +130,11 @@ class _PolicyRun:
         return self._attempt.object
 
     async def _invoke(
-        self, invocation: Invocation[MutatingParts], about: review.ReviewSubject
+        self,
+        invocation: Invocation[MutatingParts],
+        about: review.ReviewSubject,
+        *,
+        is_chosen: bool,
     ) -> None:
         policy = invocation.policy
         try:
@@ -140,7 +144,7 @@ class _PolicyRun:
         except CelError as error:
             self._report(invocation, str(error))
             return
-        for mutation in policy.parts:
+        for mutation in policy.parts if is_chosen else ():
             begun, why = self._around.clock.monotonic(), ""
             try:
                 await self._mutate(mutation, invocation, about)

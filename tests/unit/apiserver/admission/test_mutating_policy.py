@@ -231,6 +231,7 @@ FIELDS = {
     "s": {"type": "string"},
     "t": {"type": "string", "format": "date-time"},
     "u": {"type": "string", "format": "duration"},
+    "o": {"type": "object", "properties": {"x": {"type": "integer"}}},
 }
 
 
@@ -261,15 +262,27 @@ async def test_mutations_of_custom_objects(case: dict[str, Any], server: LocalSe
         for each in case.get("apply", ())
     ]
     constraints = {"resourceRules": [rule]}
-    await bind(server, "m1", {"mutations": mutations, "matchConstraints": constraints})
-    thing = {
+    conditions = [
+        {"name": f"c{i}", "expression": each} for i, each in enumerate(case.get("conditions", ()))
+    ]
+    await bind(
+        server,
+        "m1",
+        {"mutations": mutations, "matchConstraints": constraints, "matchConditions": conditions},
+    )
+    thing: dict[str, Any] = {
         "apiVersion": "x.example.com/v1",
         "kind": "Thing",
         "metadata": {"name": "c"},
         "spec": {"i": 5, "s": "a"},
     }
+    if "denied" in case:
+        thing["spec"]["o"] = {"x": 4}
     answer = await server.call("POST", THINGS, thing)
-    if "invalid" in case:
+    if "denied" in case:
+        assert (answer.status, answer.document["reason"]) == (403, "Invalid")
+        assert answer.message == f"policy 'm1' with binding 'b1' denied request: {case['denied']}"
+    elif "invalid" in case:
         assert answer.status == 422
         assert answer.document["message"].endswith(case["invalid"])
     elif "refused" in case:
