@@ -113,6 +113,7 @@ bench: .venv/.dev ## run the benchmarks; needs wrk
 	$(BIN)/python bench/store.py 0.5
 	$(BIN)/python bench/limits.py --pods 500
 	$(BIN)/python bench/cel.py
+	$(BIN)/python bench/expression_pauses.py
 	$(BIN)/python bench/scheduler.py
 	$(BIN)/python bench/placement.py
 	$(BIN)/python bench/workloads.py
