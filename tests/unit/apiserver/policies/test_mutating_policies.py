@@ -6,8 +6,8 @@ import pytest
 
 from kedge.apiserver.policies.mutating_policies import MOST_PARTS, parts_of
 
-LONG_MAP = {f"k{number}": number for number in range(MOST_PARTS + 1)}
-OBJECT = {
+LONG_MAP: dict[str, Any] = {f"k{number}": number for number in range(MOST_PARTS + 1)}
+OBJECT: dict[str, Any] = {
     "metadata": {"name": "a", "managedFields": [{"fieldsV1": {"f:spec": {"f:a": {}}}}, {}]},
     "spec": {"m": LONG_MAP, "l": [1, 2]},
 }
