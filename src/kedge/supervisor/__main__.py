@@ -66,7 +66,9 @@ def _detach(directory: str) -> None:
     for number, descriptor in enumerate((null, log, log)):
         os.dup2(descriptor, number)
     libc.name_process("kedge-superv")
-    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+    with contextlib.suppress(OSError):
+        # Without it, as on gVisor, another process reaps what containers leave behind.
+        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(_OOM_SCORE))
     with contextlib.suppress(OSError, ValueError):

@@ -2,6 +2,8 @@ import os
 import select
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -81,3 +83,18 @@ def test_what_is_left_of_a_session_is_killed(leader: "subprocess.Popen[str]") ->
     ended.register(watched, select.POLLIN)
     assert ended.poll(5_000)
     os.close(watched)
+
+
+def test_a_kernel_without_boot_ids_is_told_apart_by_the_time_of_its_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of gVisor."""
+    (tmp_path / "stat").write_text("cpu 1 2 3\nbtime 1794957000\nprocesses 4\n")
+
+    def opened(path: str) -> IO[str]:
+        if path != "/proc/stat":
+            raise FileNotFoundError(path)
+        return (tmp_path / "stat").open()
+
+    monkeypatch.setattr(processes, "open", opened, raising=False)
+    assert processes.boot() == "btime 1794957000"
