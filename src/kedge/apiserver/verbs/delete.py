@@ -121,23 +121,21 @@ async def _begin_or_finish(
     resource = request.resource
     grace = _grace(resource, obj, options)
     finalizers = _finalizers(request, obj, options)
-    if grace == 0 and not finalizers and not resource.strategy.blocks_deletion(obj):
-        gone_item = item if dry else await api.delete(resource, item)
-        if resource.strategy.grace_period is no_grace_period:
-            return gone_item, True
-        # An object that may have a grace period is marked before it is deleted.
-        marked = await api.long_work.run(
-            len(item.body), _terminating, api, resource, obj, grace, finalizers
-        )
-        return Item(item.key, gone_item.revision, msgspec.json.encode(marked)), True
+    ends_now = grace == 0 and not finalizers and not resource.strategy.blocks_deletion(obj)
+    if ends_now and resource.strategy.grace_period is no_grace_period:
+        return item if dry else await api.delete(resource, item), True
     document, is_same = await api.long_work.run(
         len(item.body), _marked, api, resource, item, obj, grace, finalizers
     )
-    if is_same:
-        return item, False
     if dry:
-        return Item(item.key, item.revision, msgspec.json.encode(document)), False
-    return await api.put(resource, document, item, len(item.body)), False
+        marked = item.body if is_same else msgspec.json.encode(document)
+        return Item(item.key, item.revision, marked), ends_now
+    if not is_same:
+        item = await api.put(resource, document, item, len(item.body))
+    # An object that may have a grace period is marked even if it ends now, as upstream: watchers
+    # see its deletionTimestamp in an event of its own. If the server dies in between, the next
+    # deletion finds the mark and goes on from here.
+    return await api.delete(resource, item) if ends_now else item, ends_now
 
 
 def _marked(

@@ -218,6 +218,34 @@ async def test_a_pod_without_a_node_goes_at_once_and_is_shown_once_more(
     assert not await exists(server, f"{PODS}/p")
 
 
+async def test_watchers_see_the_mark_of_a_pod_that_goes_at_once(server: LocalServer) -> None:
+    await make_pod(server)
+    watching = await server.watch(f"{PODS}?watch=1")
+    await server.delete(f"{PODS}/p")
+    events = await watching.events()
+    assert [each["type"] for each in events] == ["ADDED", "MODIFIED", "DELETED"]
+    for event in events[1:]:
+        meta = event["object"]["metadata"]
+        assert meta["deletionTimestamp"]
+        assert (meta["deletionGracePeriodSeconds"], meta["generation"]) == (0, 2)
+
+
+async def test_a_mark_that_a_dying_server_left_does_not_hold_a_pod(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(*_: object) -> None:
+        raise OSError
+
+    await make_pod(server)
+    with monkeypatch.context() as patch:
+        patch.setattr(server.app.api, "delete", die)
+        assert (await server.call("DELETE", f"{PODS}/p")).status >= 500
+    marked = await server.get(f"{PODS}/p")
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
+    await server.delete(f"{PODS}/p")
+    assert not await exists(server, f"{PODS}/p")
+
+
 async def test_grace_can_only_be_shortened(server: LocalServer) -> None:
     await make_pod(server, node="n")
     await server.delete(f"{PODS}/p", {"gracePeriodSeconds": 60})
