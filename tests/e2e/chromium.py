@@ -211,6 +211,8 @@ class Browser:
         try:
             page.show()
             page.call("Page.bringToFront")
+            # Only a page that counts as shown gets frames.
+            page.call("Emulation.setFocusEmulationEnabled", enabled=True)
             yield page
         finally:
             page.close()

@@ -51,6 +51,7 @@ PATIENCE = 20.0
 LONG_FILES = (
     "pods/attacks/test_restart.py",
     "pods/test_machines.py",
+    "pods/test_dashboard.py",
     "pods/test_metrics_api.py",
     "pods/test_device_plugins.py",
     "pods/test_autoscaling.py",

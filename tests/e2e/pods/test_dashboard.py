@@ -1,8 +1,12 @@
 """The dashboard in a real browser: as administrator, as viewer of one namespace, as a stranger."""
 
+import contextlib
+import http.server
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from tests.e2e.chromium import Browser, Page, program, running
+from tests.e2e.conftest import Refused
 
 Json = dict[str, Any]
 
@@ -343,3 +348,245 @@ def test_a_viewer_is_not_offered_what_it_may_not_do(
     assert page.evaluate("document.querySelectorAll('.controls button').length") == 0
     go(page, f"pod/{namespace}/{demo}/yaml", "You may not change it.")
     assert page.evaluate("document.querySelector('.yaml').readOnly")
+
+
+# Other pages.
+
+ATTACK = """<!doctype html><script>
+const target = location.hash.slice(1);
+const tries = [];
+const note = (name) => (outcome) => tries.push(`${name}: ${outcome}`);
+const attempt = (name, url, init) => fetch(url, {credentials: "include", ...init}).then(note(name), note(name));
+const body = JSON.stringify({metadata: {name: "stolen"}});
+const spaces = `${target}/api/v1/namespaces`;
+const protocols = ["events.kedge", "dashboard.kedge.x"];
+Promise.allSettled([
+  attempt("plain", spaces, {method: "POST", body, mode: "no-cors"}),
+  attempt("header", spaces, {method: "POST", body, headers: {"X-Kedge-Dashboard": "x"}}),
+  attempt("session", `${target}/ui/session`, {}),
+  new Promise((resolve) => {
+    const socket = new WebSocket(`${target.replace("https", "wss")}/api/v1/pods?watch=1`, protocols);
+    socket.onopen = () => resolve(note("socket")("open"));
+    socket.onclose = () => resolve(note("socket")("refused"));
+  }),
+]).then(() => (document.title = tries.join("; ")));
+</script>"""  # noqa: E501
+
+
+class Attacker(http.server.BaseHTTPRequestHandler):
+    """A program on another port of the same host, whose page the user looks at."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(ATTACK.encode())
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def attacker() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Attacker)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_another_page_on_the_same_host_can_do_nothing(
+    cluster: Any, api: Any, browser: Browser, attacker: str
+) -> None:
+    url = address(cluster, cluster.kubeconfig)
+    origin = url.partition("/ui/")[0]
+    with browser.page() as page:
+        page.open(url)
+        page.wait_for_text("Overview")
+        (cookie,) = page.cookies()
+        page.open(f"{attacker}#{origin}")
+        tried = page.wait("document.title")
+        assert "socket: refused" in tried
+        assert "header: TypeError" in tried
+        assert "session: TypeError" in tried
+        assert not api.exists("/api/v1/namespaces/stolen")
+        # The page is still signed in.
+        page.open(f"{origin}/ui/")
+        page.wait_for_text("Overview")
+    # Who has the cookie, as programs on the same host may, has half of what is needed.
+    stranger = api.stranger()
+    headers = {"Cookie": f"{cookie['name']}={cookie['value']}", "Origin": origin}
+    assert not any(
+        answers(stranger, path, **headers) for path in ("/api/v1/namespaces", "/ui/session")
+    )
+
+
+def answers(api: Any, path: str, **headers: str) -> bool:
+    with contextlib.suppress(Refused):
+        api("GET", path, **headers)
+        return True
+    return False
+
+
+# Accessibility, size and pictures.
+
+AXE = Path(sys.prefix) / "axe-core" / "axe.min.js"
+PICTURES = os.environ.get("KEDGE_DASHBOARD_PICTURES", "")
+"""A folder that gets pictures of the pages, such as docs/pictures."""
+
+
+def test_every_page_is_accessible_and_has_its_picture(
+    cluster: Any, api: Any, page: Page, pods: Any, demo: str, namespace: str
+) -> None:
+    if not AXE.exists():
+        pytest.skip("there is no axe-core: 'tools/setup browser' fetches it with npm")
+    api.create(f"/api/v1/namespaces/{namespace}/limitranges", LIMITS)
+    api.create(f"/api/v1/namespaces/{namespace}/resourcequotas", QUOTA)
+    url = address(cluster, cluster.kubeconfig, f"--namespace={namespace}")
+    page.open(url.partition("#")[0])
+    page.wait_for_text("kedge ui")
+    check_accessibility(page, "sign-in")
+    page.open(url)
+    page.wait_for_text("cart")
+    pod = f"pod/{namespace}/{demo}"
+    shown = {
+        "overview": ("overview", "cart"),
+        "pods": ("pods", "1 of 1 pods"),
+        "nodes": ("nodes", "cpu by pod"),
+        "node": ("node/node-1", "Conditions"),
+        "limits": ("limits", "A container that asks for nothing gets"),
+        "devices": ("devices", "Device plugins"),
+        "usage": (pod, "Started"),
+        "logs": (f"{pod}/logs", "request 1 served"),
+        "shell": (f"{pod}/shell", "Shell"),
+        "environment": (f"{pod}/environment", "hello green"),
+        "files": (f"{pod}/files", "downward"),
+        "why": (f"{pod}/why", "chosen"),
+        "yaml": (f"{pod}/yaml", "Check on the server"),
+    }
+    for name, (path, text) in shown.items():
+        go(page, path, text)
+        for dark in (False, True):
+            page.show(dark=dark)
+            check_accessibility(page, f"{name}, {'dark' if dark else 'light'}")
+            take_picture(page, f"{name}-{'dark' if dark else 'light'}")
+        page.show(width=390, height=844)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, f"{name} is too wide for a phone"
+        take_picture(page, f"{name}-phone")
+        page.show()
+
+
+def check_accessibility(page: Page, name: str) -> None:
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(f"{AXE.read_text()};0")
+    found = page.evaluate(
+        "axe.run().then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html)]))"
+    )
+    assert found == [], name
+
+
+def take_picture(page: Page, name: str) -> None:
+    if PICTURES:
+        page.screenshot(Path(PICTURES) / f"dashboard-{name}.png")
+
+
+SCROLL = """new Promise((resolve) => {
+  const list = document.querySelector('k-rows');
+  const frames = [];
+  let last = performance.now();
+  const step = (now) => {
+    frames.push(now - last);
+    last = now;
+    list.scrollTop += 300;
+    if (frames.length < 100) requestAnimationFrame(step);
+    else resolve({frames: frames.sort((a, b) => a - b), rows: list.querySelectorAll('.row').length,
+                  top: list.scrollTop, text: list.innerText});
+  };
+  requestAnimationFrame(step);
+})"""
+MANY = 1000
+
+
+def test_a_thousand_pods_scroll(
+    cluster: Any, api: Any, page: Page, namespace: str, record_property: Callable[..., None]
+) -> None:
+    container = {"name": "main", "image": "host", "command": ["sleep", "9"]}
+    pod = {"nodeSelector": {"kind": "none"}, "containers": [container]}
+    # The controller makes no more than 500 pods of a set at once.
+    for name in ("many", "more"):
+        template = {"metadata": {"labels": {"app": name}}, "spec": pod}
+        selector = {"matchLabels": {"app": name}}
+        spec = {"replicas": MANY // 2, "selector": selector, "template": template}
+        sets = f"/apis/apps/v1/namespaces/{namespace}/replicasets"
+        api.create(sets, {"metadata": {"name": name}, "spec": spec})
+    page.open(address(cluster, cluster.kubeconfig, f"--namespace={namespace}"))
+    page.wait_for_text("Overview")
+    go(page, "pods", "Filter")
+    page.wait_for_text(f"{MANY} of {MANY} pods", 60)
+    found = page.evaluate(SCROLL)
+    frames = found["frames"]
+    record_property("frame_milliseconds", {"median": frames[50], "p95": frames[95]})
+    print(f"frames of {MANY} pods: median {frames[50]:.1f} ms, p95 {frames[95]:.1f} ms")
+    # Only the rows in view exist, so a frame costs the same for any number of pods.
+    assert found["rows"] < 60
+    assert found["top"] > 25_000
+    assert "more-" in found["text"]
+    page.fill("input[type=search]", "none-such")
+    page.wait_for_text(f"0 of {MANY} pods")
+
+
+# Modules of the page that decide something, alone.
+
+
+def test_the_terminal_follows_programs(cluster: Any, page: Page) -> None:
+    page.open(address(cluster, cluster.kubeconfig).partition("#")[0])
+    page.wait_for_text("kedge ui")
+    cases = {
+        "hello\r\nworld": ["hello", "world"],
+        "abc\bX": ["abX"],
+        "1\r\n2\r\n3\r\n4\r\n5": ["3", "4", "5"],
+        "0123456789ABC": ["0123456789", "ABC"],
+        "\x1b[2;3Hx\x1b[Hy": ["y", "  x"],
+        "abcdef\x1b[3D\x1b[K": ["abc"],
+        "abcdef\x1b[3D\x1b[2P": ["abcf"],
+        "abc\r\x1b[2@": ["  abc"],
+        "a\r\nb\r\nc\x1b[2J": ["", "", ""],
+        "a\r\nb\r\nc\x1b[2;3r\x1b[3;1H\n": ["a", "c", ""],
+        "a\r\nb\x1b[H\x1b[L": ["", "a", "b"],
+        "main\x1b[?1049hother\x1b[?1049l": ["main"],
+        "\x1b]0;title\x07x\x1b]2;t\x1b\\\\y": ["xy"],
+        "\x1b(0qx\x1b(Bq": ["─│q"],
+        "\x1b[999999999;1Hend": ["", "", "end"],
+        "\x1b[38;5;196mred\x1b[0m": ["red"],
+        "a\tb": ["a       b"],
+    }
+    for text, expected in cases.items():
+        for size in (1, 3, 1000):
+            script = (
+                "import('/ui/screen.js').then(({Screen}) => { const s = new Screen(10, 3);"
+                f" const text = {json.dumps(text)}; for (let i = 0; i < text.length; i += {size})"
+                f" s.write(text.slice(i, i + {size}));"
+                " return s.lines.map((_, row) => s.text(row)); })"
+            )
+            padded = [*expected, "", "", ""][:3]
+            assert page.evaluate(script) == padded, (text, size)
+    asked = page.evaluate(
+        "import('/ui/screen.js').then(({Screen}) => { let said = '';"
+        " const s = new Screen(10, 3, (t) => (said += t));"
+        " s.write('ab\\x1b[6n\\x1b[c'); return said; })"
+    )
+    assert asked == "\x1b[1;3R\x1b[?6c"
+
+
+def test_quantities_are_read_as_kubernetes_writes_them(cluster: Any, page: Page) -> None:
+    page.open(address(cluster, cluster.kubeconfig).partition("#")[0])
+    page.wait_for_text("kedge ui")
+    texts = ["100m", "1", "1.5", "2Ki", "3Mi", "1e3", "5n", "1G", "", "x", "-1"]
+    script = (
+        "import('/ui/quantity.js').then(({number}) =>"
+        f" {json.dumps(texts)}.map((t) => number(t) ?? null))"
+    )
+    expected = [0.1, 1, 1.5, 2048, 3 << 20, 1000, 5e-9, 1e9, None, None, -1]
+    assert page.evaluate(script) == pytest.approx(expected)

@@ -1,10 +1,12 @@
 // When the page is drawn again: soon after data changed, at once after the user did something.
 
 const SOON_MS = 200;
+/** A page that the browser does not show gets no frames. It is drawn less often. */
+const HIDDEN_MS = 500;
 
 let draw = () => {};
 let timer = null;
-let frame = null;
+let pending = false;
 
 export function onRedraw(callback) {
   draw = callback;
@@ -19,8 +21,13 @@ export function changed() {
 export function redraw() {
   clearTimeout(timer);
   timer = null;
-  frame ??= requestAnimationFrame(() => {
-    frame = null;
+  if (pending) return;
+  pending = true;
+  const act = () => {
+    if (!pending) return;
+    pending = false;
     draw();
-  });
+  };
+  requestAnimationFrame(act);
+  setTimeout(act, HIDDEN_MS);
 }
