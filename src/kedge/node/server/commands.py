@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -99,16 +100,22 @@ async def _cancel(*tasks: "asyncio.Task[object]") -> None:
 async def _speak(
     stream: ContainerStream, wanted: StreamOptions, client: RemoteClient, patience: float | None
 ) -> int:
+    loop = asyncio.get_running_loop()
     outputs = [
-        _copy(descriptor, channel if asked else None, client)
+        loop.create_task(_copy(descriptor, channel if asked else None, client))
         for descriptor, channel, asked in (
             (stream.stdout, RemoteChannel.STDOUT, wanted.stdout),
             (stream.stderr, RemoteChannel.STDERR, wanted.stderr),
         )
         if descriptor >= 0
     ]
-    # The exit status is sent after the last output.
-    await asyncio.gather(*outputs)
+    try:
+        # The exit status is sent after the last output.
+        await asyncio.gather(*outputs)
+    finally:
+        # If one fails, the others end too. The descriptors are closed next, and their numbers used
+        # again: one that goes on would read what belongs to another session.
+        await _cancel(*outputs)
     async with asyncio.timeout(patience):
         return await stream.wait()
 
@@ -116,10 +123,11 @@ async def _speak(
 async def _copy(descriptor: int, channel: RemoteChannel | None, client: RemoteClient) -> None:
     """Read and discard output that the client did not request; otherwise the program would
     block."""
-    async for data in descriptors.chunks(descriptor):
-        if channel is not None:
-            client.send(channel, data)
-            await client.drain()
+    async with aclosing(descriptors.chunks(descriptor)) as chunks:
+        async for data in chunks:
+            if channel is not None:
+                client.send(channel, data)
+                await client.drain()
 
 
 class _ClientInput:

@@ -3,13 +3,13 @@
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 _CHUNK: Final = 64 << 10
 
 
-async def chunks(descriptor: int) -> AsyncIterator[bytes]:
+async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
     """Yield the data of a descriptor until its end."""
     os.set_blocking(descriptor, False)
     loop = asyncio.get_running_loop()

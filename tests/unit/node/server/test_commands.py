@@ -211,3 +211,19 @@ def test_sizes_are_read_from_pieces_and_nonsense_is_passed_over() -> None:
     assert sizes.feed(b'00,"Height":50}') == [(100, 50)]
     assert sizes.feed(b'nonsense}{"Width":0,"Height":0}{"Width":70000,"Height":1}') == []
     assert sizes.feed(b'{"Width":2,"Height":3}') == [(2, 3)]
+
+
+class BrokenClient(FakeClient):
+    """A client whose connection is lost when it is sent something."""
+
+    async def drain(self) -> None:
+        raise ConnectionResetError("the peer has gone")
+
+
+async def test_nobody_waits_for_a_descriptor_that_is_closed(runtime: StreamingRuntime) -> None:
+    """Its number is used again, and what comes then is for somebody else."""
+    before = asyncio.all_tasks()
+    made = await execute(runtime, ALL, BrokenClient())
+    made.command.say(b"one output fails while the other waits")
+    await made.done()
+    assert asyncio.all_tasks() == before
