@@ -363,6 +363,17 @@ def renamed(asked: Asked, **fields: Any) -> Asked:
     return answer
 
 
+async def test_an_answer_with_another_uid_fails_the_request(
+    hosts: LocalServer, hook: WebhookServer
+) -> None:
+    made = await hosts.post(V1, first())
+    hook.decisions["/convert"] = lambda asked: renamed(asked, uid="zzz")
+    answer = await hosts.call("GET", f"{V2}/a")
+    assert answer.status == 500
+    why = f"must have the same UID: {made['metadata']['uid']} != zzz"
+    assert answer.message == f"{FAILED}returned invalid object: {why}"
+
+
 @pytest.mark.parametrize(("decide", "message"), FAILURES)
 async def test_an_answer_that_breaks_the_rules_fails_the_request(
     hosts: LocalServer, hook: WebhookServer, decide: Any, message: str
