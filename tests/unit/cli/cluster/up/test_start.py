@@ -3,7 +3,6 @@
 import fcntl
 import os
 import re
-import shutil
 import signal
 import socket
 import sys
@@ -90,6 +89,12 @@ def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
+def logs_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed starts keep logs among temporary files."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
 def nothing_left_running(config: UpConfig) -> Iterator[None]:
     yield
     for part in ("restarter", "server"):
@@ -129,7 +134,6 @@ def test_a_new_cluster_that_cannot_be_started_is_removed(
     assert list(config.root.iterdir()) == []
     [log] = re.findall(r"The end of (\S+):", str(failed.value))
     assert "the reason" in Path(log).read_text()
-    shutil.rmtree(Path(log).parent)
 
 
 def test_a_cluster_that_has_run_is_kept_when_it_cannot_be_started(
