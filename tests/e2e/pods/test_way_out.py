@@ -61,7 +61,8 @@ def program(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if shutil.which(name) is None and shutil.which("apt-get") is not None:
         install = ["apt-get", "install", "-qy", "-o", "DPkg::Lock::Timeout=60", PACKAGES[name]]
-        subprocess.run(install, capture_output=True, timeout=120, check=False)
+        for command in (["apt-get", "update", "-q"], install):
+            subprocess.run(command, capture_output=True, timeout=120, check=False)
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
     return name
