@@ -47,7 +47,7 @@ class HttpRequest(msgspec.Struct):
     """Called through `identified`."""
     on_queued: Callable[[bool], None] | None = None
     """Called with True when the request waits in a queue behind others, and with False when its
-    turn has come. None if nobody wants to know."""
+    turn has come. None if it does not matter."""
 
     _query: "Query | None" = None
 

@@ -276,7 +276,7 @@ class FlowController:
 
 
 def _ignore(is_queued: bool) -> None:
-    """Nobody wants to know."""
+    """Do nothing: the caller does not follow the request."""
 
 
 async def _granted(waiter: asyncio.Future[None]) -> None:

@@ -39,21 +39,21 @@ class MetricValue(msgspec.Struct, frozen=True, rename="camel"):
         return min(Quantity.of(self.value).milli(), MOST_MILLI)
 
 
-class _Values(msgspec.Struct, frozen=True):
+class _MetricValues(msgspec.Struct, frozen=True):
     items: list[MetricValue] = []
 
 
-class _Version(msgspec.Struct, frozen=True, rename="camel"):
+class _ApiVersion(msgspec.Struct, frozen=True, rename="camel"):
     group_version: str = ""
 
 
-class _Group(msgspec.Struct, frozen=True, rename="camel"):
-    versions: list[_Version] = []
-    preferred_version: _Version = _Version()
+class _ApiGroup(msgspec.Struct, frozen=True, rename="camel"):
+    versions: list[_ApiVersion] = []
+    preferred_version: _ApiVersion = _ApiVersion()
 
 
-_values = msgspec.json.Decoder(_Values)
-_group = msgspec.json.Decoder(_Group)
+_values = msgspec.json.Decoder(_MetricValues)
+_group = msgspec.json.Decoder(_ApiGroup)
 
 
 class OutsideMetrics:

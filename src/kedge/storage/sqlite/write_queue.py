@@ -1,4 +1,4 @@
-"""WriteQueue: requests for the writer's thread, in which tenants take turns."""
+"""WriterQueue: requests for the writer's thread, in which tenants take turns."""
 
 import asyncio
 from collections import Counter, deque
@@ -48,14 +48,14 @@ class WriterTask:
         self.future = future
 
 
-class WriteQueue:
+class WriterQueue:
     """Requests of any thread for the writer.
 
     A group of writes contains one of each tenant, then a second one, and so on. The write of a
     tenant that writes little is in the next group, however many writes of others wait. Writes of
-    different tenants may change places: none of them is acknowledged yet.
+    different tenants may change places: none of them is acknowledged.
 
-    A tenant that has had many writes in a group rests as long as the group took. Meanwhile more of
+    A tenant that has had many writes in a group rests as long as the group took. More of
     its writes arrive, which then share one commit, and the disk is free for the others: a write
     does not wait for a commit under way each time, and does not share its own with a flood.
     """

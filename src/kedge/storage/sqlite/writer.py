@@ -26,7 +26,7 @@ from kedge.storage.sqlite import database
 from kedge.storage.sqlite import statements as sql
 from kedge.storage.sqlite.rows import Row, compacted, head, row
 from kedge.storage.sqlite.write_ahead_log import WriteAheadLog
-from kedge.storage.sqlite.write_queue import Write, WriteQueue, WriterTask
+from kedge.storage.sqlite.write_queue import Write, WriterQueue, WriterTask
 from kedge.storage.store import (
     DiskFull,
     RevisionConflict,
@@ -67,7 +67,7 @@ class Writer:
         self._connection = database.connect(path)
         self._deliver = deliver
         self._monotonic = monotonic
-        self._queue = WriteQueue(monotonic)
+        self._queue = WriterQueue(monotonic)
         self._log = WriteAheadLog(path)
         self.broken = ""
         """Why all writes are refused; empty if they are not."""

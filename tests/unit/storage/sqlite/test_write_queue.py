@@ -10,7 +10,7 @@ from kedge.storage.sqlite.write_queue import (
     LONGEST_REST_SECONDS,
     MANY,
     Write,
-    WriteQueue,
+    WriterQueue,
     WriterTask,
 )
 
@@ -37,7 +37,7 @@ class Writers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.time = Time()
-        self.queue = WriteQueue(self.time)
+        self.queue = WriterQueue(self.time)
         self._loop = loop
 
     def write(self, name: str, count: int = 1) -> None:
