@@ -55,7 +55,7 @@ class Proposal(msgspec.Struct, frozen=True):
     utilization: int | None = None
     """The same in percent of what it requests."""
     value: int | None = None
-    """The value of a metric that is not one of pods, in thousandths."""
+    """The value of an object or of an external system, in thousandths."""
 
 
 class UsageTarget(Protocol):

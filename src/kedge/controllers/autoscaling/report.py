@@ -14,7 +14,7 @@ from kedge.controllers.autoscaling.pace import ConditionReason
 
 
 class FailedMeasurement(msgspec.Struct, frozen=True):
-    """The replicas and metrics of an autoscaler of which some metric could not be measured."""
+    """The replicas and metrics of an autoscaler, if some metric could not be measured."""
 
     replicas: int
     statuses: Sequence[MetricStatus]
