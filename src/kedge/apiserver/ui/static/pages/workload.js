@@ -4,9 +4,10 @@ import { html, nothing } from "../lit.js";
 import { watched } from "../cluster.js";
 import { meter } from "../meter.js";
 import { lasting, ownerOf } from "../pods.js";
-import { bytes, cpu, round } from "../quantity.js";
-import { call, path } from "../session.js";
-import { redraw } from "../redraw.js";
+import { bytes, cpu, format, number, round } from "../quantity.js";
+import "../plot.js";
+import { call, get, path } from "../session.js";
+import { changed, redraw } from "../redraw.js";
 import { badge, card, facts, plainTable, problem } from "../parts.js";
 import { may } from "../rights.js";
 import { HEADROOM_PERCENT, proposal } from "../recommendation.js";
@@ -23,6 +24,8 @@ const KINDS = {
   ReplicationController: ["v1", "replicationcontrollers"],
   Job: ["batch/v1", "jobs"],
 };
+const HISTORY_MS = 30000;
+let day = { key: "", asked: 0, document: null };
 const applied = { key: "", said: "", isGood: false };
 
 export function workloadPage(kind, namespace, name, tab = "pods") {
@@ -61,7 +64,39 @@ function sizes(object, mine, place) {
       ${plainTable("Requests and limits that fit", ["Container", "Resource", "Request", "Limit", "95th", "Max", "Evidence"], rows)}
       <p class="dim">The request is the highest 95th percentile of the pods, the limit the highest maximum and ${HEADROOM_PERCENT} % more. Only the last day is known: a weekly peak is not in it.</p>
       ${place.kind !== "Job" && may("patch", place.plural, place.namespace, { group, name: place.name }) ? html`<button @click=${() => apply(place, found, key, true)}>Check on the server</button> <button class="primary" @click=${() => apply(place, found, key, false)}>Apply</button>` : nothing}
-      ${applied.key === key && applied.said ? html`<p role="status" class="notice ${applied.isGood ? "good" : "bad"}">${applied.said}</p>` : nothing}`)}`;
+      ${applied.key === key && applied.said ? html`<p role="status" class="notice ${applied.isGood ? "good" : "bad"}">${applied.said}</p>` : nothing}`)}
+    ${found.map(({ container, sizes }) => html`<div class="plots">${Object.entries(sizes).map(([resource, size]) => dayPlot(documents, container.name, resource, size))}</div>`)}`;
+}
+
+/** Plot the last day of the pod that used most, with the proposal drawn in. */
+function dayPlot(documents, container, resource, size) {
+  const most = (document) => number(document.containers?.find((each) => each.metadata.name === container)?.metrics["1d"]?.max?.cpu) ?? 0;
+  const busiest = documents.reduce((best, each) => (most(each) > most(best) ? each : best));
+  const { namespace, name, uid } = busiest.metadata;
+  if (day.key !== uid) day = { key: uid, asked: 0, document: null };
+  if (Date.now() - day.asked > HISTORY_MS) {
+    day.asked = Date.now();
+    const mine = day;
+    get(path("metrics/v1alpha1", "pods", namespace, name), { history: "true" }).then((document) => {
+      mine.document = document;
+      changed();
+    }, () => {});
+  }
+  const course = day.document?.containers?.find((each) => each.metadata.name === container)?.history?.["1d"];
+  if (!course?.[resource]) return nothing;
+  const [start, step] = [Date.parse(course.starttime) / 1000, Number.parseInt(course.step, 10)];
+  const times = course[resource].mean.map((_, at) => start + (at + 1) * step);
+  const flat = (text) => times.map(() => number(text));
+  const lines = [
+    { label: "mean", color: "part-0", values: course[resource].mean, width: 2, fill: true },
+    { label: "95th", color: "part-1", values: course[resource]["95th"], width: 1 },
+    { label: "max", color: "part-3", values: course[resource].max, width: 1 },
+    { label: "proposed request", color: "dim", values: flat(size.request), width: 1.5, dash: [2, 3] },
+    { label: "proposed limit", color: "bad-fill", values: flat(size.limit), width: 2 },
+  ];
+  const label = `${resource} of ${container} in ${name} over a day, proposed request ${size.request}, limit ${size.limit}`;
+  return card(`${resource} of ${container}: the last day of ${name}`, html`<k-plot .content=${{ lines, times, marks: [], show: format(resource), range: [times[0], times.at(-1)], binary: resource === "memory", label }}></k-plot>
+    <ul class="legend"><li><span class="dot part-0" aria-hidden="true"></span>mean</li><li><span class="dot part-1" aria-hidden="true"></span>95th</li><li><span class="dot part-3" aria-hidden="true"></span>max</li><li><span class="dot request" aria-hidden="true"></span>proposed request ${size.request}</li><li><span class="dot limit" aria-hidden="true"></span>proposed limit ${size.limit}</li></ul>`);
 }
 
 function row(container, resource, size) {
