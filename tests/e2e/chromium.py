@@ -47,6 +47,8 @@ class Page:
         """Uncaught errors, and refusals of the content security policy."""
         self.requests: list[str] = []
         """URLs that the page has asked for."""
+        self.failures: list[str] = []
+        """Requests without an answer, and refused ones."""
         self.pending: dict[str, str] = {}
         """Those without a complete answer."""
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -80,8 +82,14 @@ class Page:
             case "Network.requestWillBeSent":
                 self.requests.append(parameters["request"]["url"])
                 self.pending[parameters["requestId"]] = parameters["request"]["url"]
-            case "Network.loadingFinished" | "Network.loadingFailed":
+            case "Network.loadingFinished":
                 self.pending.pop(parameters["requestId"], None)
+            case "Network.loadingFailed":
+                url = self.pending.pop(parameters["requestId"], "")
+                self.failures.append(f"{url}: {parameters['errorText']}")
+            case "Network.responseReceived" if parameters["response"]["status"] >= 400:
+                response = parameters["response"]
+                self.failures.append(f"{response['url']}: {response['status']}")
             case "Network.webSocketCreated":
                 self.requests.append(parameters["url"])
 
@@ -117,7 +125,7 @@ class Page:
             time.sleep(0.05)
         raise BrowserError(
             f"{expression} did not become true ({problem}); the page has errors {self.errors},"
-            f" waits for {list(self.pending.values())} and says:\n{self.text()[:3000]}"
+            f" waits for {list(self.pending.values())}, got {self.failures} and says:\n{self.text()[:3000]}"
         )
 
     def text(self) -> str:

@@ -4,6 +4,7 @@
 // this origin. A request needs both.
 
 const SECRET = "kedge-page-secret";
+const MOST_TRIES = 5;
 const KEEP_ALIVE_MS = 5 * 60 * 1000;
 
 export const session = { user: "", groups: [], ends: null };
@@ -42,12 +43,9 @@ export async function resume() {
 
 /** Exchange a code for a session; throws ApiError. */
 export async function signIn(code) {
-  const response = await fetch("session", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ code }),
-    credentials: "same-origin",
-  });
+  const headers = { "Content-Type": "application/json" };
+  const options = { method: "POST", headers, body: JSON.stringify({ code }), credentials: "same-origin" };
+  const response = await patiently("session", options, MOST_TRIES);
   if (!response.ok) throw await errorOf(response);
   const found = await response.json();
   localStorage.setItem(SECRET, found.pageSecret);
@@ -80,7 +78,22 @@ function noteEnd(response) {
 
 function send(path, options = {}) {
   const headers = { Accept: "application/json", ...options.headers, "X-Kedge-Dashboard": localStorage.getItem(SECRET) ?? "" };
-  return fetch(`/${path}`, { ...options, headers, credentials: "same-origin", cache: "no-store" });
+  const isSafe = options.isSafe ?? (options.method ?? "GET") === "GET";
+  return patiently(`/${path}`, { ...options, headers, credentials: "same-origin", cache: "no-store" }, isSafe ? MOST_TRIES : 1);
+}
+
+/** Fetch again if the browser gave up: it does so when a network interface of the machine comes or
+ *  goes, as with every pod that starts here. */
+async function patiently(url, options, tries) {
+  for (;;) {
+    try {
+      return await fetch(url, options);
+    } catch (error) {
+      tries -= 1;
+      if (tries <= 0) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
 }
 
 async function errorOf(response) {
@@ -113,9 +126,10 @@ export async function get(target, query) {
   return (await call(target, { query })).json();
 }
 
+/** Post what stores nothing: a review, or a dry run. */
 export async function post(target, document, query) {
   const headers = { "Content-Type": "application/json" };
-  return (await call(target, { method: "POST", headers, body: JSON.stringify(document), query })).json();
+  return (await call(target, { method: "POST", headers, body: JSON.stringify(document), query, isSafe: true })).json();
 }
 
 /** Open a WebSocket to the API. `query` are pairs, because names may repeat. */
