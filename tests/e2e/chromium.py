@@ -125,7 +125,8 @@ class Page:
             time.sleep(0.05)
         raise BrowserError(
             f"{expression} did not become true ({problem}); the page has errors {self.errors},"
-            f" waits for {list(self.pending.values())}, got {self.failures} and says:\n{self.text()[:3000]}"
+            f" waits for {list(self.pending.values())}, got {self.failures} and says:\n"
+            f"{self.text()[:3000]}"
         )
 
     def text(self) -> str:
