@@ -1,6 +1,6 @@
 """Time from `pip install` to an application with a database that answers, as an ordinary user.
 
-Run as root, which becomes the user `nobody` with an empty home directory. The wheel of kedge is
+Run as root, which becomes the user 65534 with an empty home directory. The wheel of kedge is
 built before. pip finds the packages that it needs as it is configured on this machine, and has none
 of an earlier run.
 
@@ -21,7 +21,7 @@ from time import perf_counter, sleep
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples/guestbook"
-NOBODY = 65534
+ORDINARY_USER = 65534
 PATIENCE = 120.0
 
 
@@ -41,7 +41,7 @@ class Stopwatch:
 
 
 class User:
-    """Runs commands as `nobody`."""
+    """Runs commands as an ordinary user."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -57,8 +57,8 @@ class User:
             [str(word) for word in words],
             env=self._environment,
             cwd=self.home,
-            user=NOBODY,
-            group=NOBODY,
+            user=ORDINARY_USER,
+            group=ORDINARY_USER,
             extra_groups=[],
             capture_output=True,
             text=True,
@@ -78,7 +78,7 @@ def main() -> None:
     print(f"load of the machine: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors")
     with tempfile.TemporaryDirectory(prefix="kedge-pip-") as directory:
         home = Path(directory)
-        os.chown(home, NOBODY, NOBODY)
+        os.chown(home, ORDINARY_USER, ORDINARY_USER)
         wheel = _wheel(home / "wheels")
         shutil.copytree(EXAMPLE, home / "guestbook")
         measure(User(home), wheel, given.python)

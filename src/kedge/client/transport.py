@@ -133,7 +133,7 @@ class Inflow:
             _resolve(self._arrival)
 
     def detach(self) -> None:
-        """The writer is gone: it is not told any more that the reader has caught up."""
+        """The writer is gone: do not signal it that the reader has caught up."""
         self._resumed = None
 
     def __aiter__(self) -> "Inflow":

@@ -62,7 +62,7 @@ def count_waiting(pods: Iterable[Pod]) -> int:
 
 
 def room_for_more(waiting: int) -> int:
-    """Return how many pods may be created now for an owner of which so many have no node."""
+    """Return how many pods may be created now for an owner with so many pods without a node."""
     return max(min(BURST, MOST_WAITING - waiting), 0)
 
 

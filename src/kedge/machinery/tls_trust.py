@@ -6,7 +6,7 @@ from kedge.machinery.certificates import blocks
 
 
 def trust(context: ssl.SSLContext, pem: bytes) -> None:
-    """Trust the certificates of a text, as Go does: each one itself, whoever has signed it.
+    """Trust the certificates of a text, as Go does: each one itself, independent of its signer.
 
     OpenSSL by default wants a chain that ends in a certificate that signed itself. So it refuses
     a server whose own certificate is the one that was given, as that of webhooks in

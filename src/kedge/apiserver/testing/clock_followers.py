@@ -34,7 +34,7 @@ class ClockFollowers:
         self._changed = asyncio.Event()
         self._asked = asyncio.Event()
         self._turn = asyncio.Lock()
-        """Changes wait one after the other: each is followed before the next is told."""
+        """Changes wait one after the other: each is followed before the next is sent."""
 
     @property
     def version(self) -> str:

@@ -28,7 +28,7 @@ TRANSPORTS = 200
 REDIRECTS = 10
 """How often one call follows its server to another path."""
 _IN_PATHS = "/:@$&+,;=~"
-"""What Go's client does not escape."""
+"""Characters that Go's client does not escape."""
 _ESCAPED = "/:@$&+,;=~%!'()*?"
 _REDIRECTS_WITH_BODY = (307, 308)
 _HEADERS = {
@@ -170,7 +170,7 @@ def _redirected(call: Call, status: int, url: str, location: str) -> Call | None
         return None
     if (here.scheme, here.netloc) != (there.scheme, there.netloc):
         return None
-    # What the server has not escaped must not end the request's first line.
+    # A character that the server has not escaped must not end the request's first line.
     path = quote(there.path or "/", _ESCAPED)
     return msgspec.structs.replace(call, path=path, query=quote(there.query, _ESCAPED))
 

@@ -99,7 +99,7 @@ def _pack(directory: Path, described: BackupDescription, out: IO[bytes]) -> None
 
 
 def describe(path: Path) -> BackupDescription:
-    """Return what a backup is of; raises Failure if it is none, or of a newer kedge."""
+    """Return what a backup is of; raises Failure if the file is no backup, or of a newer kedge."""
     try:
         with tarfile.open(path) as packed:
             first = packed.next()
@@ -120,7 +120,7 @@ def describe(path: Path) -> BackupDescription:
     except (tarfile.TarError, msgspec.MsgspecError, EOFError) as error:
         raise Failure(f"{path} is not a backup of kedge: {error}") from error
     if described.layout != state.LAYOUT:
-        raise state.UnknownLayout(path, str(described.layout))
+        raise state.UnknownStateLayout(path, str(described.layout))
     return described
 
 

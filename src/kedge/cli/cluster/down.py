@@ -277,7 +277,7 @@ def withdraw_context(directory: Path, root: Path) -> None:
 
     try:
         cluster = state.read(directory)
-    except (state.RecordDamaged, state.UnknownLayout):
+    except (state.RecordDamaged, state.UnknownStateLayout):
         return
     if cluster is None or not cluster.kubeconfig:
         return

@@ -49,7 +49,7 @@ def find_to_delete(where: ClusterLocation) -> RegisteredCluster | None:
     """The same, also if another version of kedge has arranged the cluster."""
     try:
         return find(where)
-    except state.UnknownLayout:
+    except state.UnknownStateLayout:
         directory = where.directory or resolve(where.root, where.name)
         return RegisteredCluster(state.ClusterRecord(name=where.name), directory)
 
@@ -77,7 +77,7 @@ def strange(root: Path) -> Iterator[tuple[RegisteredCluster, str]]:
         directory = resolve(root, entry.name)
         try:
             state.read(directory)
-        except state.UnknownLayout as unknown:
+        except state.UnknownStateLayout as unknown:
             yield RegisteredCluster(state.ClusterRecord(name=entry.name), directory), unknown.layout
         except (Failure, OSError):
             continue

@@ -39,7 +39,7 @@ class RecordDamaged(Failure):
         self.what = what
 
 
-class UnknownLayout(Failure):
+class UnknownStateLayout(Failure):
     """The directory was arranged by another version of kedge."""
 
     def __init__(self, state: Path, layout: str) -> None:
@@ -218,7 +218,7 @@ def read(state: Path) -> ClusterRecord | None:
         document.get("layout", "the layout is missing") if isinstance(document, dict) else "unknown"
     )
     if layout != LAYOUT:
-        raise UnknownLayout(state, str(layout))
+        raise UnknownStateLayout(state, str(layout))
     try:
         return msgspec.convert(document, ClusterRecord)
     except msgspec.ValidationError as error:

@@ -24,9 +24,9 @@ class CommandLine(NamedTuple):
 
     command: str
     words: Sequence[str]
-    """What follows the command, without flags and their values."""
+    """The words after the command, without flags and their values."""
     flag: str
-    """The flag whose value is being typed; empty if it is not one."""
+    """The flag whose value is being typed; empty if there is none."""
     last: str
     """The word at the cursor."""
 

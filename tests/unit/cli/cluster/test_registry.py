@@ -42,7 +42,7 @@ def test_a_cluster_of_another_version_is_listed_apart_and_can_be_deleted(root: P
     [(found, layout)] = registry.strange(root)
     assert (found.cluster.name, found.directory, layout) == ("red", root / "red", "7")
     where = ClusterLocation(root, "red", None)
-    with pytest.raises(state.UnknownLayout, match="kedge down --purge"):
+    with pytest.raises(state.UnknownStateLayout, match="kedge down --purge"):
         registry.find(where)
     assert registry.find_to_delete(where) == found
 

@@ -1,4 +1,4 @@
-"""Remove a new cluster whose start has failed: it holds nothing, and nobody should find it."""
+"""Remove a new cluster whose start has failed: it holds nothing."""
 
 import tempfile
 from pathlib import Path

@@ -70,7 +70,7 @@ def _run_in_foreground(
         except BaseException:
             _end_foreground(config, adopted=adopted)
             if not adopted and not cluster.has_run:
-                # Nobody should find a new cluster that could not be started.
+                # A new cluster that could not be started leaves nothing.
                 with contextlib.suppress(Failure, OSError):
                     discard(config, "")
             raise

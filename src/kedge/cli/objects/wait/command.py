@@ -10,7 +10,7 @@ from kedge.settings import parse
 
 DESCRIPTION: Final = """\
 Wait until objects have a condition, a value, or are deleted, as 'kubectl wait' does. The command
-fails when the time is over; the message names the object that was not there yet."""
+fails when the time is over; the message names the object that has not reached it."""
 EXAMPLES: Final = """\
   # A pod is ready, a Deployment available
   kedge wait pod/web --for=condition=Ready

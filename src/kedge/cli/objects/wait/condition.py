@@ -1,4 +1,4 @@
-"""What `kedge wait --for` waits for, and whether an object is there; pure."""
+"""The conditions of `kedge wait --for`, and whether an object fulfils one; pure."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple

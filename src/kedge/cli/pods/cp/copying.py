@@ -1,6 +1,7 @@
 """Copy files by running tar in the container."""
 
 import asyncio
+import contextlib
 import os
 import posixpath
 import sys
@@ -60,21 +61,27 @@ class ContainerProgram:
         asked = ExecOptions(self._pod, command, stdin=stdin is not None)
         path = path_of(PODS, self._there.namespace, self._pod, "exec")
         socket = await connect(self._there, f"{path}?{asked.query(self._container)}")
-        sending = asyncio.ensure_future(_send(socket, stdin)) if stdin is not None else None
         try:
-            return await _receive(socket, out)
-        finally:
-            if sending:
+            if stdin is None:
+                return await _receive(socket, out)
+            async with asyncio.TaskGroup() as tasks:
+                sending = tasks.create_task(_send(socket, stdin))
+                done = await _receive(socket, out)
                 sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+            return done
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
             await socket.close()
 
 
 async def _send(socket: WebSocket, pieces: AsyncIterator[bytes]) -> None:
-    async for piece in pieces:
-        socket.send(bytes((_STDIN,)) + piece)
-        await socket.drain()
-    socket.send(bytes((_CLOSE, _STDIN)))
+    # A program that reads no more ends the connection. Its exit status says why.
+    with contextlib.suppress(ConnectionError):
+        async for piece in pieces:
+            socket.send(bytes((_STDIN,)) + piece)
+            await socket.drain()
+        socket.send(bytes((_CLOSE, _STDIN)))
 
 
 async def _receive(socket: WebSocket, out: Callable[[bytes], object]) -> tuple[bool, str]:

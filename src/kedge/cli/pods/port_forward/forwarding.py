@@ -41,7 +41,7 @@ async def forward(there: ApiSession, flags: Namespace) -> int:
         raise Failure(f"unable to forward port because pod is not running. Current status={phase}")
     pairs = [parse(each, document, pod) for each in flags.ports]
     path = path_of(PODS, there.namespace, pod["metadata"]["name"], "portforward")
-    forwarder = Forwarder(there, path)
+    forwarder = PodForwarder(there, path)
     async with contextlib.AsyncExitStack() as stack:
         for pair in pairs:
             for server in await _listen(forwarder, pair, flags.address.split(",")):
@@ -51,7 +51,7 @@ async def forward(there: ApiSession, flags: Namespace) -> int:
 
 
 async def _listen(
-    forwarder: "Forwarder", pair: PortPair, addresses: Sequence[str]
+    forwarder: "PodForwarder", pair: PortPair, addresses: Sequence[str]
 ) -> list[asyncio.Server]:
     """Listen at a port of each address; one of several may not exist."""
     servers: list[asyncio.Server] = []
@@ -75,7 +75,7 @@ async def _listen(
     return servers
 
 
-class Forwarder:
+class PodForwarder:
     """Carries connections to one pod."""
 
     def __init__(self, there: ApiSession, path: str) -> None:
@@ -97,16 +97,16 @@ class Forwarder:
             if isinstance(error, StatusError) and error.code == 404 and not self.lost.done():
                 self.lost.set_result(None)
             return
-        tasks = [
-            asyncio.ensure_future(_to_pod(reader, socket)),
-            asyncio.ensure_future(_from_pod(socket, writer)),
-        ]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.TaskGroup() as tasks:
+                directions = [
+                    tasks.create_task(_to_pod(reader, socket)),
+                    tasks.create_task(_from_pod(socket, writer)),
+                ]
+                await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+                for each in directions:
+                    each.cancel()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             writer.close()
             await socket.close()
 

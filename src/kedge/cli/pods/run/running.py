@@ -24,7 +24,7 @@ _HOPELESS: Final = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerCon
 
 
 class RunOptions(NamedTuple):
-    """What to do besides creating the pod."""
+    """The steps besides creating the pod."""
 
     pod: PodOptions
     attach: bool = False
