@@ -11,7 +11,8 @@ Chains, in the order in which a packet meets them:
 - `limits` bounds what one pod may ask of the API server and of the DNS server, by whatever address
   it reaches them;
 - `unanswered` refuses connections to addresses of the service range that no Service has;
-- `postrouting` hides the source address where answers would not find back.
+- `postrouting` hides the source address where answers would not find back;
+- `redirects` drops the kernel's advice to pods to send to each other directly.
 
 Several nodes and clusters share the hooks of one machine. A table handles packets of its own
 bridge, and packets to its own gateway address. Packets of the machine's processes and from outside
@@ -66,6 +67,7 @@ TARGET, TARGET_PORT = 12, 13
 """Registers of the new destination."""
 PROTOCOLS: Final = {"TCP": 6, "UDP": 17, "SCTP": 132}
 
+_ICMP, _ICMP_REDIRECT = 1, b"\x05"
 _CARRIED: Final = ("TCP", "UDP")
 
 _BEFORE_TRANSLATION, _TRANSLATION, _AFTER_TRANSLATION = -110, -100, -90
@@ -255,6 +257,7 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rul
     yield "prerouting", ChainHook("nat", PREROUTING, _TRANSLATION), _prerouting(scope)
     yield "output", ChainHook("nat", OUTPUT, _TRANSLATION), _output(scope)
     yield "postrouting", ChainHook("nat", POSTROUTING, _SOURCE), _postrouting(scope)
+    yield "redirects", ChainHook("filter", OUTPUT, _FIRST), [_drop_redirects(scope)]
     unanswered = [
         rule(expressions.is_to(each), expressions.goto(REFUSE)) for each in scope.services
     ]
@@ -272,6 +275,15 @@ def _chains(scope: TableScope) -> Iterator[tuple[str, ChainHook | None, list[Rul
         yield "check_output", before, [rule(expressions.goto("check"))]
         after = ChainHook("filter", OUTPUT, _AFTER_TRANSLATION)
         yield "unanswered_output", after, [rule(expressions.goto("unanswered"))]
+
+
+def _drop_redirects(scope: TableScope) -> Rule:
+    """Drop ICMP redirects to pods. A packet from one pod to another leaves by the link by which it
+    came, so the kernel advises the sender to take the direct way, which `guard` of the bridge
+    closes. The switch `send_redirects` of the link does not help where that of the machine is on:
+    the kernel sends redirects if either is."""
+    is_redirect = expressions.is_protocol(_ICMP) + expressions.has_wrapped(0, _ICMP_REDIRECT)
+    return rule(expressions.is_output(scope.link), is_redirect, expressions.drop())
 
 
 def _from_here(is_by_uplink: bytes) -> list[Rule]:

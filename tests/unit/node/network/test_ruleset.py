@@ -29,6 +29,12 @@ def test_only_the_owner_sees_packets_of_the_machine_and_from_outside() -> None:
         assert not any(outside + own_gateway in rule for rule in owner[name].rules)
 
 
+def test_advice_to_pods_to_send_to_each_other_directly_is_dropped() -> None:
+    (dropped,) = ruleset.base(SCOPE, {}).chains["redirects"].rules
+    assert expressions.is_output(SCOPE.link) in dropped
+    assert expressions.drop() in dropped
+
+
 def test_pods_of_other_nodes_see_the_address_of_a_pod() -> None:
     rules = ruleset.base(SCOPE, {}).chains["postrouting"].rules
     own, not_pods = expressions.is_from(SCOPE.network), expressions.is_not_to(SCOPE.pods)
