@@ -56,6 +56,8 @@ class TravelClock:
         """The value of `monotonic` while the clock stands still."""
         self._held = 0.0
         """Seconds that were skipped and do not count for the silence of nodes."""
+        self._pending = 0.0
+        """Those of `_held` that will count when the nodes have followed."""
         self._moved: asyncio.Event = asyncio.Event()
         """Set when the clock is moved, and then replaced."""
 
@@ -133,10 +135,11 @@ class TravelClock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward, and wake those whose time has come. The seconds do not count for
-        the silence of nodes until `release`."""
+        the silence of nodes until `release`, and never after `withhold`."""
         if seconds < 0:
             raise ValueError("a clock cannot go back")
         self._held += seconds
+        self._pending += seconds
         if self._stopped is None:
             self._offset += seconds
         else:
@@ -146,7 +149,12 @@ class TravelClock:
     def release(self, seconds: float) -> None:
         """Let seconds of an advance count for the silence of nodes, too."""
         self._held -= seconds
+        self._pending -= seconds
         self._wake()
+
+    def withhold(self, seconds: float) -> None:
+        """Let seconds of an advance never count for the silence of nodes."""
+        self._pending -= seconds
 
     def freeze(self) -> None:
         """Stop the clock."""
@@ -198,6 +206,11 @@ class HeartbeatClock:
     def monotonic(self) -> float:
         return self._travels.monotonic() - self._travels._held
 
+    def monotonic_of_sign(self) -> float:
+        """Return when a node was heard of that is heard of now. While nodes follow a skipped hour,
+        that is at its end: otherwise those that renew their leases first would be silent for it."""
+        return self.monotonic() + self._travels._pending
+
     async def sleep(self, seconds: float) -> None:
         await self._travels.sleep_by(self.monotonic, seconds)
 
@@ -225,3 +238,8 @@ class UsageClock:
 
     async def give_way(self) -> None:
         await self._travels.give_way()
+
+
+def sign_of_life(clock: Clock) -> float:
+    """Return the moment at which a node was heard of that is heard of now."""
+    return clock.monotonic_of_sign() if isinstance(clock, HeartbeatClock) else clock.monotonic()

@@ -69,7 +69,7 @@ def test_root_does_not_keep_a_cluster_in_the_directory_of_another_user(
     given_to_stranger(trap)
     flags = ["--nodes=0"] if command == "up" else ["--port=0"]
     done = terminal.kedge(command, f"--state={trap}", "--name=trap", *flags)
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == 125, done.stdout
     assert 'belongs to "nobody", who would then control the cluster' in done.stderr
     assert not list(trap.iterdir())
 

@@ -11,7 +11,7 @@ from kedge.machinery.clock import (
     machine_clock,
     usage_clock,
 )
-from kedge.machinery.travel_clock import MOST_STRETCHES, TravelClock
+from kedge.machinery.travel_clock import MOST_STRETCHES, TravelClock, sign_of_life
 from kedge.testing.clock import FakeClock
 
 HOUR = 3600.0
@@ -200,3 +200,15 @@ async def test_short_pauses_of_a_frozen_clock_take_their_real_time() -> None:
 def test_time_does_not_go_back() -> None:
     with pytest.raises(ValueError, match="cannot go back"):
         TravelClock().advance(-1)
+
+
+async def test_a_node_heard_of_while_nodes_follow_is_not_silent_for_the_skipped_hour() -> None:
+    clock = TravelClock(FakeClock())
+    clock.advance(3600)
+    heard = sign_of_life(clock.heartbeats)
+    clock.release(3600)
+    assert clock.heartbeats.monotonic() - heard == 0
+    clock.advance(60)
+    clock.withhold(60)
+    assert sign_of_life(clock.heartbeats) == clock.heartbeats.monotonic()
+    assert sign_of_life(FakeClock()) == 0

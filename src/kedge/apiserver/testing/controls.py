@@ -111,7 +111,9 @@ class ClusterControls:
         machine's time."""
         await followers.follow()
         behind = followers.behind(self._nodes())
-        if not behind:
+        if behind:
+            clock.withhold(wanted.advance)
+        else:
             clock.release(wanted.advance)
         return _document(state_of(clock, behind))
 

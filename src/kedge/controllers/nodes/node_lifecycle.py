@@ -22,6 +22,7 @@ from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import StatusError
+from kedge.machinery.travel_clock import sign_of_life
 
 COMPONENT: Final = "node-controller"
 WORKERS: Final = 8
@@ -83,7 +84,7 @@ class NodeLifecycleController:
     def _hear(self, name: str) -> None:
         if self._nodes.get(name) is None:
             return
-        self._heard[name] = self._clock.monotonic()
+        self._heard[name] = sign_of_life(self._clock)
         if name in self._silent:
             self._loop.add(name)
 
@@ -96,7 +97,7 @@ class NodeLifecycleController:
         if before is None or before.metadata.uid != now.metadata.uid:
             self._meet(now)
         elif _reported(before) != _reported(now):
-            self._heard[name] = self._clock.monotonic()
+            self._heard[name] = sign_of_life(self._clock)
         if before is None or _looks(before) != _looks(now):
             self._unsurveyed = True
             self._loop.add(name)
@@ -104,7 +105,7 @@ class NodeLifecycleController:
     def _meet(self, node: Node) -> None:
         name = node.metadata.name
         self._tell(node, "RegisteredNode", f"event: Registered Node {name} in Controller")
-        self._heard[name] = self._clock.monotonic()
+        self._heard[name] = sign_of_life(self._clock)
         if not condition_taints.readiness(node) and node.metadata.creationTimestamp:
             age = self._clock.now() - parse_time(node.metadata.creationTimestamp)
             self._heard[name] -= max(age.total_seconds(), 0.0)
