@@ -220,10 +220,10 @@ class User:
         """Return what kedge prints when it succeeds."""
         return ok(self.kedge(*arguments))
 
-    def fails(self, *arguments: str, code: int = 1) -> str:
+    def fails(self, *arguments: str, codes: tuple[int, ...] = (1,)) -> str:
         """Return the error of kedge when it fails."""
         done = self.kedge(*arguments)
-        assert done.returncode == code, f"{arguments}: {done.stderr}{done.stdout}"
+        assert done.returncode in codes, f"{arguments}: {done.stderr}{done.stdout}"
         assert "Traceback" not in done.stderr, done.stderr
         return done.stderr
 

@@ -91,7 +91,8 @@ class Wreck:
     def refuses(self) -> str:
         """What is said when it does not start; by then nothing has been changed."""
         before = contents(self.state)
-        said = self.user.fails(*UP, code=125)
+        # 1 if the command itself sees the damage, 125 if the server does.
+        said = self.user.fails(*UP, codes=(1, 125))
         assert process.running(self.state) is None
         assert contents(self.state) == before
         return said
