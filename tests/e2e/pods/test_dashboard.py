@@ -557,7 +557,7 @@ def test_the_terminal_follows_programs(cluster: Any, page: Page) -> None:
         "a\r\nb\r\nc\x1b[2;3r\x1b[3;1H\n": ["a", "c", ""],
         "a\r\nb\x1b[H\x1b[L": ["", "a", "b"],
         "main\x1b[?1049hother\x1b[?1049l": ["main"],
-        "\x1b]0;title\x07x\x1b]2;t\x1b\\\\y": ["xy"],
+        "\x1b]0;title\x07x\x1b]2;t\x1b\\y": ["xy"],
         "\x1b(0qx\x1b(Bq": ["─│q"],
         "\x1b[999999999;1Hend": ["", "", "end"],
         "\x1b[38;5;196mred\x1b[0m": ["red"],
