@@ -5,6 +5,13 @@ UPGRADE := --upgrade
 HOURS := 1
 MUTANTS := 60
 SEED := 1
+# The page of `make bench`: PEER=https://HOST:PORT names an API server to compare with.
+PEER :=
+PEER_TOKEN :=
+PEER_PROCESSES :=
+BENCH_PODS := 1000
+BENCH_SECONDS := 3
+BENCH_ROUNDS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # pytest keeps its compiled test files. To compile them takes each process of a run half a minute.
@@ -42,10 +49,10 @@ ORDINARY = $(KUBECTLS) $(AS_USER)
 SUBORDINATE = $(KUBECTLS) tools/with_subordinate_ids $(AS_USER)
 PLAIN = $(KUBECTLS) tools/in_plain_container -m pytest -q $(AGAIN) -rsR -p no:cacheprovider
 
-.PHONY: help up down setup check test e2e ordinary plain soak fuzz coverage mutate bench docs site lock audit clean
+.PHONY: help up down setup check test e2e ordinary plain soak fuzz coverage mutate bench bench-check need-wrk docs site lock audit clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1\t/' | expand -t 18
 
 up: .venv/.run ## start a cluster on this machine
 	@$(BIN)/kedge up
@@ -105,8 +112,8 @@ mutate: .venv/.dev ## run mutation tests of the pure modules; MUTANTS=0 for all 
 
 test: check site e2e ## run all checks and tests
 
-bench: .venv/.dev ## run the benchmarks; needs wrk
-	@command -v wrk >/dev/null || { echo "wrk, which generates the load, is not installed: apt install wrk" >&2; exit 1; }
+bench: .venv/.dev need-wrk ## print one page of API figures, then the other benchmarks; PEER=URL PEER_TOKEN= PEER_PROCESSES=PID,PID compares
+	$(BIN)/python bench/api.py --pods $(BENCH_PODS) --seconds $(BENCH_SECONDS) --rounds $(BENCH_ROUNDS) $(if $(PEER),--peer $(PEER) --peer-token "$(PEER_TOKEN)" --peer-processes "$(PEER_PROCESSES)")
 	$(BIN)/python bench/start.py --runs 3 --pods 500
 	$(BIN)/python bench/test_clusters.py --runs 5 --count 20
 	$(BIN)/python bench/cli.py --runs 20
@@ -120,7 +127,12 @@ bench: .venv/.dev ## run the benchmarks; needs wrk
 	$(BIN)/python bench/services.py
 	$(BIN)/python bench/policies.py
 	$(BIN)/python bench/volumes.py
-	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
+
+bench-check: .venv/.dev need-wrk ## compare processor time per API request with bench/accepted.json; fails over 15 % more
+	$(BIN)/python bench/check.py
+
+need-wrk:
+	@command -v wrk >/dev/null || { echo "wrk, which generates the load, is not installed: apt install wrk" >&2; exit 1; }
 
 docs: .venv/.dev ## generate docs/reference from the code, check all links, and build the documentation site
 	$(BIN)/python tools/reference

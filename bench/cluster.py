@@ -63,15 +63,25 @@ class Cluster:
 
     def resident_mb(self) -> float:
         """Return the resident memory of the server in megabytes."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise RuntimeError("the kernel does not report the size of the process")
+        return resident_mb(self.pid)
 
     def processor_seconds(self) -> float:
         """Return the processor seconds of the server so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return processor_seconds(self.pid)
+
+
+def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process in megabytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"the kernel does not report the size of process {pid}")
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor seconds that all threads of a process have taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 @contextmanager
