@@ -250,6 +250,16 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
         ),
     ] = None
+    local_registry: Annotated[
+        str,
+        Setting(
+            "local-registry",
+            values.REGISTRY,
+            "announce this registry of the machine, such as localhost:5000, in the ConfigMap"
+            " local-registry-hosting, where Tilt and Skaffold look for it",
+            default="none",
+        ),
+    ] = ""
     upstream_only: Annotated[
         bool,
         Setting(

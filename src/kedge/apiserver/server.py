@@ -52,6 +52,7 @@ from kedge.apiserver.flow_control import (
 from kedge.apiserver.health import ServerLifecycle, StartStep
 from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
+from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
@@ -323,6 +324,10 @@ async def ensure_objects(
     lifecycle.finish(StartStep.ROLES)
     if not config.is_alone:
         await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
+    if config.local_registry:
+        from kedge.apiserver import local_registry
+
+        await unless_refused(local_registry.ensure(api, config.local_registry))
     lifecycle.finish(StartStep.CLUSTER_INFO)
 
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kedge.cli import flags
 from kedge.cli.failure import Failure
@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from kedge.node.images.host import HostImage
     from kedge.node.images.reference import ImageReference
     from kedge.node.images.store import ImageListing, ImageStore
+    from kedge.settings.setting import Setting
 
 DESCRIPTION: Final = """\
-Load, list and remove the images of a cluster. They are stored in the cluster's directory; the
-cluster does not have to run.
+Load, pull, list and remove the images of a cluster. They are stored in the cluster's directory,
+which all nodes of the machine share; the cluster does not have to run.
+
+'kedge image pull' uses the credentials of docker's configuration ($DOCKER_CONFIG/config.json, else
+~/.docker/config.json), credential helpers included, the proxies of the environment (HTTPS_PROXY,
+NO_PROXY), and the mirrors of the cluster. All pods may use what it has pulled.
 
 The image "host" shows the machine's own files. A container can write to its copy of them.
 Credentials and home directories are empty in it: 'kedge image list host' lists them."""
@@ -29,6 +34,10 @@ EXAMPLES: Final = """\
   # A directory with a root file system, and the name of the image
   kedge image load ./rootfs --as myapp:1
 
+  # From a registry, with progress; from one on the network that speaks plain HTTP
+  kedge image pull busybox:1.36
+  kedge image pull --insecure-registry registry.lan:5000 registry.lan:5000/app:1
+
   kedge image list
   kedge image list host     # paths of this machine that the image "host" hides
   kedge image rm myapp:1"""
@@ -38,7 +47,7 @@ _NAMELESS: Final = "<none>"
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    below = parser.add_subparsers(dest="deed", metavar="load|list|rm", required=True)
+    below = parser.add_subparsers(dest="deed", metavar="load|pull|list|rm", required=True)
     load = below.add_parser(
         "load", help="load images from archives or directories", allow_abbrev=False
     )
@@ -58,6 +67,14 @@ def add_flags(parser: ArgumentParser) -> None:
         metavar="PATH",
         help="OCI or docker archive, directory of one, root file system, or - for standard input",
     )
+    pull = below.add_parser("pull", help="pull images from registries", allow_abbrev=False)
+    flags.add_which(pull)
+    for each in _registry_settings():
+        flags.add_setting(pull, each, "as the nodes of the cluster")
+    pull.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    pull.add_argument(
+        "images", nargs="+", type=pulled_name, metavar="IMAGE", help="name, with a tag or a digest"
+    )
     listing = below.add_parser("list", help="list the images", allow_abbrev=False)
     flags.add_which(listing)
     listing.add_argument(
@@ -74,6 +91,26 @@ def add_flags(parser: ArgumentParser) -> None:
         "--force", action="store_true", help="also remove images that containers use"
     )
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="name, or ID as the list shows")
+
+
+def _registry_settings() -> "list[Setting[Any]]":
+    from kedge.node.config import REGISTRY_FIELDS, NodeConfig
+    from kedge.settings.setting import declared
+
+    return [declared(NodeConfig, each) for each in REGISTRY_FIELDS]
+
+
+def pulled_name(value: str) -> "ImageReference":
+    from kedge.node.images.mapping import is_host
+    from kedge.node.images.reference import ImageReference, InvalidImageName
+
+    try:
+        name = ImageReference.parse(value)
+    except InvalidImageName as error:
+        raise ArgumentTypeError(f'"{value}" is no name of an image: {error}') from error
+    if is_host(name):
+        raise ArgumentTypeError('"host" means the machine itself: it is always there')
+    return name
 
 
 def image_name(value: str) -> "ImageReference":
@@ -99,6 +136,10 @@ def run(flags: Namespace) -> int:
     cluster = where(Settings(flags))
     if flags.deed == "load":
         return load(cluster, flags.paths, flags.names)
+    if flags.deed == "pull":
+        from kedge.cli.image_pull import pull
+
+        return pull(flags, _directory(cluster), _store(cluster))
     if flags.deed == "list":
         if flags.image:
             return list_hidden(cluster, flags.output)
@@ -136,16 +177,25 @@ def _file(path: str, scratch: Path, store: "ImageStore") -> Path:
 def _load(
     store: "ImageStore", path: Path, scratch: Path, names: Sequence["ImageReference"]
 ) -> None:
+    import sys
+
+    from kedge.cli.image_progress import counted
     from kedge.cli.output.printers import size
+    from kedge.cli.output.progress import ProgressLine
+    from kedge.machinery.clock import SystemClock
     from kedge.node.images.archive import open_images
     from kedge.node.images.oci import InvalidImage
 
     with open_images(path, scratch, store.limits) as images:
         if names and len(images) > 1:
             raise InvalidImage(f"it holds {len(images)} images, and --as can name only one")
+        line = ProgressLine(sys.stderr, SystemClock())
         for image in images:
             named = _names(image, names)
-            record = store.add(image, named, loaded=True)
+            try:
+                record = store.add(counted(image, named[0], line), named, loaded=True)
+            finally:
+                line.end()
             for name in named:
                 print(f'image "{name.familiar}" loaded ({size(record.size)})')
 
@@ -284,16 +334,24 @@ def remove(where: "ClusterLocation", images: Sequence[str], *, force: bool) -> i
     return 0
 
 
-def _store(where: "ClusterLocation") -> "ImageStore":
+def _directory(where: "ClusterLocation") -> Path:
+    """Return the directory of a cluster, or of nodes here that have joined one elsewhere."""
     from kedge.cli.cluster import registry
+
+    if found := registry.find(where):
+        return found.directory
+    directory = where.directory or registry.resolve(where.root, where.name)
+    if not registry.holds_nodes(directory):
+        raise _no_cluster(where)
+    return directory
+
+
+def _store(where: "ClusterLocation") -> "ImageStore":
     from kedge.machinery.clock import SystemClock
     from kedge.node.images.store import ImageStore
 
-    found = registry.find(where)
-    if found is None:
-        raise _no_cluster(where)
     try:
-        return ImageStore(found.directory / "images", SystemClock())
+        return ImageStore(_directory(where) / "images", SystemClock())
     except OSError as error:
         raise Failure(
             f"{error.filename}: {error.strerror}. Run kedge as the user whose cluster it is"

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import httptools
@@ -20,7 +20,12 @@ from kedge.machinery.sockets import (
 )
 from kedge.machinery.turns import StepTurns
 
+if TYPE_CHECKING:
+    from kedge.machinery.proxies import ProxyAddress
+
 CONNECT_SECONDS: Final = 10.0
+TUNNEL_SECONDS: Final = 30.0
+"""The same through a proxy, which looks the server up and connects to it in this time."""
 HEAD_BYTES: Final = 256 << 10
 """Bytes of a response's head and trailer; a read may exceed it slightly."""
 MOST_HEADERS: Final = 1_000
@@ -351,6 +356,38 @@ async def open_connection(
                 return await _secured(connection, tls, server_name or host)
             except OSError as error:
                 failure = error
+    raise failure
+
+
+async def open_through(
+    proxy: "ProxyAddress",
+    authority: str,
+    *,
+    tls: ssl.SSLContext,
+    server_name: str,
+    connections: set[HttpConnection] | None = None,
+) -> HttpConnection:
+    """Connect to a server (HOST:PORT) through a proxy; raises OSError, also after
+    TUNNEL_SECONDS."""
+    # Imported here because most processes have no proxy.
+    from kedge.client.tunnel import ProxyFailure, open_tunnel, unreachable
+
+    loop = asyncio.get_running_loop()
+    failure = ProxyFailure(f"the proxy {proxy} has no address")
+    async with asyncio.timeout(TUNNEL_SECONDS):
+        try:
+            addresses = await _addresses(loop, proxy.host, proxy.port)
+        except OSError as error:
+            raise unreachable(proxy, error) from error
+        for address in addresses:
+            try:
+                tunnel = await open_tunnel(proxy, address, authority)
+            except ProxyFailure as error:
+                failure = error
+                continue
+            connection = HttpConnection(connections)
+            connection.connection_made(tunnel)
+            return await _secured(connection, tls, server_name)
     raise failure
 
 

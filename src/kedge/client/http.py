@@ -4,12 +4,22 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from kedge.client.connection import HttpConnection, encode_request, open_connection
+from kedge.client.connection import (
+    HttpConnection,
+    encode_request,
+    open_connection,
+    open_through,
+)
 from kedge.client.transport import Call, Reply, Stream, Unreachable
 from kedge.machinery.sockets import SocketMaker
 from kedge.machinery.tls_trust import trusting
+
+if TYPE_CHECKING:
+    # Most processes have no proxy.
+    from kedge.machinery.proxies import ProxyAddress
 
 ANSWER_SECONDS = 70.0
 """A little longer than the time limit of API servers for a request."""
@@ -24,7 +34,8 @@ class HttpTransport:
     `tls` replaces that trust by the caller's context, which may have a client certificate. `dial`
     is the address to connect to instead of the host in the URL, whose certificate is still
     expected. A `token` that changes is a function, which is called for each request and may raise
-    OSError. `make` makes the sockets, if they must be in another network namespace.
+    OSError. `make` makes the sockets, if they must be in another network namespace. `proxy` carries
+    the connections: by CONNECT to servers with TLS, and whole requests to others.
     """
 
     def __init__(
@@ -37,6 +48,7 @@ class HttpTransport:
         server_name: str = "",
         dial: tuple[str, int] | None = None,
         make: SocketMaker | None = None,
+        proxy: "ProxyAddress | None" = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -51,6 +63,8 @@ class HttpTransport:
         self._tls = (tls or trusting(ca_pem)) if parts.scheme == "https" else None
         self._server_name = server_name or (parts.hostname if dial else None)
         self._token = token
+        self._proxy = proxy
+        self._host = parts.hostname
         self._make = make
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
         self._idle: list[HttpConnection] = []
@@ -122,8 +136,10 @@ class HttpTransport:
             connection.abort()
 
     async def _connect(self) -> HttpConnection:
-        host, port = self._dial
         try:
+            if self._proxy is not None:
+                return await self._connect_through(self._proxy)
+            host, port = self._dial
             return await open_connection(
                 host,
                 port,
@@ -132,15 +148,46 @@ class HttpTransport:
                 connections=self._open,
                 make=self._make,
             )
+        except TimeoutError as error:
+            raise Unreachable(f"cannot connect to {self._dialed}: no answer in time") from error
         except OSError as error:
             raise Unreachable(f"cannot connect to {self._dialed}: {error}") from error
 
+    async def _connect_through(self, proxy: "ProxyAddress") -> HttpConnection:
+        from kedge.client.tunnel import unreachable
+
+        if self._tls is not None:
+            host, port = self._dial
+            authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            return await open_through(
+                proxy,
+                authority,
+                tls=self._tls,
+                server_name=self._server_name or self._host,
+                connections=self._open,
+            )
+        try:
+            return await open_connection(
+                proxy.host,
+                proxy.port,
+                tls=trusting(b"") if proxy.scheme == "https" else None,
+                server_name=None,
+                connections=self._open,
+            )
+        except OSError as error:
+            raise unreachable(proxy, error) from error
+
     def _encoded(self, call: Call) -> bytes:
         target = self._prefix + call.path + (f"?{call.query}" if call.query else "")
+        asked = self._proxy if self._tls is None else None
+        if asked is not None:
+            target = f"http://{self._authority}{target}"
         try:
             token = self._token() if callable(self._token) else self._token
         except OSError as error:
             raise Unreachable(f"cannot read the token for {self._authority}: {error}") from error
         headers = [("authorization", f"Bearer {token}")] if token else []
         headers += call.headers.items()
+        if asked is not None and asked.authorization:
+            headers.append(("proxy-authorization", asked.authorization))
         return encode_request(call.method, target, self._authority, headers, call.body)

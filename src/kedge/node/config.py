@@ -8,11 +8,13 @@ from typing import Annotated, Final
 
 import msgspec
 
+from kedge.machinery.proxies import ProxyRules
 from kedge.machinery.quantity import Quantity
 from kedge.settings import cluster, values
 from kedge.settings.device_access import DeviceAccessRule
+from kedge.settings.registries import RegistryAuthority, RegistryMirror
 from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK
-from kedge.settings.setting import Setting
+from kedge.settings.setting import Setting, declared
 
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 """Where Kubernetes has device plugins register, which they take for granted."""
@@ -48,6 +50,15 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = b""
     """The content of that file."""
+
+
+REGISTRY_FIELDS: Final = (
+    "registry_mirrors",
+    "insecure_registries",
+    "registry_authorities",
+    "registry_credentials",
+)
+"""The fields of NodeConfig that say how registries are reached."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +110,47 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             " the first match counts; the variable holds one rule",
         ),
     ] = ()
+    registry_mirrors: Annotated[
+        tuple[RegistryMirror, ...],
+        Setting(
+            "registry-mirror",
+            values.REGISTRY_MIRRORS,
+            "pull images of a registry from this mirror first, such as"
+            " docker.io=https://mirror.example:5000, or *=URL for those of all; may be repeated,"
+            " in the order of the attempts; the variable holds one mirror",
+        ),
+    ] = ()
+    insecure_registries: Annotated[
+        tuple[str, ...],
+        Setting(
+            "insecure-registry",
+            values.REGISTRIES,
+            "pull from this registry without verifying its certificate, or over plain HTTP; may be"
+            " repeated, the variable holds one registry",
+            default="none but localhost",
+        ),
+    ] = ()
+    registry_authorities: Annotated[
+        tuple[RegistryAuthority, ...],
+        Setting(
+            "registry-ca",
+            values.REGISTRY_AUTHORITIES,
+            "trust the certificates in this file for a registry or a mirror, such as"
+            " registry.example:5000=/etc/ssl/registry.crt; may be repeated, the variable holds one",
+        ),
+    ] = ()
+    registry_credentials: Annotated[
+        Path | None,
+        Setting(
+            "registry-credentials",
+            values.FILE,
+            "docker's configuration file, such as ~/.docker/config.json, with whose credentials all"
+            " pods may pull images",
+            default="none: pods have their pull secrets",
+        ),
+    ] = None
+    proxies: ProxyRules = ProxyRules()
+    """The proxies to registries, from the environment: command lines are visible to all users."""
     hidden: Annotated[
         tuple[Path, ...],
         Setting(
@@ -261,3 +313,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def _cgroup_of(self, name: str, state: Path) -> str:
         suffix = hashlib.sha256(os.fsencode(state)).hexdigest()[:10]
         return f"/kedge/{self.cluster}-{name}-{suffix}"
+
+
+def registry_flags(config: NodeConfig) -> tuple[str, ...]:
+    """Return the flags that make a process reach registries as this node does."""
+    given = ((name, getattr(config, name)) for name in REGISTRY_FIELDS)
+    return tuple(
+        flag
+        for name, value in given
+        if value
+        for flag in declared(NodeConfig, name).arguments(value)
+    )

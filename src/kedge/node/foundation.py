@@ -1,5 +1,7 @@
 """The parts of a node that need no API server; they are created while the server starts."""
 
+import logging
+import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
@@ -12,10 +14,12 @@ from kedge.node.devices.devices import NodeDevices, find_directory
 from kedge.node.host import machine
 from kedge.node.host.machine import MachineInfo
 from kedge.node.images import host
+from kedge.node.images.credentials import CredentialSource
 from kedge.node.images.host import HostImage
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
 from kedge.node.images.registry import RegistryClient
+from kedge.node.images.registry_hosts import RegistrySettings
 from kedge.node.images.store import ImageStore
 from kedge.node.network.network_detection import OtherMachines, PodNetworkState, find_bridge
 from kedge.node.network.node_network import find_underlay, pod_mtu
@@ -25,6 +29,8 @@ from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.volumes.empty_dir import MemoryMounter
 from kedge.supervisor.files.spread import spread
 from kedge.web.watchdog import LoopPauses
+
+log = logging.getLogger(__name__)
 
 
 class NodeFoundation(NamedTuple):
@@ -90,12 +96,16 @@ async def create(
     shown = host.host_image(
         own=config.hidden, shown=config.host_image_shown, is_enabled=config.host_image
     )
+    registries = registry_settings(config)
+    for each in registries.described():
+        log.info("registries: %s", each)
     images = ImageService(
         store,
-        RegistryClient(),
+        RegistryClient(registries),
         ImageMapping.parse(config.image_map),
         node=str(config.state),
         has_host=shown.is_enabled,
+        own_credentials=node_credentials(config),
     )
     underlay = find_underlay(config.underlay_address)
     network = await find_bridge(config, begun, pod_mtu(underlay, config.node_network))
@@ -132,6 +142,26 @@ async def create(
         pauses,
         clock,
     )
+
+
+def registry_settings(config: NodeConfig) -> RegistrySettings:
+    """Return how the node reaches registries."""
+    return RegistrySettings(
+        mirrors=config.registry_mirrors,
+        insecure=config.insecure_registries,
+        authorities=config.registry_authorities,
+        proxies=config.proxies,
+    )
+
+
+def node_credentials(config: NodeConfig) -> CredentialSource | None:
+    """Return the credentials with which all pods may pull; None if there are none."""
+    if config.registry_credentials is None:
+        return None
+    from kedge.node.images.docker_config import DockerCredentials
+
+    # Credential helpers run as this user, in this process's environment.
+    return DockerCredentials(config.registry_credentials, os.environ)
 
 
 def clock_of(config: NodeConfig) -> Clock:

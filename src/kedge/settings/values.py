@@ -9,6 +9,13 @@ from kedge.settings import parse
 from kedge.settings.device_access import DeviceAccessRule, parse_device_access
 from kedge.settings.node_range import NodeRange, parse_node_range
 from kedge.settings.published_port import PublishedPort, parse_published_port
+from kedge.settings.registries import (
+    RegistryAuthority,
+    RegistryMirror,
+    parse_registry,
+    parse_registry_authority,
+    parse_registry_mirror,
+)
 from kedge.settings.setting import ValueType
 
 USAGE_WINDOWS: Final = tuple(WINDOWS)
@@ -91,6 +98,16 @@ LABELS: Final[ValueType[Mapping[str, str]]] = ValueType(parse.labels, "KEY=VALUE
 AMOUNTS: Final[ValueType[Mapping[str, Any]]] = ValueType(parse.amounts, "NAME=AMOUNT,...", _pairs)
 IMAGE_RULES: Final[ValueType[tuple[str, ...]]] = ValueType(
     parse.image_rule, "PATTERN=IMAGE", merge=tuple
+)
+REGISTRY: Final[ValueType[str]] = ValueType(
+    lambda text: parse_registry(text) if text else "", "HOST:PORT"
+)
+REGISTRIES: Final[ValueType[tuple[str, ...]]] = ValueType(parse_registry, "HOST:PORT", merge=tuple)
+REGISTRY_MIRRORS: Final[ValueType[tuple[RegistryMirror, ...]]] = ValueType(
+    parse_registry_mirror, "REGISTRY=URL", merge=tuple
+)
+REGISTRY_AUTHORITIES: Final[ValueType[tuple[RegistryAuthority, ...]]] = ValueType(
+    parse_registry_authority, "REGISTRY=FILE", merge=tuple
 )
 DEVICES: Final[ValueType[Mapping[str, int]]] = ValueType(
     parse.device_count, "NAME=N", _pairs, merge=_union, split=_pieces

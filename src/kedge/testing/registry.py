@@ -104,10 +104,13 @@ class FakeRegistry:
 
 
 @asynccontextmanager
-async def registry(keys: Path | None = None) -> AsyncIterator[FakeRegistry]:
-    """A registry on a free port: over HTTPS if there is a directory for keys, else in the clear."""
+async def registry(
+    keys: Path | None = None, hosts: tuple[str, ...] = ()
+) -> AsyncIterator[FakeRegistry]:
+    """A registry on a free port: over HTTPS if there is a directory for keys, else in the clear.
+    `hosts` are further names in its certificate."""
     running = FakeRegistry()
-    identity = pki.ensure(keys, ()) if keys else None
+    identity = pki.ensure(keys, hosts) if keys else None
     server = HttpServer(running.handle, SystemClock())
     port = await server.listen("127.0.0.1", 0, identity.context if identity else None)
     running.host = f"localhost:{port}"

@@ -40,6 +40,8 @@ class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How it enforces NetworkPolicies: nftables, or none and why."""
     node_network: str = ""
     """How it reaches the pods of other machines; empty if there can be none."""
+    registries: tuple[str, ...] = ()
+    """How it reaches registries: mirrors, proxies, what is insecure; empty for the usual way."""
     pid: int = 0
 
 
@@ -207,6 +209,7 @@ def _nodes(directory: Path) -> Iterator[NodeProcess]:
             service_proxy=known.service_proxy if known else "",
             network_policy=known.network_policy if known else "",
             node_network=known.node_network if known else "",
+            registries=known.registries if known else (),
             pid=agent.pid if agent else 0,
         )
 

@@ -82,6 +82,9 @@ def describe(status: "ClusterStatus") -> str:
         if node.node_network:
             told = f"{told}, other machines: {node.node_network}"
         pairs.append((f"Node {node.name}", f"{told}, process {node.pid}" if node.pid else told))
+    # Nodes of `kedge up` share these settings.
+    shared = dict.fromkeys(line for node in status.nodes for line in node.registries)
+    pairs += [("Registries", line) for line in shared]
     if status.restart:
         pairs.append(("Restart", _restart(status)))
     pairs += [(f"Died {each.name}", _death(each)) for each in status.restarts]

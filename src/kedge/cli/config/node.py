@@ -13,7 +13,9 @@ from kedge.cli.config.cluster import place
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.client.kubeconfig_paths import paths_to_read
+from kedge.machinery import proxies
 from kedge.machinery.interfaces import address_towards
+from kedge.machinery.tls_trust import trusting
 from kedge.node.config import PLUGINS, Invitation, NodeConfig
 from kedge.node.host import node_record
 from kedge.node.host.node_record import read_server as server_of
@@ -71,11 +73,24 @@ def configured_node(
         listed=(source.root(), source.usual_root()),
         plugins=_plugin_directory(source, directory, is_first=is_first),
         restart_reason=source.environment.get(REASON_VARIABLE, ""),
+        proxies=proxies.from_environment(source.environment),
     )
+    _check_authorities(config)
     mapped = next((rule for rule in config.image_map if rule.endswith("=host")), None)
     if mapped and not config.host_image:
         raise Failure(f"--image-map {mapped} needs the image host: leave out --no-host-image")
     return config
+
+
+def _check_authorities(config: NodeConfig) -> None:
+    """Refuse files that no registry can be verified with."""
+    for each in config.registry_authorities:
+        try:
+            trusting(each.file.read_bytes())
+        except OSError as error:
+            raise Failure(f"--registry-ca {each}: {error.strerror}") from error
+        except ValueError as error:
+            raise Failure(f"--registry-ca {each}: it has no certificate in PEM form") from error
 
 
 def invitation(source: Settings) -> Invitation | None:
@@ -140,6 +155,8 @@ def _hidden(source: Settings, state: Path) -> tuple[Path, ...]:
     chosen: Path | None = getattr(source.flags, "kubeconfig", None)
     files = [*paths_to_read(listed, source.home()), *([chosen] if chosen else ())]
     asked = source.field(NodeConfig, "hidden") or ()
+    if credentials := source.field(NodeConfig, "registry_credentials"):
+        asked = (*asked, credentials)
     every = (
         state,
         source.root(),

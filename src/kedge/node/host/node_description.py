@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from kedge.api.builtin.policy_limits import ENFORCED, ENFORCEMENT_ANNOTATION
 from kedge.api.core_v1.node_types import Node
-from kedge.node.foundation import NodeFoundation
+from kedge.node.config import registry_flags
+from kedge.node.foundation import NodeFoundation, registry_settings
 from kedge.node.host import machine_annotations, node_record, registration
 from kedge.node.network.peers import MACHINE_ADDRESS, NODE_NETWORK, PeerPlan, described
 from kedge.node.storage.node_storage import MANAGED_ATTACHMENT
@@ -84,6 +85,8 @@ class NodeDescription(NamedTuple):
             node_network=node_network or self.node_network,
             network_policy=self.network_policy,
             host_image=self.base.host_image,
+            registries=tuple(registry_settings(config).described()),
+            registry_flags=registry_flags(config),
         )
         node_record.write(config.state, written)
 

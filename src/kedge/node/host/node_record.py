@@ -48,6 +48,10 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How pods of other machines are reached; empty if there can be none."""
     host_image: HostImage = HostImage()
     """The paths that the image `host` hides and shows."""
+    registries: tuple[str, ...] = ()
+    """How it reaches registries, as people read it: mirrors, proxies, what is insecure."""
+    registry_flags: tuple[str, ...] = ()
+    """The flags of its registries."""
 
 
 def write(directory: Path, record: NodeRecord) -> None:

@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -22,6 +22,8 @@ class RegistryCredential(msgspec.Struct, frozen=True):
 
     username: str
     password: str
+    identity_token: str = ""
+    """A refresh token, which some registries give out in place of a password."""
 
     @property
     def basic(self) -> str:
@@ -30,14 +32,48 @@ class RegistryCredential(msgspec.Struct, frozen=True):
         return f"Basic {base64.b64encode(text).decode()}"
 
 
-class _RegistryAuth(msgspec.Struct, frozen=True):
+class CredentialSource(Protocol):
+    """Finds credentials for repositories."""
+
+    def find(self, repository: str) -> Sequence[RegistryCredential]:
+        """Return the credentials to try for a repository, in order."""
+        ...
+
+
+class FoundCredentials(msgspec.Struct, frozen=True):
+    """The credentials that were found for some repositories. Fulfils CredentialSource."""
+
+    by_repository: Mapping[str, tuple[RegistryCredential, ...]] = {}
+
+    def find(self, repository: str) -> tuple[RegistryCredential, ...]:
+        return self.by_repository.get(repository, ())
+
+    @property
+    def all(self) -> list[RegistryCredential]:
+        return [each for found in self.by_repository.values() for each in found]
+
+    def followed_by(self, other: "FoundCredentials") -> "FoundCredentials":
+        """Return these credentials, and those of others after them."""
+        names = {*self.by_repository, *other.by_repository}
+        return FoundCredentials({name: self.find(name) + other.find(name) for name in names})
+
+
+def found(source: CredentialSource, repositories: Iterable[str]) -> FoundCredentials:
+    """Return the credentials of a source for these repositories."""
+    return FoundCredentials({each: tuple(source.find(each)) for each in repositories})
+
+
+class RegistryAuth(msgspec.Struct, frozen=True):
+    """An entry of docker's configuration."""
+
     username: str | None = None
     password: str | None = None
     auth: str | None = None
+    identitytoken: str | None = None
 
 
 class _DockerConfig(msgspec.Struct, frozen=True):
-    auths: Mapping[str, _RegistryAuth] | None = None
+    auths: Mapping[str, RegistryAuth] | None = None
 
 
 class RegistryKeyring(msgspec.Struct, frozen=True):
@@ -59,37 +95,40 @@ def keyring(secrets: Iterable[Secret]) -> RegistryKeyring:
     entries: list[tuple[str, RegistryCredential]] = []
     for secret in secrets:
         for place, entry in _entries(secret).items():
-            if found := _credential(secret, entry):
-                entries.append((_place(place), found))
+            if known := credential(entry, _unreadable(secret)):
+                entries.append((registry_place(place), known))
     return RegistryKeyring(tuple(entries))
 
 
-def _entries(secret: Secret) -> Mapping[str, _RegistryAuth]:
+def _entries(secret: Secret) -> Mapping[str, RegistryAuth]:
     try:
         if secret.type == _JSON[0] and _JSON[1] in secret.data:
             content = base64.b64decode(secret.data[_JSON[1]])
             return msgspec.json.decode(content, type=_DockerConfig).auths or {}
         if secret.type == _OLD[0] and _OLD[1] in secret.data:
             content = base64.b64decode(secret.data[_OLD[1]])
-            return msgspec.json.decode(content, type=dict[str, _RegistryAuth])
+            return msgspec.json.decode(content, type=dict[str, RegistryAuth])
     except (msgspec.MsgspecError, ValueError):
         # A more detailed message would quote the secret.
         raise _unreadable(secret) from None
     return {}
 
 
-def _credential(secret: Secret, entry: _RegistryAuth) -> RegistryCredential | None:
+def credential(entry: RegistryAuth, unreadable: InvalidImage) -> RegistryCredential | None:
+    """Return the credential of an entry; None if it is empty."""
+    identity = entry.identitytoken or ""
     if entry.auth:
         try:
             text = base64.b64decode(entry.auth).decode()
         except (binascii.Error, ValueError):
-            raise _unreadable(secret) from None
+            raise unreadable from None
         username, colon, password = text.partition(":")
         if not colon:
-            raise _unreadable(secret)
-        return RegistryCredential(username, password)
-    if entry.username or entry.password:
-        return RegistryCredential(entry.username or "", entry.password or "")
+            raise unreadable
+        # Docker's own client pads passwords with zeros.
+        return RegistryCredential(username, password.rstrip("\0"), identity)
+    if entry.username or entry.password or identity:
+        return RegistryCredential(entry.username or "", entry.password or "", identity)
     return None
 
 
@@ -97,7 +136,7 @@ def _unreadable(secret: Secret) -> InvalidImage:
     return InvalidImage(f'the pull secret "{secret.metadata.name}" cannot be read')
 
 
-def _place(text: str) -> str:
+def registry_place(text: str) -> str:
     """Return a registry's name without scheme and path: `https://index.docker.io/v1/` is
     `index.docker.io`."""
     place = text.removeprefix("https://").removeprefix("http://")

@@ -6,15 +6,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from kedge.api.core_v1.secret import Secret
 from kedge.node.images import credentials
-from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.credentials import CredentialSource, FoundCredentials
 from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
 from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.images.mapping import HOST, ImageMapping, is_host
 from kedge.node.images.oci import InvalidImage
+from kedge.node.images.pull_failures import PullFailure
 from kedge.node.images.reference import ImageReference, InvalidImageName
-from kedge.node.images.registry import ImagePull, PullFailure, RegistryClient
+from kedge.node.images.registry import ImagePull, Progress, RegistryClient
 from kedge.node.images.store import ImageStore, NoSuchImage
 from kedge.node.pod.dependencies import ImageFailure
 
@@ -39,9 +42,12 @@ class ImageService:
         *,
         node: str = "",
         has_host: bool = True,
+        own_credentials: CredentialSource | None = None,
     ) -> None:
         """`node` distinguishes the holds of this node from those of other nodes with the same
-        store. Without `has_host`, containers with the image `host` are refused."""
+        store. Without `has_host`, containers with the image `host` are refused. All pods may pull
+        with `own_credentials`, which come after those of the pod."""
+        self._own_credentials = own_credentials
         self._has_host = has_host
         self._node = node
         self._store = store
@@ -62,9 +68,15 @@ class ImageService:
             if not self._has_host:
                 raise ImageFailure("ErrImageNeverPull", _NO_HOST)
             return HOST_IMAGE
-        held = _credentials(name, reference, secrets)
-        if image := await self._here(reference, policy, held):
-            return image
+        try:
+            held = self._of_secrets(reference, secrets)
+            if image := await self._here(reference, policy, held):
+                return image
+            held = held.followed_by(await self._of_node(reference))
+            if image := await self._here(reference, policy, held):
+                return image
+        except InvalidImage as error:
+            raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
         if policy == "Never":
             is_here = await asyncio.to_thread(self._find, reference) is not None
             raise ImageFailure("ErrImageNeverPull", (_denied if is_here else _never)(name))
@@ -73,8 +85,23 @@ class ImageService:
             image = await self._here(reference, policy, held)
             return image or await self._fetch(name, reference, held, progress)
 
+    def _of_secrets(self, reference: ImageReference, secrets: Sequence[Secret]) -> FoundCredentials:
+        """Return the credentials of the pod's pull secrets; raises InvalidImage."""
+        return credentials.found(
+            credentials.keyring(secrets), self._registries.repositories(reference)
+        )
+
+    async def _of_node(self, reference: ImageReference) -> FoundCredentials:
+        """Return the node's own credentials; raises InvalidImage."""
+        if self._own_credentials is None:
+            return FoundCredentials()
+        # In a thread: it may run a credential helper.
+        return await asyncio.to_thread(
+            credentials.found, self._own_credentials, self._registries.repositories(reference)
+        )
+
     async def _here(
-        self, reference: ImageReference, policy: str, held: Sequence[RegistryCredential]
+        self, reference: ImageReference, policy: str, held: FoundCredentials
     ) -> LocalImage | None:
         """Return the image if it is here and the registry need not be asked about it.
 
@@ -88,7 +115,9 @@ class ImageService:
             return found.image
         if policy == "Always":
             return None
-        is_allowed = await asyncio.to_thread(self._store.allows, found.image.id, reference, held)
+        is_allowed = await asyncio.to_thread(
+            self._store.allows, found.image.id, reference, held.all
+        )
         return found.image if is_allowed else None
 
     def get(self, id_: str) -> LocalImage | None:
@@ -149,7 +178,7 @@ class ImageService:
         self,
         name: str,
         reference: ImageReference,
-        held: Sequence[RegistryCredential],
+        held: FoundCredentials,
         progress: Callable[[], None],
     ) -> LocalImage:
         progress()
@@ -160,7 +189,7 @@ class ImageService:
             raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
 
     async def _unchanged(
-        self, reference: ImageReference, held: Sequence[RegistryCredential]
+        self, reference: ImageReference, held: FoundCredentials
     ) -> LocalImage | None:
         """Return the stored image if the registry has it under that name.
 
@@ -174,13 +203,28 @@ class ImageService:
         await asyncio.to_thread(self._store.name, here.image.id, [reference], loaded=False)
         return await asyncio.to_thread(self._store.find, reference)
 
+    async def pull(self, reference: ImageReference, progress: Progress) -> LocalImage:
+        """Pull an image for all pods, with the node's own credentials. Raises PullFailure,
+        InvalidImage, NoSuchImage or OSError."""
+        held = await self._of_node(reference)
+        async with self._turn(reference.key):
+            image = await self._unchanged(reference, held)
+            image = image or await self._pull(reference, held, progress)
+        await asyncio.to_thread(self._store.allow, image.id, reference, None)
+        return image
+
     async def _pull(
-        self, reference: ImageReference, held: Sequence[RegistryCredential]
+        self,
+        reference: ImageReference,
+        held: FoundCredentials,
+        progress: Progress | None = None,
     ) -> LocalImage:
         scratch = self._store.scratch()
         directory = await asyncio.to_thread(scratch.__enter__)
         try:
             wanted = ImagePull(reference, directory, self._store.has_layer, self._store.limits)
+            if progress is not None:
+                wanted = replace(wanted, progress=progress)
             packed, used = await self._registries.pull(wanted, held)
             await asyncio.to_thread(self._store.add, packed, [reference], loaded=False)
             await asyncio.to_thread(self._store.allow, packed.id, reference, used)
@@ -217,16 +261,6 @@ class _ImageMatch:
         self.is_loaded = is_loaded
 
 
-def _credentials(
-    name: str, reference: ImageReference, secrets: Sequence[Secret]
-) -> Sequence[RegistryCredential]:
-    """Return the credentials of the pod's pull secrets for the image's repository."""
-    try:
-        return credentials.keyring(secrets).find(reference.repository)
-    except InvalidImage as error:
-        raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
-
-
 def _denied(name: str) -> str:
     return (
         f'image "{name}" is present with pull policy of "Never" but does not have the proper'
@@ -239,7 +273,8 @@ def _never(name: str) -> str:
 
 
 def _failed(name: str, reference: ImageReference, why: Exception) -> str:
-    return f'failed to pull image "{reference}": {why}: {_advice(name)}'
+    special = f"{why.advice}, or " if isinstance(why, PullFailure) and why.advice else ""
+    return f'failed to pull image "{reference}": {why}: {special}{_advice(name)}'
 
 
 def _advice(name: str) -> str:

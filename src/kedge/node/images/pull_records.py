@@ -73,7 +73,10 @@ class PullRecords:
         passwords."""
         if credential is None:
             return EVERYBODY
-        text = msgspec.json.encode((credential.username, credential.password))
+        known: tuple[str, ...] = (credential.username, credential.password)
+        if credential.identity_token:
+            known += (credential.identity_token,)
+        text = msgspec.json.encode(known)
         return hashlib.blake2b(text, key=self._salt(), digest_size=32).hexdigest()
 
     def _salt(self) -> bytes:

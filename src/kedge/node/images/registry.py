@@ -1,21 +1,25 @@
 """Pulls images from registries with the OCI distribution protocol over HTTPS."""
 
 import asyncio
+import contextlib
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import msgspec
 
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Stream, Unreachable
-from kedge.node.images import oci
+from kedge.machinery.proxies import InvalidProxy
+from kedge.machinery.tls_trust import trusting
+from kedge.node.images import oci, pull_failures
 from kedge.node.images.archive import LayerBlob, PackedImage, check
-from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.credentials import CredentialSource, RegistryCredential
 from kedge.node.images.oci import (
     INDEXES,
     MANIFESTS,
@@ -25,33 +29,27 @@ from kedge.node.images.oci import (
     ImageManifest,
     InvalidImage,
 )
-from kedge.node.images.reference import HUB, ImageReference
+from kedge.node.images.pull_failures import PullFailure, PullUnauthorized, RegistryUnreachable
+from kedge.node.images.reference import ImageReference
+from kedge.node.images.registry_hosts import RegistryHost, RegistrySettings
 from kedge.node.images.store import chain_id
 from kedge.node.images.unpack import ImageLimits
 
-HUB_HOST: Final = "registry-1.docker.io"
 _HEAD_SECONDS: Final = 30.0
 _PIECE_SECONDS: Final = 60.0
 _MOST_REDIRECTS: Final = 5
 _AT_ONCE: Final = 3
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_SHOWN: Final = 1000
+"""Characters of a registry's own words in a message."""
 _ACCEPT: Final = ", ".join((*INDEXES, *MANIFESTS))
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]
-"""Called with the received and the total number of bytes."""
+Progress = Callable[[str, int, int], None]
+"""Called with the digest of a layer, and its received and whole number of bytes."""
 
 
-class PullFailure(Exception):
-    """The registry did not serve the image."""
-
-
-class PullUnauthorized(PullFailure):
-    """The registry refused access; other credentials may work."""
-
-
-def _silent(done: int, total: int) -> None:
+def _silent(digest: str, done: int, size: int) -> None:
     """Ignore the progress."""
 
 
@@ -68,62 +66,93 @@ class ImagePull(msgspec.Struct, frozen=True):
 
 
 class RegistryClient:
-    """A client of all registries.
+    """A client of all registries."""
 
-    `certificates` may hold `HOST/ca.crt` or `HOST:PORT/ca.crt`, the authority to trust for that
-    registry instead of the system's.
-    """
+    def __init__(self, settings: RegistrySettings | None = None) -> None:
+        self._settings = settings or RegistrySettings()
 
-    def __init__(self, certificates: Path | None = None) -> None:
-        self._certificates = certificates
+    def repositories(self, name: ImageReference) -> list[str]:
+        """Return the repositories that an image may be pulled from, as credentials name them."""
+        return [each.repository for each in self._settings.hosts(name)]
 
     async def digest(
-        self, name: ImageReference, credentials: Sequence[RegistryCredential]
+        self, name: ImageReference, credentials: CredentialSource
     ) -> "tuple[str, RegistryCredential | None]":
         """Return the current digest of the name, and the credential that the registry accepted."""
 
         async def ask(session: _RepositorySession) -> str:
             return (await session.manifest(name.digest or name.tag)).digest
 
-        return await self._as_each(name, credentials, ask)
+        return await self._from_each(name, credentials, ask)
 
     async def pull(
-        self, wanted: ImagePull, credentials: Sequence[RegistryCredential]
+        self, wanted: ImagePull, credentials: CredentialSource
     ) -> "tuple[PackedImage, RegistryCredential | None]":
         """Pull an image with the first credential that the registry accepts; return both."""
 
         async def fetch(session: _RepositorySession) -> PackedImage:
             return await _pull(session, wanted)
 
-        return await self._as_each(wanted.name, credentials, fetch)
+        return await self._from_each(wanted.name, credentials, fetch)
+
+    async def _from_each(
+        self,
+        name: ImageReference,
+        credentials: CredentialSource,
+        deed: "Callable[[_RepositorySession], Awaitable[T]]",
+    ) -> "tuple[T, RegistryCredential | None]":
+        """Do it with the first host that can: a mirror, or the registry itself."""
+        *mirrors, own = self._settings.hosts(name)
+        failures = []
+        for host in mirrors:
+            try:
+                return await self._from_host(host, credentials, deed)
+            except (PullFailure, InvalidImage) as error:
+                failures.append(f"the mirror {host} failed too: {error}")
+        try:
+            return await self._from_host(own, credentials, deed)
+        except PullFailure as error:
+            if not failures:
+                raise
+            raise type(error)("; ".join([str(error), *failures]), error.advice) from error
+
+    async def _from_host(
+        self,
+        host: RegistryHost,
+        credentials: CredentialSource,
+        deed: "Callable[[_RepositorySession], Awaitable[T]]",
+    ) -> "tuple[T, RegistryCredential | None]":
+        *secure, last = host.urls
+        for url in secure:
+            # Credentials go over plain HTTP only if nothing speaks TLS there.
+            with contextlib.suppress(RegistryUnreachable):
+                return await self._as_each(host, url, credentials, deed)
+        return await self._as_each(host, last, credentials, deed)
 
     async def _as_each(
         self,
-        name: ImageReference,
-        credentials: Sequence[RegistryCredential],
+        host: RegistryHost,
+        url: str,
+        credentials: CredentialSource,
         deed: "Callable[[_RepositorySession], Awaitable[T]]",
     ) -> "tuple[T, RegistryCredential | None]":
         refusal = PullUnauthorized("no credential was tried")
-        for credential in credentials or (None,):
+        for credential in credentials.find(host.repository) or (None,):
+            session = _RepositorySession(self._settings, host, url, credential)
             try:
-                async with _session(self._address(name), name.path, credential) as session:
-                    return await deed(session), session.used
+                return await deed(session), session.used
             except PullUnauthorized as error:
                 refusal = error
             except Unreachable as error:
-                raise PullFailure(str(error)) from error
+                failure = pull_failures.unreachable(session.asked, error)
+                if session.has_answered:
+                    raise PullFailure(str(failure), failure.advice) from error
+                raise failure from error
             except TimeoutError as error:
-                raise PullFailure(f"{name.domain} stopped answering") from error
+                raise PullFailure(f"{session.asked} stopped answering") from error
+            finally:
+                await session.close()
         raise refusal
-
-    def _address(self, name: ImageReference) -> "_RegistryAddress":
-        host = HUB_HOST if name.domain == HUB else name.domain
-        ca_pem = b""
-        if self._certificates is not None:
-            file = self._certificates / name.domain / "ca.crt"
-            ca_pem = file.read_bytes() if file.is_file() else b""
-        is_plain = not ca_pem and urlsplit(f"//{host}").hostname in _LOCAL
-        return _RegistryAddress(f"{'http' if is_plain else 'https'}://{host}", ca_pem)
 
 
 async def _pull(session: "_RepositorySession", wanted: ImagePull) -> PackedImage:
@@ -177,15 +206,14 @@ def _missing(
 async def _download(
     session: "_RepositorySession", layers: Sequence[ContentDescriptor], wanted: ImagePull
 ) -> None:
-    total, done = sum(layer.size for layer in layers), 0
     turns = asyncio.Semaphore(_AT_ONCE)
-
-    def count(size: int) -> None:
-        nonlocal done
-        done += size
-        wanted.progress(done, total)
+    for layer in layers:
+        wanted.progress(layer.digest, 0, layer.size)
 
     async def download(layer: ContentDescriptor) -> None:
+        def count(done: int) -> None:
+            wanted.progress(layer.digest, done, layer.size)
+
         async with turns:
             with _created(_file(wanted.scratch, layer.digest)) as file:
                 await session.save(layer, file, count)
@@ -222,13 +250,6 @@ def _file(scratch: Path, digest: str) -> Path:
     return scratch / value
 
 
-class _RegistryAddress(msgspec.Struct, frozen=True):
-    """The address of a registry, and the authority that its certificate is verified with."""
-
-    url: str
-    ca_pem: bytes
-
-
 class _FetchedManifest(msgspec.Struct, frozen=True):
     """A manifest or an index."""
 
@@ -237,28 +258,25 @@ class _FetchedManifest(msgspec.Struct, frozen=True):
     content: bytes
 
 
-@asynccontextmanager
-async def _session(
-    address: _RegistryAddress, repository: str, credential: RegistryCredential | None
-) -> AsyncIterator["_RepositorySession"]:
-    session = _RepositorySession(address, repository, credential)
-    try:
-        yield session
-    finally:
-        await session.close()
-
-
 class _RepositorySession:
     """A session with one repository of one registry, with one credential."""
 
     def __init__(
-        self, address: _RegistryAddress, repository: str, credential: RegistryCredential | None
+        self,
+        settings: RegistrySettings,
+        host: RegistryHost,
+        url: str,
+        credential: RegistryCredential | None,
     ) -> None:
-        self._address = address
-        self._repository = repository
+        self._settings = settings
+        self._host = host
+        self._url = url
         self._credential = credential
         self._authorization = ""
         self._transports: dict[str, HttpTransport] = {}
+        self.asked = urlsplit(url).netloc
+        """The host that was asked last."""
+        self.has_answered = False
 
     @property
     def used(self) -> RegistryCredential | None:
@@ -270,7 +288,7 @@ class _RepositorySession:
             await transport.close()
 
     async def manifest(self, reference: str) -> _FetchedManifest:
-        path = f"/v2/{self._repository}/manifests/{reference}"
+        path = f"/v2/{self._host.path}/manifests/{reference}"
         async with self._get(path, {"accept": _ACCEPT}) as stream:
             content = await _whole(stream, ImageLimits().document_bytes)
             kind = stream.headers.get("content-type", "").partition(";")[0].strip()
@@ -297,23 +315,25 @@ class _RepositorySession:
                 if size > described.size:
                     raise InvalidImage(f"{described.digest} is larger than its manifest says")
                 file.write(piece)
-                count(len(piece))
+                count(size)
         if size != described.size:
             raise PullFailure(f"{described.digest} ended after {size} of {described.size} bytes")
 
     def _blob(self, digest: str) -> str:
-        return f"/v2/{self._repository}/blobs/{digest}"
+        return f"/v2/{self._host.path}/blobs/{digest}"
 
     @asynccontextmanager
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> AsyncIterator[Stream]:
         """Send a request; authenticate and follow redirects as the registry demands."""
-        url = self._address.url + path
+        # containerd tells mirrors of several registries the same way which one is meant.
+        namespace = self._host.namespace
+        url = self._url + path + (f"?ns={quote(namespace)}" if namespace else "")
         asked_for_permission = False
         async with AsyncExitStack() as stack:
             for _ in range(_MOST_REDIRECTS):
                 stream = await self._open(stack, url, headers or {})
                 if stream.status in (301, 302, 303, 307, 308):
-                    url = self._checked(urljoin(url, stream.headers.get("location", "")))
+                    url = self._checked(url, stream.headers.get("location", ""))
                     continue
                 if stream.status == 401 and not asked_for_permission:
                     asked_for_permission = True
@@ -325,22 +345,51 @@ class _RepositorySession:
                 return
         raise PullFailure("too many redirects")
 
-    async def _open(self, stack: AsyncExitStack, url: str, headers: dict[str, str]) -> Stream:
+    async def _open(
+        self, stack: AsyncExitStack, url: str, headers: dict[str, str], body: bytes = b""
+    ) -> Stream:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         sent = {"user-agent": "kedge", **headers}
         # The target of a redirect must not receive the credentials.
-        if self._authorization and origin == self._address.url:
+        if self._authorization and origin == self._url:
             sent["authorization"] = self._authorization
-        call = Call("GET", parts.path or "/", parts.query, sent)
-        async with asyncio.timeout(_HEAD_SECONDS):
-            return await stack.enter_async_context(self._transport(origin).stream(call))
+        call = Call("POST" if body else "GET", parts.path or "/", parts.query, sent, body)
+        self.asked = parts.netloc.rpartition("@")[2]
+        try:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                found = await stack.enter_async_context(self._transport(origin).stream(call))
+        except InvalidProxy as error:
+            raise PullFailure(str(error), "then run 'kedge up --restart'") from error
+        except ValueError as error:
+            # An address of a redirect or a token that no request can have.
+            raise PullFailure(f"{self._url} led to a request that cannot be sent") from error
+        self.has_answered = True
+        return found
 
     def _transport(self, origin: str) -> HttpTransport:
         if origin not in self._transports:
-            ca_pem = self._address.ca_pem if origin == self._address.url else b""
-            self._transports[origin] = HttpTransport(origin, ca_pem=ca_pem)
+            self._transports[origin] = HttpTransport(
+                origin, tls=self._tls(origin), proxy=self._settings.proxies.find(origin)
+            )
         return self._transports[origin]
+
+    def _tls(self, origin: str) -> ssl.SSLContext | None:
+        if not origin.startswith("https:"):
+            return None
+        is_own = origin == self._url
+        host = urlsplit(origin).netloc
+        file = self._host.authority if is_own else self._settings.authority(host)
+        try:
+            context = trusting(file.read_bytes() if file else b"")
+        except (OSError, ValueError) as error:
+            raise PullFailure(f"the authority in {file} cannot be read: {error}") from error
+        # A registry that is verified cannot lead to one that is not.
+        is_verified = self._host.is_verified or (not is_own and host not in self._settings.insecure)
+        if not is_verified and file is None:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
     async def _ask_for_permission(self, challenge: str) -> None:
         """Authenticate by the registry's challenge."""
@@ -354,27 +403,34 @@ class _RepositorySession:
         else:
             raise PullFailure(f'the registry requires authentication by "{scheme}": not supported')
 
-    def _checked(self, url: str) -> str:
-        """Refuse redirects to plain HTTP, except to the registry itself.
+    def _checked(self, base: str, target: str) -> str:
+        """Return the URL of a redirect. Refuse plain HTTP, except to the registry itself.
 
         Services that listen on loopback without TLS often trust every client. Any registry could
         otherwise make this node send them requests. Over
         HTTPS such a service would need a certificate that this machine trusts.
         """
-        parts = urlsplit(url)
-        if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._address.url:
+        try:
+            url = urljoin(base, target)
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise PullFailure("the registry redirects to an invalid address") from error
+        if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._url:
             return url
-        raise PullFailure(f'the registry redirects to "{url}", which is not HTTPS')
+        raise PullFailure(f'the registry redirects to "{url[:_SHOWN]}", which is not HTTPS')
 
     async def _token(self, challenge: str) -> str:
         said = dict(_PARAMETER.findall(challenge))
-        realm = self._checked(said.get("realm", ""))
-        scope = said.get("scope") or f"repository:{self._repository}:pull"
-        query = urlencode({"service": said.get("service", ""), "scope": scope})
-        headers = {"authorization": self._credential.basic} if self._credential else {}
+        realm = self._checked("", said.get("realm", ""))
+        scope = said.get("scope") or f"repository:{self._host.path}:pull"
+        query = {"service": said.get("service", ""), "scope": scope}
         async with AsyncExitStack() as stack:
-            url = f"{realm}{'&' if '?' in realm else '?'}{query}"
-            stream = await self._open(stack, url, headers)
+            if self._credential and self._credential.identity_token:
+                stream = await self._exchange(stack, realm, query, self._credential.identity_token)
+            else:
+                url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(query)}"
+                sent = {"authorization": self._credential.basic} if self._credential else {}
+                stream = await self._open(stack, url, sent)
             if stream.status != 200:
                 raise await _failure(stream, "its token")
             content = await _whole(stream, ImageLimits().document_bytes)
@@ -382,6 +438,14 @@ class _RepositorySession:
         if not (token := grant.token or grant.access_token):
             raise PullFailure("the registry returned no token")
         return token
+
+    async def _exchange(
+        self, stack: AsyncExitStack, realm: str, query: Mapping[str, str], identity: str
+    ) -> Stream:
+        """Ask for a token with the refresh token that `docker login` keeps of some registries."""
+        form = {"grant_type": "refresh_token", "client_id": "kedge", "refresh_token": identity}
+        sent = {"content-type": "application/x-www-form-urlencoded"}
+        return await self._open(stack, realm, sent, urlencode({**form, **query}).encode())
 
 
 class _TokenResponse(msgspec.Struct, frozen=True):
@@ -400,21 +464,14 @@ class _RegistryErrors(msgspec.Struct, frozen=True):
 
 async def _failure(stream: Stream, what: str) -> PullFailure:
     """Return the error of a response without success, with the registry's message if it has one."""
-    if stream.status == 404:
-        return PullFailure("not found in the registry")
     words = ""
     try:
         content = await _whole(stream, 1 << 16)
         said = msgspec.json.decode(content, type=_RegistryErrors).errors
-        words = "; ".join(each.message or each.code for each in said)
+        words = "; ".join(each.message or each.code for each in said)[:_SHOWN]
     except (msgspec.MsgspecError, InvalidImage):
         pass
-    if stream.status in (401, 403):
-        denied = f": {words}" if words else ""
-        return PullUnauthorized(
-            f"the registry denies access{denied} (it may not exist, or need a pull secret)"
-        )
-    return PullFailure(f"the registry answers {stream.status} for {what}: {words or 'no reason'}")
+    return pull_failures.of_status(stream.status, what, words)
 
 
 async def _whole(stream: Stream, limit: int) -> bytes:

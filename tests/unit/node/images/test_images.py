@@ -139,8 +139,9 @@ async def test_what_is_missing_is_said_with_what_to_do(
     missing = await refusal(room, f"{served.host}/none")
     assert missing.reason == "ErrImagePull"
     assert missing.message == (
-        f'failed to pull image "{served.host}/none:latest": not found in the registry: load it'
-        " with 'kedge image load FILE', or have it mean the machine's own files with"
+        f'failed to pull image "{served.host}/none:latest": not found in the registry (404): check'
+        " the name and the tag of the image, or load it with 'kedge image load FILE', or have it"
+        " mean the machine's own files with"
         f" 'kedge up --image-map {served.host}/none=host'"
     )
     invalid = await refusal(room, "Bad Name")

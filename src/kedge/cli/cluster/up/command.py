@@ -28,9 +28,9 @@ The context kedge-NAME is added to your kubeconfig and made the current one; 'ke
 it. Objects survive 'kedge down' and a restart of the machine: the next 'kedge up' serves them
 again, on the same port.
 
-If the cluster is running, settings that are not given stay as they are. --image-map and a number of
---nodes change while it runs; for other settings that differ the command fails, and prints the
-command that restarts the cluster with them.
+If the cluster is running, settings that are not given stay as they are. --image-map, the settings
+of registries and a number of --nodes change while it runs; for other settings that differ the
+command fails, and prints the command that restarts the cluster with them.
 
 A small process keeps running. It restarts the server and the node agents when they die, on the same
 port: immediately, then after 1, 2, 4 ... 60 seconds. 'kedge status' shows the reason. It gives up a
@@ -52,6 +52,10 @@ EXAMPLES: Final = """\
 
   # Three nodes, and another image in place of one that cannot be pulled
   kedge up --nodes 3 --image-map 'busybox:*=host'
+
+  # Pull through a proxy and a mirror of Docker Hub
+  HTTPS_PROXY=http://proxy.example:3128 kedge up \\
+      --registry-mirror docker.io=https://mirror.example:5000
 
   # One node, and up to four more while pods do not fit
   kedge up --nodes 1..5

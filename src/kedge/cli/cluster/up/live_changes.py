@@ -9,7 +9,7 @@ from kedge.cli.cluster import node, node_pool, restarts
 from kedge.cli.cluster.down import end_node
 from kedge.cli.cluster.up.command import NODES, Say, UpConfig
 from kedge.cli.cluster.up.programs import node_programs, prepare_nodes
-from kedge.cli.cluster.up.running_settings import IMAGE_MAP
+from kedge.cli.cluster.up.running_settings import OF_IMAGES
 from kedge.cli.failure import Failure
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.restarter.program import Program
@@ -44,7 +44,7 @@ def change(
         _certify(config, [each.name for each in new])
         prepare_nodes(new)
         wanted |= {each.name: after[each.name] for each in new}
-    if IMAGE_MAP.name in changed:
+    if any(each.name in changed for each in OF_IMAGES):
         for each in config.nodes:
             if each.name in programs:
                 wanted[each.name] = after[each.name]

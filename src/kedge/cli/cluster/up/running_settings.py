@@ -15,12 +15,13 @@ from kedge.cli.cluster.up.command import (
     UpConfig,
 )
 from kedge.cli.config.settings import Settings
-from kedge.node.config import NodeConfig
+from kedge.node.config import REGISTRY_FIELDS, NodeConfig
 from kedge.restarter.restarter import SERVER
 from kedge.settings.node_range import NodeRange
 from kedge.settings.setting import BoundSetting, Setting, declared
 
-IMAGE_MAP: Final = declared(NodeConfig, "image_map")
+OF_IMAGES: Final = tuple(declared(NodeConfig, each) for each in ("image_map", *REGISTRY_FIELDS))
+"""Settings that change by a restart of the node agents alone."""
 _PORT: Final = declared(ServerConfig, "port")
 _FOUND_ANEW: Final = ("machine_address",)
 """Fields that `kedge up` fills in itself: a recorded value does not replace that."""
@@ -151,7 +152,7 @@ def _changes(
         after = tuple(whole.arguments(_field(config, each.field)))
         # Port 0 stands for any free port.
         if after != before and after != tuple(_PORT.arguments(0)):
-            found.append(SettingChange(whole, before, after, whole == IMAGE_MAP))
+            found.append(SettingChange(whole, before, after, whole in OF_IMAGES))
     return found
 
 

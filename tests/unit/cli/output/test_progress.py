@@ -1,0 +1,34 @@
+"""Progress: one live line on a terminal, lines elsewhere, nothing if the work is short."""
+
+import io
+
+from kedge.cli.output.progress import ProgressLine
+from kedge.testing.clock import FakeClock
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_a_terminal_has_one_line_after_a_second() -> None:
+    clock, out = FakeClock(), Terminal()
+    line = ProgressLine(out, clock)
+    line.show("early")
+    line.line("not here")
+    assert out.getvalue() == ""
+    await clock.advance(1.0)
+    line.show("longer text")
+    line.show("too soon")
+    await clock.advance(0.1)
+    line.show("short")
+    line.end()
+    assert out.getvalue() == "\rlonger text\rshort      \r     \r"
+
+
+def test_without_a_terminal_there_are_lines_unless_quiet() -> None:
+    out = io.StringIO()
+    ProgressLine(out, FakeClock()).line("layer 1")
+    ProgressLine(out, FakeClock()).show("live")
+    ProgressLine(out, FakeClock(), is_quiet=True).line("layer 2")
+    assert out.getvalue() == "layer 1\n"
