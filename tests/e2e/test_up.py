@@ -380,6 +380,10 @@ def newer_store(state: Path) -> None:
     connection.close()
 
 
+def no_store(state: Path) -> None:
+    (state / "store.db").write_bytes(b"")
+
+
 def foreign_store(state: Path) -> None:
     (state / "store.db").write_bytes(b"not a database at all, but long enough to look at" * 100)
 
@@ -392,6 +396,7 @@ def newer_directory(state: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
+        (no_store, "store.db, which holds all objects of the cluster, is missing or empty"),
         (newer_store, "store.db has storage layout 99"),
         (foreign_store, "store.db is not a kedge store"),
         (newer_directory, "was arranged by another version of kedge (layout 99"),
@@ -404,8 +409,8 @@ def test_state_that_this_kedge_cannot_read_is_refused_and_kept(
     ok(terminal.kedge("down", "--name=old"))
     spoil(terminal.states / "old")
     before = (terminal.states / "old" / "store.db").read_bytes()
-    code = 1 if spoil is newer_directory else 125
-    assert complaint in refused(terminal.kedge("up", "--name=old"), code)
+    assert complaint in refused(terminal.kedge("up", "--name=old"), 125)
+    assert complaint in refused(terminal.kedge("server", "--name=old"), 78)
     if spoil is newer_directory:
         assert "Layout 99" in ok(terminal.kedge("list"))
     assert (terminal.states / "old" / "store.db").read_bytes() == before

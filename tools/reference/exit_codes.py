@@ -14,7 +14,8 @@ code of the command that it ran, and `kedge status` with 1 if the cluster is not
 `kedge run` exits with the code of the command that it ran, 126 or 127 if that cannot be run or
 does not exist, and 125 if the cluster could not be started: so CI can tell a failed set-up from
 failed tests. `kedge up` exits with 1 if it was used wrongly, which it finds before anything is
-started, and with 125 if the cluster could not be started.
+started, and with 125 if the cluster could not be started, also because its files are damaged, lost
+or of another version.
 `kedge doctor` exits with 1 if no cluster can run, and with `--strict` with 2 if something lacks.
 [Exit codes of containers](../runtime.md#exit-codes-and-reasons) are others."""
 

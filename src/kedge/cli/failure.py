@@ -33,8 +33,8 @@ class TemporaryFailure(Failure):
 
 
 class StartFailure(Failure):
-    """`kedge up` or `kedge run` could not start the cluster: the machine is the cause, not the use
-    of the command."""
+    """`kedge up` or `kedge run` could not start the cluster: the cause is the machine or a damaged
+    file of the cluster, not the use of the command."""
 
     code = 125
 

@@ -260,19 +260,12 @@ def _host_images(where: "ClusterLocation") -> "list[tuple[str, HostImage]]":
 
     found = registry.find(where)
     if found is None:
-        raise _no_cluster(where)
+        raise registry.absent(where)
     places = sorted((found.directory / "nodes").glob("*"))
     records = [known for place in places if (known := node_record.read(place))]
     if not records:
         raise Failure(f"cluster {where} has no node on this machine: start one with 'kedge up'")
     return [(each.name, each.host_image) for each in records]
-
-
-def _no_cluster(where: "ClusterLocation") -> Failure:
-    return Failure(
-        f"there is no cluster {where} on this machine: 'kedge list' shows the clusters here,"
-        " 'kedge up' starts one"
-    )
 
 
 def facts(image: "ImageListing") -> dict[str, object]:
@@ -342,7 +335,7 @@ def _directory(where: "ClusterLocation") -> Path:
         return found.directory
     directory = where.directory or registry.resolve(where.root, where.name)
     if not registry.holds_nodes(directory):
-        raise _no_cluster(where)
+        raise registry.absent(where)
     return directory
 
 

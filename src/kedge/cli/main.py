@@ -1,115 +1,14 @@
-"""The command line: the list of commands, how flags are parsed, how failures are reported."""
+"""The command line: how flags are parsed, how failures are reported."""
 
 import argparse
-import importlib
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn, cast
 
 from kedge import __version__
+from kedge.cli.commands import COMMANDS, GROUPS, CliCommand, CommandModule
 from kedge.cli.failure import Failure
-
-
-class CommandModule(Protocol):
-    """The module of one command: its flags, its work and its view."""
-
-    DESCRIPTION: str
-    EXAMPLES: str
-
-    def add_flags(self, parser: ArgumentParser) -> None:
-        """Declare the command's flags."""
-        ...
-
-    def run(self, flags: Namespace) -> int:
-        """Do the work; returns the exit code."""
-        ...
-
-
-class CliCommand(NamedTuple):
-    """One command, in a module that is imported only if the command line names the command.
-
-    The module imports the work in `run`, so that `--help` is fast: most of the time of a short
-    command is spent on imports.
-    """
-
-    name: str
-    module: str
-    """Below kedge.cli."""
-    help: str
-    passes_words_on: bool = False
-    """Whether all words after the command belong to another program."""
-
-    def load(self) -> CommandModule:
-        return cast(CommandModule, importlib.import_module(f"kedge.cli.{self.module}"))
-
-
-COMMANDS: Final = (
-    CliCommand("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
-    CliCommand("down", "cluster.down", "Stop a cluster and remove it from the kubeconfig"),
-    CliCommand("run", "cluster.run", "Run a command with a throw-away cluster, or a pod"),
-    CliCommand("envtest", "envtest.command", "Print a directory for $KUBEBUILDER_ASSETS"),
-    CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
-    CliCommand("list", "cluster.list", "List the clusters on this machine"),
-    CliCommand("backup", "backup.backup", "Write the objects and keys of a cluster to a file"),
-    CliCommand("restore", "backup.restore", "Make a cluster of such a file"),
-    CliCommand("doctor", "doctor.command", "Show what this machine lacks, and how to mend it"),
-    CliCommand("get", "objects.get.command", "Show objects of the cluster"),
-    CliCommand("describe", "objects.describe.command", "Describe objects of the cluster in detail"),
-    CliCommand("create", "objects.create", "Create objects from files"),
-    CliCommand("apply", "objects.apply", "Create or update objects from files"),
-    CliCommand("delete", "objects.delete.command", "Delete objects of the cluster"),
-    CliCommand("edit", "objects.edit.command", "Change an object in an editor"),
-    CliCommand("scale", "workloads.scale", "Change how many pods a workload has"),
-    CliCommand("rollout", "workloads.rollout.command", "Follow and change rollouts of workloads"),
-    CliCommand("wait", "objects.wait.command", "Wait for a state of objects"),
-    CliCommand("events", "objects.events", "Show what happened, the latest last"),
-    CliCommand("namespace", "objects.namespace.command", "Show or change the current namespace"),
-    CliCommand("explain", "explain.command", "Explain where limits or variables come from"),
-    CliCommand("logs", "pods.logs.command", "Show the logs of a container"),
-    CliCommand("exec", "pods.exec.command", "Run a command in a container"),
-    CliCommand("cp", "pods.cp.command", "Copy files into a container or out of it"),
-    CliCommand("port-forward", "pods.port_forward.command", "Forward ports to a pod"),
-    CliCommand("open", "open", "Print the address of a Service, and open it in a browser"),
-    CliCommand("ui", "ui.command", "Open the dashboard in a browser, signed in"),
-    CliCommand("top", "usage.top.command", "Show the usage of nodes, pods and containers, live"),
-    CliCommand(
-        "recommend",
-        "usage.recommend.command",
-        "Propose requests and limits from the measured usage",
-    ),
-    CliCommand(
-        "simulate",
-        "usage.simulate.command",
-        "Compare ways to place pods, over recorded usage",
-    ),
-    CliCommand("why", "pods.why.command", "Explain why a pod is on its node, or on none"),
-    CliCommand("image", "image", "Load, list and remove images"),
-    CliCommand("volume", "volume.command", "List volumes, and show how much data they hold"),
-    CliCommand("device", "device", "Test a device plugin"),
-    CliCommand("faults", "faults.command", "Make requests fail on purpose, in a cluster for tests"),
-    CliCommand(
-        "requests", "requests.command", "Show what clients of a cluster for tests asked for"
-    ),
-    CliCommand("clock", "clock.command", "Show and move the time of a cluster for tests"),
-    CliCommand("token", "token", "Create, list and delete tokens for joining a cluster"),
-    CliCommand(
-        "node-autoscaler",
-        "cluster.node_autoscaler",
-        "Add and remove local nodes, as 'kedge up --nodes 1..5' does",
-    ),
-    CliCommand("server", "cluster.server", "Run an API server in the foreground"),
-    CliCommand("node", "cluster.node", "Run a node agent in the foreground"),
-    CliCommand(
-        "metrics-server",
-        "cluster.metrics_server",
-        "Serve the metrics API for a cluster that does not run kedge",
-    ),
-    CliCommand("support-bundle", "support.command", "Collect what helpers need, without secrets"),
-    CliCommand("completion", "completion.command", "Print the completion script of a shell"),
-    CliCommand("kubectl", "kubectl.command", "Run kubectl, and fetch it if there is none", True),
-    CliCommand("version", "version", "Print the version of kedge and of Kubernetes"),
-)
 
 DESCRIPTION: Final = """\
 kedge runs a Kubernetes-compatible cluster on this machine.
@@ -117,7 +16,8 @@ kedge runs a Kubernetes-compatible cluster on this machine.
 'kedge up' starts one and points kubectl at it; 'kedge down' stops it."""
 
 EPILOG: Final = """\
-Use "kedge COMMAND --help" for the flags of a command and for examples."""
+Use "kedge COMMAND --help" for the flags of a command and for examples. Flags that say which cluster
+is meant (-n, --context, --kubeconfig, --name, --state, --config) may stand before the command."""
 
 FLAGS_BEFORE: Final = (
     "-n",
@@ -129,6 +29,35 @@ FLAGS_BEFORE: Final = (
     "--config",
 )
 """Flags that may stand before the command: they say which cluster and namespace it is about."""
+KUBECTL_COMMANDS: Final = frozenset(
+    (
+        "annotate",
+        "api-resources",
+        "api-versions",
+        "attach",
+        "auth",
+        "autoscale",
+        "certificate",
+        "cluster-info",
+        "config",
+        "cordon",
+        "debug",
+        "diff",
+        "drain",
+        "expose",
+        "kustomize",
+        "label",
+        "options",
+        "patch",
+        "plugin",
+        "proxy",
+        "replace",
+        "set",
+        "taint",
+        "uncordon",
+    )
+)
+"""Commands of kubectl that kedge does not have."""
 INTERRUPTED: Final = 130
 """The exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
 BROKEN_PIPE: Final = 141
@@ -161,6 +90,18 @@ class CommandParser(ArgumentParser):
             read.line = line
         return read, unknown
 
+    def _check_value(self, action: Action, value: Any) -> None:
+        """Refuse a value that is not among the choices, and name the one that may be meant."""
+        if action.choices is None or value in action.choices:
+            return
+        import difflib
+
+        choices = [str(each) for each in action.choices]
+        close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.6)
+        meant = f": did you mean {close[0]}?" if close else ""
+        told = f"invalid choice: {value!r} (choose from {', '.join(choices)}){meant}"
+        raise argparse.ArgumentError(action, told)
+
     def error(self, message: str) -> NoReturn:
         print(f"error: {message}\nSee '{self.prog} --help' for usage.", file=sys.stderr)
         sys.exit(1)
@@ -173,7 +114,9 @@ def run(arguments: Sequence[str]) -> int:
     # To parse the names of all commands takes a hundredth of a second.
     first = [command for command in named if command.name == arguments[0]]
     if arguments and not first and not arguments[0].startswith("-"):
-        parser((), ()).error(unknown_command(arguments[0]))
+        parser((), ()).error(unknown_command(arguments))
+    if arguments and arguments[0] not in ("-h", "--help", "--version") and not first:
+        parser((), ()).error(unknown_flag(arguments[0]))
     if first and first[0].passes_words_on and arguments[1:] not in (["-h"], ["--help"]):
         return report(first[0].load(), Namespace(line=arguments[1:]))
     top = parser(named, first or COMMANDS)
@@ -202,15 +145,25 @@ def command_first(arguments: Sequence[str]) -> list[str]:
     return [*rest[:1], *before, *rest[1:]] if rest else list(arguments)
 
 
-def unknown_command(word: str) -> str:
-    """Return the message for a command that does not exist, with those that may be meant."""
+def unknown_command(arguments: Sequence[str]) -> str:
+    """Return the message for a command that does not exist, with what may be meant."""
     import difflib
+    import shlex
 
-    names = [command.name for command in COMMANDS]
+    word = arguments[0]
     told = f'unknown command "{word}" for "kedge"'
+    if word in KUBECTL_COMMANDS:
+        return f"{told}: kubectl has it, as in '{shlex.join(['kedge', 'kubectl', *arguments])}'"
+    names = [command.name for command in COMMANDS]
     if close := difflib.get_close_matches(word, names, n=3, cutoff=0.6):
         told += "\n\nDid you mean this?\n" + "\n".join(f"\t{name}" for name in close) + "\n"
     return told
+
+
+def unknown_flag(flag: str) -> str:
+    """Return the message for a flag before the command that cannot stand there."""
+    allowed = ", ".join(FLAGS_BEFORE)
+    return f"{flag} cannot stand before the command: only {allowed} can. Other flags follow it"
 
 
 def not_understood(part: ArgumentParser, arguments: Sequence[str], unknown: Sequence[str]) -> str:
@@ -255,24 +208,35 @@ def report(command: CommandModule, flags: Namespace) -> int:
         return BROKEN_PIPE
 
 
+def summary() -> str:
+    """Return all commands, by group, as the help shows them."""
+    width = max(len(command.name) for command in COMMANDS) + 2
+    parts = []
+    for title, commands in GROUPS:
+        lines = [f"  {each.name.ljust(width)}{each.help}" for each in commands]
+        parts.append("\n".join([f"{title}:", *lines]))
+    return "\n\n".join(parts)
+
+
 def parser(
     named: Iterable[CliCommand] = COMMANDS, known: Iterable[CliCommand] = COMMANDS
 ) -> ArgumentParser:
     """Return the parser of the known commands, and of the flags of the named ones."""
     top = CommandParser(
         prog="kedge",
+        usage="kedge [-h] [--version] COMMAND ...",
         description=DESCRIPTION,
-        epilog=EPILOG,
+        epilog=f"{summary()}\n\n{EPILOG}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"kedge {__version__}")
-    below = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    # The groups in the epilog take the place of argparse's one long list.
+    below = top.add_subparsers(dest="command", prog="kedge", help=argparse.SUPPRESS)
     wanted = list(named)
     for command in known:
         part = below.add_parser(
             command.name,
-            help=command.help,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

@@ -28,7 +28,6 @@ EXAMPLES: Final = """\
   kedge open svc/web --port metrics"""
 
 _TYPES: Final = ("svc", "service", "services")
-_CONTEXT: Final = "kedge-"
 _PATIENCE: Final = 10.0
 
 
@@ -112,11 +111,15 @@ def _directory(settings: "Settings", context: str) -> Path:
 
     asked = where(settings)
     if settings.get(cluster.NAME) is None and asked.directory is None:
-        named = context.removeprefix(_CONTEXT) if context.startswith(_CONTEXT) else asked.name
+        named = (
+            context.removeprefix(cluster.CONTEXT_PREFIX)
+            if context.startswith(cluster.CONTEXT_PREFIX)
+            else asked.name
+        )
         asked = asked._replace(name=named)
     found = registry.find(asked)
     if found is None:
-        raise Failure(f"there is no cluster {asked} here: 'kedge list' shows those that are")
+        raise registry.absent(asked)
     return found.directory
 
 

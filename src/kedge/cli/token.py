@@ -350,7 +350,7 @@ def _client(where: "ClusterLocation") -> "Client":
 
     found = registry.find(where)
     if found is None:
-        raise Failure(f"there is no cluster {where} here: 'kedge list' shows those that are")
+        raise registry.absent(where)
     server = state.read_server(found.directory)
     if server is None or process.running(found.directory) is None:
         raise Failure(f"the cluster {where} is not running: start it with 'kedge up'")

@@ -6,6 +6,8 @@ from kedge.settings import values
 from kedge.settings.setting import Setting
 
 DEFAULT_NAME: Final = "default"
+CONTEXT_PREFIX: Final = "kedge-"
+"""The begin of the contexts that `kedge up` makes; the name of the cluster follows."""
 
 CONFIG: Final = Setting(
     "config",

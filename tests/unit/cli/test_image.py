@@ -182,5 +182,5 @@ def test_what_is_not_there_cannot_be_removed(where: ClusterLocation) -> None:
 
 
 def test_a_cluster_that_is_not_here_has_no_images(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match='there is no cluster "default" on this machine'):
+    with pytest.raises(Failure, match='there is no cluster "default" here'):
         image.list_images(ClusterLocation(tmp_path, "default", None), None)

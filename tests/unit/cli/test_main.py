@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kedge.cli.commands import COMMANDS
 from kedge.cli.failure import Failure, ServerRefusal
-from kedge.cli.main import COMMANDS, command_first, parser, report, run
+from kedge.cli.main import command_first, parser, report, run
 
 
 class Stub:
@@ -69,6 +70,10 @@ def test_help_imports_none_of_the_modules_that_do_the_work(name: str) -> None:
     [
         (["fly"], 'unknown command "fly" for "kedge"'),
         (["gte", "pods"], "Did you mean this?\n\tget\n"),
+        (["label", "pod", "x", "a=b"], "kubectl has it, as in 'kedge kubectl label pod x a=b'"),
+        (["--as", "bob", "get", "pods"], "--as cannot stand before the command: only -n, "),
+        (["rollout", "statsu", "deploy/web"], "did you mean status?"),
+        (["explain", "pods"], "the fields of a kind: 'kedge kubectl explain pods'"),
         (["get", "pods", "--namespce", "x"], "did you mean --namespace?"),
         (["-n", "x", "exec", "web", "ls", "-l"], "as in 'kedge exec -n x web -- ls -l'"),
         (["up", "--replicas=3"], "unrecognized arguments: --replicas=3"),

@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from kedge.cli.cluster import state
-from kedge.cli.failure import Failure
 
 DATABASE: Final = "store.db"
 _KEYS: Final = ("pki/ca.crt", "pki/ca.key")
@@ -26,7 +25,7 @@ def check(directory: Path, cluster: state.ClusterRecord, *, database: bool) -> l
     if _is_lost(directory, _KEYS[0]):
         notes.append(f"{directory}/{_KEYS[0]} was lost: it is made again from its key")
     if _is_lost(directory, "pki/sa.key") and not _is_lost(directory, "pki/sa.pub"):
-        raise Failure(
+        raise state.DamagedState(
             f"{directory}/pki/sa.key, which signs the tokens of service accounts, is missing or"
             " empty: put it back from a copy of the directory. To have a new one made, which voids"
             " every such token, remove sa.key and sa.pub"
@@ -65,16 +64,16 @@ def _expects_database(directory: Path, cluster: state.ClusterRecord) -> bool:
     return (directory / f"{DATABASE}.lock").exists()
 
 
-def _lost_database(directory: Path) -> Failure:
-    return Failure(
+def _lost_database(directory: Path) -> state.DamagedState:
+    return state.DamagedState(
         f"{directory}/{DATABASE}, which holds all objects of the cluster, is missing or empty,"
         " although the cluster has run: nothing was changed. Put the file back from a copy of the"
         f" directory, or begin anew with 'kedge down --state {directory} --purge', then 'kedge up'"
     )
 
 
-def _lost_authority(directory: Path) -> Failure:
-    return Failure(
+def _lost_authority(directory: Path) -> state.DamagedState:
+    return state.DamagedState(
         f"{directory}/pki/ca.key, the key of the cluster's certificate authority, is missing or"
         " empty, although the cluster has run: with another one no client and no node would trust"
         " the cluster. Nothing was changed. Put ca.key and ca.crt back from a copy of the"

@@ -43,7 +43,7 @@ def component_log(state: Path, name: str, node: str) -> Path:
             "node.log" if name == "node" else "runtime/supervisor.log"
         )
     if not path.exists():
-        raise Failure(f"there is no {path}: 'kedge list' shows the clusters of this machine")
+        raise Failure(f"there is no {path}: the {name} has not run yet; 'kedge up' starts it")
     return path
 
 
@@ -53,9 +53,11 @@ def _node_directory(state: Path, node: str) -> Path:
     found = {each.name: each for each in node_directories(state)}
     if node in found:
         return found[node]
-    names = ", ".join(found) or "none"
-    if node or not found:
-        raise Failure(f'there is no node "{node or "node-1"}" in {state}: the nodes are {names}')
+    names = ", ".join(found)
+    if not found:
+        raise Failure(f"{state} has no nodes: 'kedge up --nodes 1' starts one")
+    if node:
+        raise Failure(f'there is no node "{node}" in {state}: the nodes are {names}')
     if len(found) > 1:
         raise Failure(f"the cluster has several nodes: name one, as in node/NAME ({names})")
     return next(iter(found.values()))

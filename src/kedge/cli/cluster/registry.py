@@ -45,6 +45,17 @@ def find(where: ClusterLocation) -> RegisteredCluster | None:
     return RegisteredCluster(cluster, directory) if cluster else None
 
 
+def absent(where: ClusterLocation) -> Failure:
+    """Return the failure for a cluster that does not exist; the message names those that do."""
+    names = [each.cluster.name for each in every(where.root)]
+    if not names:
+        return Failure(f"there is no cluster {where} here, and no other: 'kedge up' starts one")
+    return Failure(
+        f"there is no cluster {where} here: choose one with --name, as in '--name {names[0]}'; the"
+        f" clusters are {', '.join(names)}, and 'kedge up' starts another"
+    )
+
+
 def find_to_delete(where: ClusterLocation) -> RegisteredCluster | None:
     """The same, also if another version of kedge has arranged the cluster."""
     try:

@@ -91,18 +91,18 @@ def serve(
     from kedge.apiserver.startup import explain, innermost, is_permanent
     from kedge.cli.cluster import integrity, process, state
     from kedge.cli.cluster.announcement import Announcement
-    from kedge.cli.failure import Failure, PermanentFailure, TemporaryFailure
+    from kedge.cli.failure import PermanentFailure, TemporaryFailure
     from kedge.gateway.listening import PortUnavailable
 
     check()
-    cluster = state.prepare(config.state, config.name)
-    process.claim(config.state)
-    check()
     try:
+        cluster = state.prepare(config.state, config.name)
+        process.claim(config.state)
+        check()
         notes = integrity.check(config.state, cluster, database=config.store == "sqlite")
-    except Failure as failure:
+    except state.DamagedState as damage:
         # The administrator has to restore a file; a retry would fail too.
-        raise PermanentFailure(str(failure)) from failure
+        raise PermanentFailure(str(damage)) from damage
     for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)
     # A server lives long: it must not keep the file system busy that it was started from.

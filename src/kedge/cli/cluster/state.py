@@ -27,7 +27,11 @@ class ClusterGone(Failure):
     """The cluster was deleted while it was waited for."""
 
 
-class RecordDamaged(Failure):
+class DamagedState(Failure):
+    """Files of the cluster are lost, damaged, or of another version of kedge."""
+
+
+class RecordDamaged(DamagedState):
     """`cluster.json` is missing or unreadable, but the directory holds a cluster."""
 
     def __init__(self, state: Path, what: str) -> None:
@@ -39,7 +43,7 @@ class RecordDamaged(Failure):
         self.what = what
 
 
-class UnknownStateLayout(Failure):
+class UnknownStateLayout(DamagedState):
     """The directory was arranged by another version of kedge."""
 
     def __init__(self, state: Path, layout: str) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import flags
-from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
     from kedge.cli.cluster.cluster_status import ClusterStatus, RestartStatus
@@ -46,7 +45,7 @@ def show(where: "ClusterLocation", output: str | None) -> int:
 
     found = registry.find(where)
     if found is None:
-        raise Failure(f"there is no cluster {where} here: 'kedge list' shows those that are")
+        raise registry.absent(where)
     clock = SystemClock()
     status = look(found, clock.now())
     if status.status == "Running":

@@ -47,10 +47,11 @@ def run(flags: Namespace) -> int:
 def _names(flags: Namespace, type_: str) -> list[str]:
     """Return the names of objects of a type, or all types. Without a cluster there are none: errors
     would disturb a shell that waits for words."""
+    from kedge.cli.commands import COMMANDS
     from kedge.cli.config.kubeconfig import client_config
     from kedge.cli.config.settings import Settings
     from kedge.cli.failure import Failure
-    from kedge.cli.main import COMMANDS, command_first, parser
+    from kedge.cli.main import command_first, parser
     from kedge.cli.objects.connection import visit_briefly
 
     # The flags of the line that is completed say which cluster and namespace it is about.

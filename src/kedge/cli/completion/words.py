@@ -4,7 +4,8 @@ from argparse import Action, ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kedge.cli.main import COMMANDS, command_first, parser, subparser
+from kedge.cli.commands import COMMANDS
+from kedge.cli.main import command_first, parser, subparser
 
 Names = Callable[[str], Iterable[str]]
 """Returns the names of the objects of a type; empty for all types themselves."""

@@ -1,7 +1,7 @@
 """`kedge explain`: where the limits of a manifest's pods and the variables of a pod come from."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
@@ -31,9 +31,12 @@ EXAMPLES: Final = """\
   kedge explain env web-0 -c main"""
 
 
+TOPICS: Final = ("limits", "env")
+
+
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "topic", choices=("limits", "env"), metavar="limits|env", help="what to explain"
+        "topic", type=_topic, choices=TOPICS, metavar="limits|env", help="what to explain"
     )
     parser.add_argument("pod", nargs="?", default="", metavar="POD", help="for env: the pod")
     parser.add_argument(
@@ -51,6 +54,16 @@ def add_flags(parser: ArgumentParser) -> None:
     client_flags.add_files(parser, required=False)
     client_flags.add_cluster(parser)
     client_flags.add_dry_run(parser)
+
+
+def _topic(text: str) -> str:
+    """Return the topic; raises for the kinds that 'kubectl explain' would take."""
+    if text not in TOPICS:
+        raise ArgumentTypeError(
+            f"'kedge explain' tells where limits and variables come from, not about {text!r};"
+            f" the fields of a kind: 'kedge kubectl explain {text}'"
+        )
+    return text
 
 
 def run(flags: Namespace) -> int:

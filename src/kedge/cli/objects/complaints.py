@@ -28,6 +28,20 @@ def _complaint(error: StatusError, deed: str) -> str:
     return f"Error from server{reason}: {message}"
 
 
+def next_step(error: StatusError, namespace: str) -> str:
+    """Return the command that helps after a refusal; empty if the refusal says all."""
+    details = error.details or {}
+    kind, group, name = (str(details.get(each) or "") for each in ("kind", "group", "name"))
+    if error.reason == "NotFound" and kind and name:
+        resource = f"{kind}.{group}" if group else kind
+        return harmless(f"'kedge get {resource} -n {namespace}' lists those that exist")
+    if error.reason == "Forbidden" and "cannot" in error.message:
+        return f"'kedge kubectl auth can-i --list -n {namespace}' lists what you may do"
+    if error.reason == "Unauthorized":
+        return "'kedge up' writes the credentials of its cluster to the kubeconfig again"
+    return ""
+
+
 def _invalid(error: StatusError) -> str:
     details = error.details or {}
     kind, name = details.get("kind", ""), details.get("name", "")

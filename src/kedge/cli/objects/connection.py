@@ -8,7 +8,7 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.client_flags import ClientConfig
-from kedge.cli.objects.complaints import WarningTransport, complaint
+from kedge.cli.objects.complaints import WarningTransport, complaint, next_step
 from kedge.cli.objects.discovery_files import DiscoveryFiles
 from kedge.cli.objects.targets import ObjectTarget, parse
 from kedge.client import login
@@ -18,6 +18,7 @@ from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
 from kedge.client.transport import Transport, Unreachable
 from kedge.machinery.errors import StatusError
+from kedge.settings.cluster import CONTEXT_PREFIX
 
 if TYPE_CHECKING:
     from kedge.cli.objects.manifests import Manifest
@@ -132,6 +133,18 @@ def _login(whereto: ClientConfig) -> Login:
         ) from error
 
 
+def _unreachable(found: Login, error: str) -> str:
+    """Return the message for a server that does not answer. A context of this machine's clusters
+    is named after its cluster."""
+    told = f"Unable to connect to the server {found.server}: {error}"
+    name = found.context.removeprefix(CONTEXT_PREFIX)
+    if name == found.context:
+        return f"{told}\n'kedge --context NAME' chooses another context of {found.file}"
+    return (
+        f"{told}\n'kedge status --name {name}' shows its state, 'kedge up --name {name}' starts it"
+    )
+
+
 async def _visit(
     found: Login, transport: Callable[[], Transport], whereto: ClientConfig, deed: Deed
 ) -> int:
@@ -143,8 +156,9 @@ async def _visit(
     try:
         return await deed(ApiSession(found, client, Discovery(client, kept), whereto.namespace))
     except Unreachable as error:
-        raise ServerRefusal(f"Unable to connect to the server {found.server}: {error}") from error
+        raise ServerRefusal(_unreachable(found, str(error))) from error
     except StatusError as error:
-        raise ServerRefusal(complaint(error)) from error
+        hint = next_step(error, whereto.namespace or found.namespace or "default")
+        raise ServerRefusal("\n".join(filter(None, (complaint(error), hint)))) from error
     finally:
         await client.close()

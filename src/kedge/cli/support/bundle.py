@@ -112,7 +112,7 @@ def cluster_parts(where: ClusterLocation, directory: Path) -> Iterator[Part]:
 def _status(where: ClusterLocation) -> object:
     found = registry.find(where)
     if found is None:
-        raise Failure(f"there is no cluster {where} here")
+        raise registry.absent(where)
     return cluster_status.look(found, SystemClock().now())
 
 

@@ -34,9 +34,7 @@ def _directory(where: ClusterLocation) -> Path:
     """Return the directory of the cluster, or of nodes that have joined one elsewhere."""
     directory = where.directory or registry.resolve(where.root, where.name)
     if registry.find(where) is None and not registry.holds_nodes(directory):
-        raise Failure(
-            f"there is no cluster {where} on this machine: 'kedge list' shows the clusters here"
-        )
+        raise registry.absent(where)
     return directory
 
 

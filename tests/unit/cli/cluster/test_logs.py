@@ -46,6 +46,11 @@ def test_the_log_of_each_process_is_found(tmp_path: Path) -> None:
         component_log(tmp_path, "node", "")
 
 
+def test_a_cluster_without_nodes_has_no_log_of_one(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="has no nodes: 'kedge up --nodes 1' starts one"):
+        component_log(tmp_path, "supervisor", "")
+
+
 def test_a_log_is_shown_whole_or_its_last_lines(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

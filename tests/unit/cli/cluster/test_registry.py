@@ -25,6 +25,15 @@ def names(root: Path) -> list[str]:
     return [found.cluster.name for found in registry.every(root)]
 
 
+def test_a_cluster_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path) -> None:
+    where = registry.ClusterLocation(tmp_path, "none", None)
+    assert str(registry.absent(where)) == (
+        "there is no cluster \"none\" here, and no other: 'kedge up' starts one"
+    )
+    state.prepare(tmp_path / "dev", "dev")
+    assert "as in '--name dev'; the clusters are dev" in str(registry.absent(where))
+
+
 def test_clusters_are_found_wherever_they_are(root: Path, tmp_path: Path) -> None:
     make(root / "blue", root, "blue")
     make(tmp_path / "elsewhere", root, "amber")

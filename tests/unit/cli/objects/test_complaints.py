@@ -2,12 +2,13 @@
 
 from io import StringIO
 
-from kedge.cli.objects.complaints import WarningTransport, complaint, warnings_in
+from kedge.cli.objects.complaints import WarningTransport, complaint, next_step, warnings_in
 from kedge.client.transport import Call, LocalTransport
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
     bad_request,
+    forbidden,
     invalid,
     not_found,
     unauthorized,
@@ -25,6 +26,17 @@ def test_a_refusal_is_one_line_with_its_reason() -> None:
     assert complaint(unauthorized()) == (
         "error: You must be logged in to the server (Unauthorized)"
     )
+
+
+def test_a_refusal_is_followed_by_the_command_that_helps() -> None:
+    missing = not_found("apps", "deployments", "web")
+    assert (
+        next_step(missing, "shop") == "'kedge get deployments.apps -n shop' lists those that exist"
+    )
+    denied = forbidden("", "pods", "", 'User "bob" cannot list resource "pods" in API group ""')
+    assert next_step(denied, "shop").startswith("'kedge kubectl auth can-i --list -n shop'")
+    assert next_step(unauthorized(), "shop").startswith("'kedge up' writes the credentials")
+    assert next_step(bad_request("no"), "shop") == ""
 
 
 def test_one_thing_wrong_with_an_object_stands_on_the_same_line() -> None:

@@ -77,6 +77,15 @@ def test_nobody_listening_is_said_with_the_address(tmp_path: Path) -> None:
         visit(ClientConfig([path]), nothing)
 
 
+def test_a_cluster_of_this_machine_that_does_not_answer_is_told_with_its_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "config"
+    kubeconfig.merge(path, kubeconfig.ClusterAccess("kedge-dev", "http://127.0.0.1:1", b"", "t"))
+    with pytest.raises(ServerRefusal, match=r"\n.*'kedge up --name dev' starts it"):
+        visit(ClientConfig([path]), nothing)
+
+
 def test_what_the_server_refuses_is_said_in_its_words(tmp_path: Path) -> None:
     async def refused(there: ApiSession) -> int:
         raise bad_request("no")

@@ -76,7 +76,7 @@ def test_a_cluster_without_volumes(where: ClusterLocation, capsys: Captured) -> 
 
 
 def test_there_must_be_a_cluster(where: ClusterLocation) -> None:
-    with pytest.raises(Failure, match='there is no cluster "other" on this machine'):
+    with pytest.raises(Failure, match='there is no cluster "other" here: choose one with --name'):
         disk_usage.show(where._replace(name="other"), None)
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kedge.cli import flags
 from kedge.cli.cluster import node, server
-from kedge.cli.failure import Failure
+from kedge.cli.failure import Failure, PermanentFailure, StartFailure
 from kedge.settings import parse, values
+from kedge.settings.cluster import CONTEXT_PREFIX
 from kedge.settings.setting import Setting
 
 if TYPE_CHECKING:
@@ -197,6 +198,17 @@ def add_cluster_flags(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     # The command ends before there is garbage worth collecting; a server enables this again.
     gc.disable()
+    from kedge.cli.cluster.state import DamagedState
+
+    try:
+        return _bring_up(flags)
+    except DamagedState as damage:
+        # The same codes as if the server had found the damage: it reads other files.
+        kind = PermanentFailure if flags.foreground else StartFailure
+        raise kind(str(damage)) from damage
+
+
+def _bring_up(flags: Namespace) -> int:
     from kedge.cli.cluster import process
     from kedge.cli.cluster.up.foreground import foreground
     from kedge.cli.cluster.up.start import background
@@ -353,7 +365,7 @@ def _level(state: Path) -> str:
 
 def context(name: str) -> str:
     """Return the name of the cluster's context in a kubeconfig."""
-    return f"kedge-{name}"
+    return f"{CONTEXT_PREFIX}{name}"
 
 
 def report(config: UpConfig, done: UpResult) -> str:

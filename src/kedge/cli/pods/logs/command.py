@@ -131,12 +131,17 @@ def run(flags: Namespace) -> int:
 
 def _show_own(flags: Namespace, name: str, node: str) -> int:
     """Print the log of a process of the cluster itself, from its directory."""
-    from kedge.cli.config.cluster import place
+    from kedge.cli.cluster import registry
+    from kedge.cli.config.cluster import place, where
 
     others = {"container": "-c", "previous": "-p", "since": "--since", "selector": "-l"}
     for attribute, flag in others.items():
         if getattr(flags, attribute):
             raise Failure(f"{flag} is for containers: the log of {name} takes --tail and --follow")
-    path = logs.component_log(place(Settings(flags))[1], name, node)
+    source = Settings(flags)
+    directory = place(source)[1]
+    if not directory.exists():
+        raise registry.absent(where(source))
+    path = logs.component_log(directory, name, node)
     logs.show_log(path, tail=flags.tail, follow=flags.follow)
     return 0

@@ -28,7 +28,8 @@ from pathlib import Path
 from kedge.cli.cluster import process
 from kedge.cli.cluster import state
 from kedge.cli.cluster.announcement import Announcement
-from kedge.cli.main import COMMANDS, parser
+from kedge.cli.commands import COMMANDS
+from kedge.cli.main import parser
 from kedge.cli.cluster.server import tell
 from kedge.cli.config.server import server_config
 from kedge.cli.config.settings import Settings
@@ -48,7 +49,8 @@ STAND_IN_FOR_A_NODE = """
 import os, signal, sys
 from pathlib import Path
 from kedge.cli.cluster import process
-from kedge.cli.main import COMMANDS, parser
+from kedge.cli.commands import COMMANDS
+from kedge.cli.main import parser
 from kedge.cli.cluster.node import tell
 flags = parser(each for each in COMMANDS if each.name == sys.argv[1]).parse_args(sys.argv[1:])
 # Only who hangs up can end this one.
