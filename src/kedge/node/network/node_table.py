@@ -10,7 +10,7 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
@@ -21,6 +21,12 @@ from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.nftables.batch import OWNER, PERSIST, Batch
 from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.ruleset import EMPTY, HOST_PORTS, MACHINE, Ruleset, ServerLimit, TableScope
+from kedge.node.network.table_replacement import (
+    TableBuilder,
+    cover_name,
+    delete_tables,
+    replace_table,
+)
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +65,7 @@ class NodeTable:
         self._channel = channel
 
     async def rewrite(self, services: Callable[[], Ruleset]) -> None:
-        """Replace the whole table. Packets meet either the old rules or the new ones."""
+        """Replace the whole table. Packets meet the old rules, the new ones or both."""
         async with self._lock:
             if self._channel is not None:
                 channel = self._channel
@@ -154,16 +160,13 @@ class NodeTable:
     def _send(self, channel: NftablesSocket, services: Ruleset) -> None:
         """Write the table; do without a feature that the kernel lacks, and remember that."""
         name = self.scope.link
-        replaces = name in channel.tables()
-        sessions = self._sessions(channel, services) if replaces else {}
+        sessions = self._sessions(channel, services) if name in channel.tables() else {}
         for flags, limit in self._features():
             scope = self.scope._replace(server_limit=limit)
             whole = [ruleset.base(scope, self._elements()), services]
-            made = ruleset.replacement(name, flags, whole, replaces=replaces)
-            for clients, expirations in sessions.items():
-                made.add_expiring_elements(clients, expirations)
+            build = _builder(flags, whole, sessions)
             try:
-                channel.apply(made)
+                replace_table(channel, name, build)
             except OSError as error:
                 if error.errno not in _LACKING or not (flags or limit):
                     raise
@@ -205,10 +208,21 @@ class NodeTable:
             contextlib.suppress(OSError),
             contextlib.closing(NftablesSocket(self.namespace)) as channel,
         ):
-            if self.scope.link in channel.tables():
-                change = Batch(self.scope.link)
-                change.delete_table()
-                channel.apply(change)
+            delete_tables(channel, self.scope.link, cover_name(self.scope.link))
+
+
+def _builder(
+    flags: int, whole: Sequence[Ruleset], sessions: Mapping[str, Mapping[bytes, int]]
+) -> TableBuilder:
+    """Return what writes these rules under any name, with the clients of sticky Services."""
+
+    def build(name: str, /, *, replaces: bool) -> Batch:
+        made = ruleset.replacement(name, flags, whole, replaces=replaces)
+        for clients, expirations in sessions.items():
+            made.add_expiring_elements(clients, expirations)
+        return made
+
+    return build
 
 
 @contextlib.contextmanager

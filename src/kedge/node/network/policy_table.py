@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kedge.node.network import ruleset
@@ -16,6 +17,7 @@ from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.network.nftables.batch import OWNER, PERSIST, Batch
 from kedge.node.network.nftables.channel import NftablesSocket
 from kedge.node.network.ruleset import Ruleset
+from kedge.node.network.table_replacement import cover_name, delete_tables, replace_table
 
 _LACKING: Final = (errno.EINVAL, errno.EOPNOTSUPP)
 
@@ -31,8 +33,8 @@ class PolicyTable:
         self._lock = asyncio.Lock()
 
     async def rewrite(self, content: Callable[[], Ruleset]) -> None:
-        """Replace the whole table, also that of a previous agent. Packets meet either the old rules
-        or the new ones. Raises OSError; the table is unchanged then."""
+        """Replace the whole table, also that of a previous agent. Packets meet the old rules, the
+        new ones or both. Raises OSError; the table is unchanged then."""
         async with self._lock:
             await asyncio.to_thread(lambda: self._write(content()))
 
@@ -54,11 +56,10 @@ class PolicyTable:
 
     def _write(self, content: Ruleset) -> None:
         channel = self._open()
-        replaces = self.name in channel.tables()
         for flags in dict.fromkeys((self._flags, 0)):
-            made = ruleset.replacement(self.name, flags, [content], replaces=replaces)
+            build = partial(ruleset.replacement, flags=flags, parts=[content])
             try:
-                channel.apply(made)
+                replace_table(channel, self.name, build)
             except OSError as error:
                 # PERSIST came with kernel 6.9.
                 if error.errno not in _LACKING or not flags:
@@ -68,11 +69,7 @@ class PolicyTable:
             return
 
     def _delete(self) -> None:
-        channel = self._open()
-        if self.name in channel.tables():
-            change = Batch(self.name)
-            change.delete_table()
-            channel.apply(change)
+        delete_tables(self._open(), self.name, cover_name(self.name))
 
     def close(self) -> None:
         """Close the socket; the table stays."""
