@@ -20,6 +20,7 @@ from kedge.machinery.quantity import Quantity
 from kedge.machinery.schema import Schema
 
 T = TypeVar("T", bound=Object)
+V = TypeVar("V")
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
@@ -175,8 +176,8 @@ class Resource(
         return any(sub.name == "status" for sub in self.subresources)
 
     @cached_property
-    def _decoder(self) -> msgspec.json.Decoder[T]:
-        return msgspec.json.Decoder(self.type, dec_hook=dec_hook)
+    def _decode(self) -> Callable[[bytes], T]:
+        return tolerant(msgspec.json.Decoder(self.type, dec_hook=dec_hook))
 
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
@@ -184,9 +185,9 @@ class Resource(
     def from_document(self, document: dict[str, Any]) -> T:
         """A fitted document as an object."""
         if self.typed:
-            return msgspec.convert(document, self.type, dec_hook=dec_hook)
+            return converted(document, self.type, dec_hook=dec_hook)
         content = {k: v for k, v in document.items() if k not in _TYPE_AND_META}
-        metadata = msgspec.convert(document.get("metadata") or {}, ObjectMeta)
+        metadata = converted(document.get("metadata") or {}, ObjectMeta)
         return self.type(  # type: ignore[call-arg]
             apiVersion=self.api_version, kind=self.kind, metadata=metadata, content=content
         )
@@ -201,9 +202,9 @@ class Resource(
         return head | {"metadata": metadata} | document | head
 
     def decode(self, stored: bytes) -> T:
-        """An object from bytes that this server wrote."""
+        """An object from bytes that a server wrote: kedge, or one that prints nulls."""
         if self.typed:
-            return self._decoder.decode(stored)
+            return self._decode(stored)
         return self.from_document(msgspec.json.decode(stored))
 
 
@@ -215,6 +216,35 @@ class StoredAs(msgspec.Struct, frozen=True, eq=False):
     from_stored: Callable[[dict[str, Any]], dict[str, Any]]
     field_names: Mapping[str, str] = msgspec.field(default_factory=dict)
     """This view's field selectors, in the words of the stored resource."""
+
+
+def tolerant(decoder: msgspec.json.Decoder[V]) -> Callable[[bytes], V]:
+    """Return a function that decodes with the decoder, and takes null for a value that is not set.
+
+    Bytes without such nulls, as kedge writes them, are decoded once: only a failure leads to the
+    second, slower way.
+    """
+
+    def decode(body: bytes) -> V:
+        try:
+            return decoder.decode(body)
+        except msgspec.ValidationError:
+            document = msgspec.json.decode(body)
+            return converted(document, decoder.type, dec_hook=decoder.dec_hook)
+
+    return decode
+
+
+def converted(
+    document: Any, type_: type[V], *, dec_hook: Callable[[type, Any], Any] | None = None
+) -> V:
+    """Convert a parsed document to a type; null again means that a value is not set."""
+    try:
+        return msgspec.convert(document, type_, dec_hook=dec_hook)
+    except msgspec.ValidationError:
+        from kedge.machinery.foreign_json import without_nulls
+
+        return msgspec.convert(without_nulls(document), type_, dec_hook=dec_hook)
 
 
 _TYPE_AND_META = frozenset(("kind", "apiVersion", "metadata"))

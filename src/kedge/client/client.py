@@ -63,8 +63,9 @@ class Listing(msgspec.Struct, Generic[V], frozen=True):
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    metadata: ListMeta = ListMeta()
-    items: list[msgspec.Raw] = []
+    metadata: ListMeta | None = None
+    items: list[msgspec.Raw] | None = None
+    """Null if a server written in Go has none."""
 
 
 class _Happened(msgspec.Struct, frozen=True):
@@ -167,7 +168,8 @@ class Client:
         )
         path = path_of(view.resource, namespace)
         found = _listed.decode(await self._ask("GET", path, query, accept=view.accept_list))
-        return Listing(found.items, found.metadata.resourceVersion, found.metadata.continue_)
+        metadata = found.metadata or ListMeta()
+        return Listing(found.items or [], metadata.resourceVersion, metadata.continue_)
 
     def watch(
         self,

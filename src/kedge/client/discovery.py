@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.api.model import Document
 from kedge.api.presentation import Presentation
-from kedge.api.resource import Resource
+from kedge.api.resource import Resource, tolerant
 from kedge.client.client import Client, error_of
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -47,7 +47,7 @@ class _Groups(msgspec.Struct, frozen=True):
     items: list[_Group] = []
 
 
-_groups = msgspec.json.Decoder(_Groups)
+_groups = tolerant(msgspec.json.Decoder(_Groups))
 
 
 class ServedResources:
@@ -149,7 +149,7 @@ def parse(page: bytes) -> Sequence[Resource[Document]]:
     """The resources of an aggregated discovery document."""
     return [
         _resource(group.metadata.name, version.version, listed)
-        for group in _groups.decode(page).items
+        for group in _groups(page).items
         for version in group.versions
         for listed in version.resources
     ]
@@ -159,7 +159,7 @@ def stale_versions(page: bytes) -> Sequence[str]:
     """The API versions whose resources are not known for now."""
     return [
         f"{group.metadata.name}/{version.version}"
-        for group in _groups.decode(page).items
+        for group in _groups(page).items
         for version in group.versions
         if version.freshness == "Stale"
     ]

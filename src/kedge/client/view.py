@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kedge.api.model import OwnerReference
-from kedge.api.resource import Resource, T
+from kedge.api.resource import Resource, T, tolerant
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -54,12 +54,12 @@ def objects(resource: Resource[T]) -> View[T]:
 
 def outlines(resource: Resource[Any]) -> View[Outline]:
     """Metadata only: the server does not even send the rest."""
-    return View(resource, _outline.decode, PARTIAL, PARTIAL_LIST)
+    return View(resource, _outline, PARTIAL, PARTIAL_LIST)
 
 
 def sketches(resource: Resource[Any], type_: type[W], **parameters: str) -> View[W]:
     """Only those fields of each object that a Struct declares."""
-    return View(resource, msgspec.json.Decoder(type_).decode, parameters=parameters)
+    return View(resource, tolerant(msgspec.json.Decoder(type_)), parameters=parameters)
 
 
-_outline = msgspec.json.Decoder(Outline)
+_outline = tolerant(msgspec.json.Decoder(Outline))

@@ -273,6 +273,10 @@ class LocalServer:
 
     def client_with(self, sent: Mapping[str, str]) -> Client:
         """The administrator, with additional headers."""
+        return Client(self.transport_with(sent), user_agent="kedge-test")
+
+    def transport_with(self, sent: Mapping[str, str]) -> LocalTransport:
+        """Requests of the administrator, with additional headers."""
 
         def handle(call: Call) -> Response | Awaitable[Response]:
             headers = {**call.headers, **sent, "authorization": f"Bearer {TOKEN}"}
@@ -280,7 +284,7 @@ class LocalServer:
                 HttpRequest(call.method, call.path, call.query, headers, call.body)
             )
 
-        return Client(LocalTransport(handle), user_agent="kedge-test")
+        return LocalTransport(handle)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something in the background until the server is closed."""

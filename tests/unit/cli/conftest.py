@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kedge.cli.objects.connection import ApiSession
+from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
+from kedge.client.transport import Call, Reply, Transport
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
 from kedge.metrics.windows import TICK_SECONDS
 from kedge.testing.local_server import LocalServer
@@ -25,6 +29,43 @@ async def server() -> AsyncIterator[LocalServer]:
 def there(server: LocalServer) -> ApiSession:
     login = Login(context="here", file=Path("config"), server="https://here")
     return ApiSession(login, server.client, Discovery(server.client))
+
+
+class NullTransport:
+    """Prints null for empty lists and for times that are not set, as a server written in Go."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.stream = inner.stream
+        self.close = inner.close
+
+    async def send(self, call: Call) -> Reply:
+        reply = await self._inner.send(call)
+        if not reply.body:
+            return reply
+        document = _with_nulls(msgspec.json.decode(reply.body))
+        return replace(reply, body=msgspec.json.encode(document))
+
+
+def _with_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            if "status" in value and "type" in value:
+                value = {"lastProbeTime": None, "reason": None, **value}
+            return {name: _with_nulls(each) for name, each in value.items()}
+        case []:
+            return None
+        case list():
+            return [*map(_with_nulls, value)]
+        case _:
+            return value
+
+
+@pytest.fixture
+def go_there(server: LocalServer, there: ApiSession) -> ApiSession:
+    """The same server, but it prints nulls."""
+    client = Client(NullTransport(server.transport_with({})))
+    return replace(there, client=client, discovery=Discovery(client))
 
 
 class Usage:

@@ -1,10 +1,12 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from kedge.api import catalog
 from kedge.api.apiextensions_v1 import custom_resource_definition
 from kedge.api.core_v1 import config_map
 from kedge.api.core_v1.config_map import ConfigMap
@@ -20,7 +22,9 @@ from kedge.client.client import (
 )
 from kedge.client.transport import Body, Call, LocalSink, LocalTransport, WatchInflow
 from kedge.client.view import PARTIAL, PARTIAL_LIST, outlines
+from kedge.machinery import yaml_text
 from kedge.machinery.errors import StatusError, expired, not_found
+from kedge.machinery.foreign_json import without_nulls
 
 CONFIG_MAPS = config_map.RESOURCE
 WIDGETS = Resource(type=Document, group="example.com", plural="widgets", kind="Widget")
@@ -192,3 +196,34 @@ async def test_an_error_event_is_raised() -> None:
         async with client.watch(CONFIG_MAPS, version="1") as events:
             await anext(events)
     assert caught.value.code == 410
+
+
+GO_ANSWERS = yaml_text.read((Path(__file__).parent / "go_answers.yaml").read_bytes())
+
+
+@pytest.mark.parametrize("answer", GO_ANSWERS, ids=lambda answer: answer["kind"])
+async def test_answers_of_servers_written_in_go_are_taken(answer: dict[str, Any]) -> None:
+    resource = next(
+        each
+        for each in catalog.BUILT_IN
+        if (each.api_version, each.kind) == (answer["apiVersion"], answer["kind"])
+    )
+    client = Listener(answer).client
+    expected = resource.from_document(without_nulls(answer) if resource.typed else answer)
+    assert await client.get(resource, "x", "default") == expected
+    listing = await Listener({"metadata": {}, "items": [answer]}).client.list(resource)
+    assert listing.items == [expected]
+    [outline] = (await Listener({"items": [answer]}).client.list_as(outlines(resource))).items
+    assert outline.metadata.name == answer["metadata"]["name"]
+
+
+@pytest.mark.parametrize("items", [{}, {"items": None}, {"metadata": None, "items": None}])
+async def test_a_list_without_items_is_empty(items: dict[str, Any]) -> None:
+    listing = await Listener(items).client.list(CONFIG_MAPS)
+    assert (listing.items, listing.version, listing.continue_) == ([], "", "")
+
+
+async def test_nulls_of_custom_resources_are_kept() -> None:
+    answer = {"metadata": {"name": "w", "creationTimestamp": None}, "spec": {"size": None}}
+    widget = await Listener(answer).client.get(WIDGETS, "w", "default")
+    assert (widget.metadata.name, widget.content) == ("w", {"spec": {"size": None}})

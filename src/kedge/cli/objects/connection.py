@@ -18,6 +18,7 @@ from kedge.client.kubeconfig import KubeconfigError
 from kedge.client.login import Login
 from kedge.client.transport import Transport, Unreachable
 from kedge.machinery.errors import StatusError
+from kedge.machinery.foreign_json import without_nulls
 from kedge.settings.cluster import CONTEXT_PREFIX
 
 if TYPE_CHECKING:
@@ -81,16 +82,17 @@ class ApiSession(msgspec.Struct, frozen=True):
         return own or self.namespace
 
     async def get(self, resource: Resource[Any], name: str, namespace: str) -> dict[str, Any]:
-        """One object, as it stands."""
+        """One object, without the nulls that servers written in Go print."""
         reply = await self.client.send("GET", path_of(resource, namespace, name))
-        return document_in(reply.body)
+        found: dict[str, Any] = without_nulls(document_in(reply.body))
+        return found
 
     async def list(
         self, resource: Resource[Any], namespace: str, query: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
-        """All objects selected; each says itself what it is."""
+        """All objects selected, without nulls; each says itself what it is."""
         reply = await self.client.send("GET", path_of(resource, namespace), query)
-        return items_of(document_in(reply.body), resource)
+        return items_of(without_nulls(document_in(reply.body)), resource)
 
 
 def document_in(body: bytes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from kedge.api.autoscaling_v2.metrics import CrossVersionObjectReference, MetricIdentifier
+from kedge.api.resource import tolerant
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.controllers.autoscaling.proposal import UnknownUsage
@@ -52,8 +53,8 @@ class _ApiGroup(msgspec.Struct, frozen=True, rename="camel"):
     preferred_version: _ApiVersion = _ApiVersion()
 
 
-_values = msgspec.json.Decoder(_MetricValues)
-_group = msgspec.json.Decoder(_ApiGroup)
+_values = tolerant(msgspec.json.Decoder(_MetricValues))
+_group = tolerant(msgspec.json.Decoder(_ApiGroup))
 
 
 class OutsideMetrics:
@@ -128,7 +129,7 @@ class OutsideMetrics:
                 "unable to fetch metrics from custom metrics API: "
                 f"no custom metrics API ({CUSTOM}) registered"
             )
-        group = _group.decode(reply.body)
+        group = _group(reply.body)
         for version in (group.preferred_version, *group.versions):
             if version.group_version in CUSTOM_VERSIONS:
                 return version.group_version
@@ -161,7 +162,7 @@ class OutsideMetrics:
 
 def checked(body: bytes) -> list[MetricValue]:
     """Decode values; ValueError if one of them is not a quantity."""
-    found = _values.decode(body).items
+    found = _values(body).items
     for each in found:
         Quantity.of(each.value)
     return found

@@ -12,7 +12,7 @@ import msgspec
 
 from kedge.cli.failure import Failure
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import FIELD_MANAGER, ApiSession
+from kedge.cli.objects.connection import FIELD_MANAGER, ApiSession, document_in
 from kedge.cli.objects.targets import ObjectTarget, kind_of
 from kedge.cli.output import outputs
 from kedge.client.client import path_of
@@ -40,7 +40,9 @@ async def edit(there: ApiSession, words: Sequence[str], editor: str) -> int:
 async def _edit(there: ApiSession, target: ObjectTarget, editor: str) -> None:
     """Open the editor until the server takes the text, or the person leaves it as it is."""
     namespace = there.within(target.resource)
-    before = await there.get(target.resource, target.name, namespace)
+    # Whole, with nulls: they mean something in custom resources, and the text is written back.
+    reply = await there.client.send("GET", path_of(target.resource, namespace, target.name))
+    before = document_in(reply.body)
     first = outputs.yaml_text(outputs.without_managers(before)) + "\n"
     shown, reason = first, ""
     said = f"{kind_of(target.resource)}/{target.name}"

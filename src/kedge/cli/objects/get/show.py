@@ -138,7 +138,7 @@ def _as_table(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """The answer, or a table made of it if the server does not make any."""
     if answer.get("kind") == "Table":
         return answer
-    return tables.made_up(answer.get("items", [answer]))
+    return tables.made_up((answer["items"] or ()) if "items" in answer else [answer])
 
 
 def _look(resource: Resource[Any], asked: GetOptions, *, several: bool) -> TableOptions:

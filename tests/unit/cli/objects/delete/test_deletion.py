@@ -138,3 +138,13 @@ async def test_what_is_unclear_to_the_server_only_is_refused_too(
 ) -> None:
     with pytest.raises(Failure, match=complaint):
         await delete(there, asked)
+
+
+async def test_objects_of_a_server_that_prints_nulls_are_deleted(
+    go_there: ApiSession, server: LocalServer, capsys: Captured
+) -> None:
+    await make(server, "a")
+    assert await delete(go_there, DeleteRequest(["cm"], all=True)) == 0
+    assert capsys.readouterr().out == 'configmap "a" deleted from default namespace\n'
+    assert await delete(go_there, DeleteRequest(["cm"], all=True)) == 0
+    assert capsys.readouterr().err == "No resources found\n"

@@ -4,10 +4,11 @@ import pytest
 
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.describe.show import DescribeOptions, show
-from kedge.testing.local_server import LocalServer
+from kedge.testing.local_server import MERGE, LocalServer
 
 Captured = pytest.CaptureFixture[str]
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
 
 
 async def test_an_object_is_described_with_its_own_events(
@@ -59,3 +60,21 @@ async def test_a_node_is_described_with_its_pods_and_its_lease(
     said = capsys.readouterr().out
     assert "its-lease" in said
     assert "(1 in total)" in said
+
+
+async def test_a_node_of_a_server_that_prints_nulls_is_described(
+    go_there: ApiSession, server: LocalServer, capsys: Captured
+) -> None:
+    await server.call("POST", "/api/v1/nodes", {"metadata": {"name": "one"}})
+    assert await show(go_there, DescribeOptions(["node/one"]), server.clock.now()) == 0
+    assert "(0 in total)" in capsys.readouterr().out
+    spec = {"nodeName": "one", "containers": [{"name": "c", "image": "i"}]}
+    pod = {"metadata": {"name": "web"}, "spec": spec}
+    assert (await server.call("POST", PODS, pod)).status == 201
+    conditions = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    status = await server.call("PATCH", f"{PODS}/web/status", conditions, content_type=MERGE)
+    assert status.status == 200
+    assert await show(go_there, DescribeOptions(["node/one"]), server.clock.now()) == 0
+    assert "(1 in total)" in capsys.readouterr().out
+    assert await show(go_there, DescribeOptions(["pod/web"]), server.clock.now()) == 0
+    assert "Node:" in capsys.readouterr().out
