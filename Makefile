@@ -78,6 +78,7 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also those of `make ordinary` and `make plain`
 	@tools/setup kubectl
 	@tools/setup browser
+	@tools/setup shells
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
 	$(E2E) -n 3 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER) --ignore=$(NAMES_IN_CONTAINER)
 	$(E2E) -n 2 --dist loadfile $(ALONE)

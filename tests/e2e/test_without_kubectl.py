@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import urllib.request
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,8 +98,6 @@ def test_files_and_ports_of_a_pod(person: Terminal) -> None:
 
 
 def forwarded(person: Terminal, *words: str) -> AbstractContextManager[str]:
-    from contextlib import contextmanager
-
     @contextmanager
     def forward() -> Iterator[str]:
         command = [sys.executable, "-m", "kedge", "port-forward", *words]
@@ -135,6 +139,97 @@ def test_what_is_wrong_is_found_out(person: Terminal) -> None:
     ok(kedge("down"))
     assert "INFO" in ok(kedge("logs", "server", "--tail=5"))
     assert ok(kedge("logs", "node")) != ""
+
+
+SHELLS = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}
+
+
+def test_shells_complete_names_of_the_cluster(person: Terminal) -> None:
+    commands = person.home / "commands"
+    commands.mkdir()
+    (commands / "kedge").write_text(f'#!/bin/sh\nexec {sys.executable} -m kedge "$@"\n')
+    (commands / "kedge").chmod(0o755)
+    path = f"{commands}:{person.environment['PATH']}"
+    person.environment |= {"PATH": path, "TERM": "dumb"}
+    pod = ok(person.kedge("get", "pods", "-o", "name")).strip().partition("/")[2]
+    here = [shell for shell in (*SHELLS, "fish") if shutil.which(shell)]
+    for shell in here:
+        if shell == "fish":
+            assert offered_by_fish(person, "kedge rollout stat") == ["status"]
+            assert offered_by_fish(person, "kedge get deploy/w") == ["deploy/web"]
+            assert offered_by_fish(person, f"kedge logs {pod} -c m") == ["main"]
+            continue
+        with typed_into(SHELLS[shell], person.environment) as keyboard:
+            keyboard.type(f"source <(kedge completion {shell})\n")
+            keyboard.type("kedge rollout stat\t")
+            keyboard.expect("kedge rollout status ")
+            keyboard.type("deploy/w\t")
+            keyboard.expect("deploy/web ")
+            keyboard.type("\x15kedge logs web\t")
+            keyboard.expect(pod)
+            keyboard.type("-c m\t")
+            keyboard.expect("main ")
+    if missing := {*SHELLS, "fish"} - {*here}:
+        pytest.skip(f"this machine has no {' and no '.join(missing)}: 'tools/setup shells'")
+
+
+def offered_by_fish(person: Terminal, line: str) -> list[str]:
+    """Return how fish would complete a command line. It shows them only at a whole terminal, but
+    tells them to scripts."""
+    script = f"kedge completion fish | source; complete -C '{line}'"
+    return ok(person.run("fish", "--no-config", "-c", script)).splitlines()
+
+
+class Keyboard:
+    """The keys and the screen of a program at a terminal."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._screen = ""
+
+    def type(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def expect(self, text: str) -> None:
+        """Read the screen until the text is on it; what is before is forgotten."""
+        deadline = time.monotonic() + 30
+        while text not in self._screen:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text!r} did not appear: {self._screen!r}"
+            if select.select([self._descriptor], [], [], left)[0]:
+                self._screen += os.read(self._descriptor, 65536).decode(errors="replace")
+        self._screen = self._screen.partition(text)[2]
+
+
+@contextmanager
+def typed_into(program: list[str], environment: dict[str, str]) -> Iterator[Keyboard]:
+    """Run a program at a terminal of its own."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        program, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        try:
+            yield Keyboard(ours)
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def test_progress_and_colours_are_for_terminals(person: Terminal) -> None:
+    """At a terminal a wait shows what it waits for; NO_COLOR and pipes have no colours."""
+    command = [sys.executable, "-m", "kedge", "wait", "deploy/web", "--for=condition=Lost"]
+    with typed_into([*command, "--timeout=2s"], person.environment) as keyboard:
+        keyboard.expect("Waiting for deployment.apps/web: it has no condition Lost (1 s)")
+        keyboard.expect("timed out waiting for the condition on deployment.apps/web")
+        keyboard.expect("'kedge doctor deployment/web -n default' shows more")
+    piped = person.kedge("wait", "deploy/web", "--for=condition=Lost", "--timeout=1s")
+    assert piped.stderr.startswith("error: timed out")
+    missing = [sys.executable, "-m", "kedge", "get", "nonsense"]
+    with typed_into(missing, person.environment | {"TERM": "xterm"}) as keyboard:
+        keyboard.expect("\x1b[31merror\x1b[0m: ")
+    with typed_into(missing, person.environment | {"TERM": "xterm", "NO_COLOR": "1"}) as keyboard:
+        keyboard.expect("error: the server doesn't have a resource type")
 
 
 def test_a_pod_is_run_and_left(person: Terminal) -> None:

@@ -103,7 +103,9 @@ class CommandParser(ArgumentParser):
         raise argparse.ArgumentError(action, told)
 
     def error(self, message: str) -> NoReturn:
-        print(f"error: {message}\nSee '{self.prog} --help' for usage.", file=sys.stderr)
+        print(
+            f"{_coloured('error: ')}{message}\nSee '{self.prog} --help' for usage.", file=sys.stderr
+        )
         sys.exit(1)
 
 
@@ -198,7 +200,7 @@ def report(command: CommandModule, flags: Namespace) -> int:
     try:
         return command.run(flags)
     except Failure as failure:
-        print(failure.said, file=sys.stderr)
+        print(_coloured(failure.said), file=sys.stderr)
         return failure.code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -206,6 +208,14 @@ def report(command: CommandModule, flags: Namespace) -> int:
         # The reader of our output, such as `head`, has seen enough.
         sys.stderr.close()
         return BROKEN_PIPE
+
+
+def _coloured(text: str) -> str:
+    """Return a message with the word "error" in red, if it begins with it."""
+    from kedge.cli.output.colour import painted
+
+    word = text[:5] if text.lower().startswith("error") else ""
+    return painted(word, "red", sys.stderr) + text[5:] if word else text
 
 
 def summary() -> str:

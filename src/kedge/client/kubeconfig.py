@@ -58,6 +58,11 @@ def find(path: Path, name: str) -> KubeconfigEntry | None:
     return _entry(_read(path), name)
 
 
+def contexts(path: Path) -> list[str]:
+    """Return the names of the contexts in a file; raises KubeconfigError."""
+    return [_scalar(each, "name") for each in _items(_read(path), "contexts")]
+
+
 def _entry(config: yaml.MappingNode, name: str) -> KubeconfigEntry | None:
     item = _find(config, "clusters", name)
     body = _get(item, "cluster") if item else None

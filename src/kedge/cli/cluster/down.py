@@ -1,6 +1,7 @@
 """`kedge down`: stop a cluster and leave nothing behind."""
 
 import contextlib
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -81,6 +82,8 @@ def _directories(where: "ClusterLocation", *, every: bool) -> list[Path]:
 def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:
     """Stop one cluster or all; raises a Failure that lists what could not be stopped."""
     from kedge.cli.cluster import registry, state
+    from kedge.cli.output.progress import ProgressLine
+    from kedge.machinery.clock import SystemClock
 
     found = _found(where, every=every, purge=purge)
     joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
@@ -91,14 +94,21 @@ def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:
         *(partial(take_down, one, where.root, purge=purge) for one in found),
         *(partial(take_nodes_down, directory, purge=purge) for directory in joined),
     ]
+    line = ProgressLine(sys.stderr, SystemClock())
     for step in steps:
+        line.announce("Stopping the cluster and its containers ...")
         # The trouble of one is no reason to leave the others running.
         try:
-            print(step())
+            told = step()
+            line.end()
+            print(told)
         except state.ClusterGone as gone:
+            line.end()
             print(f"{gone}: nothing to stop.")
         except Failure as failure:
             failures.append(str(failure))
+        finally:
+            line.end()
     if failures:
         raise Failure("\n".join(failures))
     return 0

@@ -32,6 +32,8 @@ _kedge() {
     compadd -S '' -- $continued
     compadd -- $found
 }
+# A shell without compinit has no compdef yet.
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u; }
 compdef _kedge kedge
 """
 

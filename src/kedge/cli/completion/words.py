@@ -8,7 +8,8 @@ from kedge.cli.commands import COMMANDS
 from kedge.cli.main import command_first, parser, subparser
 
 Names = Callable[[str], Iterable[str]]
-"""Returns the names of the objects of a type; empty for all types themselves."""
+"""Returns the names of the objects of a type, or of CLUSTERS, CONTEXTS and CONTAINERS; for an empty
+text the types themselves."""
 
 TYPED: Final = frozenset(
     ("get", "describe", "delete", "edit", "scale", "rollout", "wait", "recommend", "explain")
@@ -18,6 +19,18 @@ POD: Final = frozenset(("logs", "exec", "port-forward", "why", "doctor", "cp"))
 """Commands whose first word is a pod, or TYPE/NAME."""
 _WORKLOADS: Final = ("deploy/", "sts/", "ds/", "job/", "svc/", "pod/")
 _NAMESPACES: Final = ("-n", "--namespace")
+CLUSTERS: Final = "clusters of this machine"
+CONTEXTS: Final = "contexts of the kubeconfig"
+CONTAINERS: Final = "containers of the pod "
+"""Followed by the name of a pod, or TYPE/NAME."""
+_FLAGS: Final = {
+    "-n": "namespaces",
+    "--namespace": "namespaces",
+    "--name": CLUSTERS,
+    "--context": CONTEXTS,
+}
+"""Flags whose values are names, and what they are the names of."""
+_CONTAINER: Final = ("-c", "--container")
 
 
 class CommandLine(NamedTuple):
@@ -35,8 +48,8 @@ class CommandLine(NamedTuple):
 def complete(arguments: Sequence[str], names: Names) -> list[str]:
     """Return the words that fit in the place of the last one."""
     *before, last = list(arguments) or [""]
-    if before and before[-1] in _NAMESPACES:
-        return _fitting(last, names("namespaces"))
+    if before and before[-1] in _FLAGS:
+        return _fitting(last, names(_FLAGS[before[-1]]))
     ordered = command_first(before)
     if "--" in ordered:
         return []
@@ -75,12 +88,14 @@ def _takes_value(action: Action | None) -> bool:
 
 def _candidates(part: ArgumentParser, line: CommandLine, names: Names) -> Iterable[str]:
     actions = part._option_string_actions
-    if line.flag in _NAMESPACES:
-        return names("namespaces")
+    if line.flag in _CONTAINER and line.words:
+        return names(f"{CONTAINERS}{line.words[0]}")
     if line.flag:
         return [str(each) for each in actions[line.flag].choices or ()]
     if line.last.startswith("-"):
         flag, equals, _ = line.last.partition("=")
+        if equals and flag in _FLAGS and flag in actions:
+            return [f"{flag}={each}" for each in names(_FLAGS[flag])]
         if equals and flag in actions:
             return [f"{flag}={each}" for each in actions[flag].choices or ()]
         return [each for each in actions if each.startswith("--") or len(line.last) < 2]

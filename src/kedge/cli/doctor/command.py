@@ -8,7 +8,10 @@ from kedge.cli import flags
 from kedge.cli.objects import client_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kedge.cli.doctor.findings import MachineFinding
+    from kedge.cli.output.colour import Colour
 
 DESCRIPTION: Final = """\
 Show what this machine offers to clusters of this user: kernel, control groups, namespaces,
@@ -32,6 +35,7 @@ EXAMPLES: Final = """\
 
 FAILED: Final = 1
 LACKING: Final = 2
+COLOURS: "Final[Mapping[str, Colour]]" = {"ok": "green", "lacks": "yellow", "failed": "red"}
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -62,7 +66,7 @@ def run(flags: Namespace) -> int:
     if flags.output:
         print(document({"level": found.capabilities.level, "checks": findings}, flags.output))
     else:
-        print(describe(found.capabilities.level, findings))
+        print(_coloured(describe(found.capabilities.level, findings), findings))
     return exit_code(findings, strict=flags.strict)
 
 
@@ -95,6 +99,20 @@ def describe(level: str, findings: "Sequence[MachineFinding]") -> str:
             mend = f"\n  mend:  {each.mend}" if each.mend else ""
             parts.append(f"{each.name}: {each.found}\n  cost:  {each.cost}{mend}")
     return "\n\n".join([*parts, _verdict(level, findings)])
+
+
+def _coloured(text: str, findings: "Sequence[MachineFinding]") -> str:
+    """Return the text with the status of each check in its colour."""
+    import sys
+
+    from kedge.cli.output.colour import painted
+
+    head, *lines = text.split("\n")
+    for number, each in enumerate(findings):
+        status = painted(each.status, COLOURS[each.status], sys.stdout)
+        name, rest = lines[number][: len(each.name)], lines[number][len(each.name) :]
+        lines[number] = name + rest.replace(each.status, status, 1)
+    return "\n".join([head, *lines])
 
 
 def _verdict(level: str, findings: "Sequence[MachineFinding]") -> str:

@@ -1,10 +1,13 @@
 """Targets: which resources and objects the words of a command line mean, on this server."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kedge.api.resource import Resource
 from kedge.cli.failure import Failure
+
+_WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job")
+"""Kinds whose pods `kedge doctor` examines."""
 
 
 class ObjectTarget(NamedTuple):
@@ -92,3 +95,13 @@ def _of_category(word: str, resources: Iterable[Resource[Any]]) -> Iterator[Reso
         ):
             seen.add((resource.group, resource.plural))
             yield resource
+
+
+def examination(resource: Resource[Any], name: str, namespace: str) -> str:
+    """Return the command that tells why an object is as it is."""
+    where = f" -n {namespace}" if namespace else ""
+    if resource.kind == "Pod":
+        return f"'kedge doctor {name}{where}'"
+    if resource.kind in _WORKLOADS:
+        return f"'kedge doctor {resource.singular}/{name}{where}'"
+    return f"'kedge describe {kind_of(resource)}/{name}{where}'"

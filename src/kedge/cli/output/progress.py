@@ -1,5 +1,6 @@
 """The progress of work that takes longer than a second: a live line on a terminal, else lines."""
 
+import shutil
 from typing import Final, TextIO
 
 from kedge.machinery.clock import Clock
@@ -26,6 +27,11 @@ class ProgressLine:
         self._next = self._clock.monotonic() + _PAUSE_SECONDS
         self._write(text)
 
+    def announce(self, text: str) -> None:
+        """Show a live line at once, for work that may take long."""
+        if not self._is_quiet and self._is_terminal:
+            self._write(text)
+
     def line(self, text: str) -> None:
         """Print a line that stays, if there is no terminal."""
         if not self._is_quiet and not self._is_terminal:
@@ -37,6 +43,8 @@ class ProgressLine:
             self._write("")
 
     def _write(self, text: str) -> None:
+        # A longer line would wrap, and its first part would stay.
+        text = text[: shutil.get_terminal_size().columns - 1]
         # Blanks cover the rest of the text before.
         self._stream.write(f"\r{text.ljust(self._width)}" + ("" if text else "\r"))
         self._stream.flush()

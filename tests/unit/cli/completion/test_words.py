@@ -5,13 +5,16 @@ import subprocess
 import pytest
 
 from kedge.cli.completion.scripts import SCRIPTS
-from kedge.cli.completion.words import complete
+from kedge.cli.completion.words import CLUSTERS, CONTAINERS, CONTEXTS, complete
 
 OBJECTS = {
     "": ["pods", "deployments", "persistentvolumes"],
     "pods": ["web-1", "web-2", "db-0"],
     "deploy": ["web"],
     "namespaces": ["default", "shop"],
+    CLUSTERS: ["default", "dev"],
+    CONTEXTS: ["kedge-dev", "prod"],
+    f"{CONTAINERS}deploy/web": ["main", "proxy"],
 }
 
 
@@ -44,6 +47,12 @@ def names(type_: str) -> list[str]:
         ("up --image-m", ["--image-map"]),
         ("namespace s", ["shop"]),
         ("nonsense x", []),
+        ("down --name d", ["default", "dev"]),
+        ("logs server --name=de", ["--name=default", "--name=dev"]),
+        ("--context ", ["kedge-dev", "prod"]),
+        ("--context prod get pods w", ["web-1", "web-2"]),
+        ("logs deploy/web -c ", ["main", "proxy"]),
+        ("exec -it deploy/web --container p", ["proxy"]),
         ("completion f", ["fish"]),
         ("status x", []),
     ],

@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from kedge.cli.output.progress import ProgressLine
 from kedge.testing.clock import FakeClock
 
@@ -24,6 +26,19 @@ async def test_a_terminal_has_one_line_after_a_second() -> None:
     line.show("short")
     line.end()
     assert out.getvalue() == "\rlonger text\rshort      \r     \r"
+
+
+def test_a_terminal_shows_an_announcement_at_once_and_no_more_than_its_width(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "11")
+    out, pipe = Terminal(), io.StringIO()
+    for stream in (out, pipe):
+        line = ProgressLine(stream, FakeClock())
+        line.announce("Stopping the cluster")
+        line.end()
+    assert out.getvalue() == "\rStopping t\r          \r"
+    assert pipe.getvalue() == ""
 
 
 def test_without_a_terminal_there_are_lines_unless_quiet() -> None:

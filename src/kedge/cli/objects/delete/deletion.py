@@ -11,6 +11,7 @@ from kedge.cli.objects.complaints import complaint
 from kedge.cli.objects.connection import ApiSession, document_in
 from kedge.cli.objects.manifests import Manifest
 from kedge.cli.objects.targets import kind_of
+from kedge.cli.output.waiting import waiting
 from kedge.client.client import DeletionOptions, path_of
 from kedge.client.view import outlines
 from kedge.machinery.errors import StatusError
@@ -164,13 +165,21 @@ async def _outlive(
     """Return when all of them are gone."""
     left = [doomed for doomed, _ in going]
     try:
-        async with asyncio.timeout(seconds):
-            for doomed, uid in going:
-                await _gone(connection, doomed, uid)
-                left.remove(doomed)
+        with waiting(lambda: f"the deletion of {_names(left)}"):
+            async with asyncio.timeout(seconds):
+                for doomed, uid in going:
+                    await _gone(connection, doomed, uid)
+                    left.remove(doomed)
     except TimeoutError:
-        names = ", ".join(f"{kind_of(each.resource)}/{each.name}" for each in left)
-        raise Failure(f"timed out waiting for the deletion of {names}") from None
+        first = f"{kind_of(left[0].resource)}/{left[0].name}"
+        raise Failure(
+            f"timed out waiting for the deletion of {_names(left)}: 'kedge describe {first}' shows"
+            " its finalizers and events"
+        ) from None
+
+
+def _names(targets: Sequence[DeletionTarget]) -> str:
+    return ", ".join(f"{kind_of(each.resource)}/{each.name}" for each in targets)
 
 
 async def _gone(connection: ApiSession, doomed: DeletionTarget, uid: str) -> None:

@@ -34,6 +34,21 @@ class WaitCondition(NamedTuple):
             return len(found) == 1 and _text(found[0]) == self.value
         return self._has_condition(document)
 
+    def standing(self, document: Mapping[str, Any] | None) -> str:
+        """Return how an object that is not in the state stands, for people."""
+        if document is None:
+            return "it does not exist"
+        if self.kind == "delete":
+            return _deletion(document["metadata"])
+        if self.path is not None:
+            found = [_text(each) for each in self.path.find(document)]
+            return f"the value is {', '.join(found)}" if found else "it has no such value"
+        for each in (document.get("status") or {}).get("conditions") or ():
+            if each.get("type", "").lower() == self.name.lower():
+                why = ": ".join(filter(None, (each.get("reason"), each.get("message"))))
+                return f"{each['type']} is {each['status']}" + (f" ({why})" if why else "")
+        return f"it has no condition {self.name}"
+
     def _has_condition(self, document: Mapping[str, Any]) -> bool:
         status = document.get("status") or {}
         # A status of an earlier generation says nothing about the present one.
@@ -46,6 +61,13 @@ class WaitCondition(NamedTuple):
                 return False
             return bool(each.get("status", "").lower() == self.value.lower())
         return False
+
+
+def _deletion(metadata: Mapping[str, Any]) -> str:
+    if not metadata.get("deletionTimestamp"):
+        return "it is not being deleted"
+    finalizers = ", ".join(metadata.get("finalizers") or ())
+    return f"its finalizers are {finalizers}" if finalizers else "it is being deleted"
 
 
 def _text(value: object) -> str:

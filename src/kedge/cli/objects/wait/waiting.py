@@ -7,13 +7,29 @@ from typing import Any
 
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession, document_in
-from kedge.cli.objects.targets import ObjectTarget, kind_of
+from kedge.cli.objects.targets import ObjectTarget, examination, kind_of
 from kedge.cli.objects.wait.condition import WaitCondition
+from kedge.cli.output.tables import harmless
+from kedge.cli.output.waiting import waiting
 from kedge.client.client import path_of
 from kedge.client.view import View
 from kedge.machinery.errors import StatusError
 
 Document = dict[str, Any]
+
+
+class _WaitProgress:
+    """The state that is waited for, and how the object stood when it was last seen."""
+
+    def __init__(self, wanted: WaitCondition) -> None:
+        self.wanted = wanted
+        self.standing = "the server has not answered"
+
+    def is_met(self, document: Document | None) -> bool:
+        if self.wanted.is_met(document):
+            return True
+        self.standing = harmless(self.wanted.standing(document))
+        return False
 
 
 async def wait(there: ApiSession, flags: Namespace, wanted: WaitCondition) -> int:
@@ -23,12 +39,18 @@ async def wait(there: ApiSession, flags: Namespace, wanted: WaitCondition) -> in
     failed = False
     for resource, name, namespace in await _targets(there, flags, wanted):
         said = f"{kind_of(resource)}/{name}"
+        seen = _WaitProgress(wanted)
         try:
-            async with asyncio.timeout_at(deadline):
-                await _wait_for(there, ObjectTarget(resource, name), namespace, wanted)
+            with waiting(lambda said=said, seen=seen: f"{said}: {seen.standing}"):  # type: ignore[misc]
+                async with asyncio.timeout_at(deadline):
+                    await _wait_for(there, ObjectTarget(resource, name), namespace, seen)
         except TimeoutError:
             failed = True
-            print(f"error: timed out waiting for the condition on {said}", file=sys.stderr)
+            print(
+                f"error: timed out waiting for the condition on {said}: {seen.standing}\n"
+                f"{examination(resource, name, namespace)} shows more",
+                file=sys.stderr,
+            )
         else:
             print(f"{said} {_deed(wanted)}", flush=True)
     return 1 if failed else 0
@@ -64,16 +86,17 @@ async def _targets(
 
 
 async def _wait_for(
-    there: ApiSession, target: ObjectTarget, namespace: str, wanted: WaitCondition
+    there: ApiSession, target: ObjectTarget, namespace: str, seen: _WaitProgress
 ) -> None:
     """Return when the object is in the state. A watch tells; it never asks twice a second."""
     resource, name = target
+    wanted = seen.wanted
     view = View(resource, document_in)
     document = await _get(there, target, namespace)
     if document is None and wanted.kind not in ("create", "delete"):
         await there.get(resource, name, namespace)  # raises what the server says
     uid = document["metadata"]["uid"] if document else ""
-    while not wanted.is_met(document):
+    while not seen.is_met(document):
         listed = await there.client.send(
             "GET", path_of(resource, namespace), {"fieldSelector": f"metadata.name={name}"}
         )
@@ -82,7 +105,7 @@ async def _wait_for(
         document = items[0] if items else None
         if wanted.kind == "delete" and document and document["metadata"]["uid"] != uid:
             return  # another object of the same name
-        if wanted.is_met(document):
+        if seen.is_met(document):
             return
         version = answer["metadata"]["resourceVersion"]
         async with there.client.watch_as(
@@ -92,7 +115,7 @@ async def _wait_for(
                 if event.type == "BOOKMARK":
                     continue
                 document = None if event.type == "DELETED" else event.object
-                if wanted.is_met(document):
+                if seen.is_met(document):
                     return
 
 

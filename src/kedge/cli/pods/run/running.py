@@ -1,6 +1,7 @@
 """Create a pod, and stay with it if that is asked for."""
 
 import contextlib
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -11,16 +12,22 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import FIELD_MANAGER, ApiSession, document_in
 from kedge.cli.output import outputs
+from kedge.cli.output.progress import ProgressLine
+from kedge.cli.output.tables import harmless
+from kedge.cli.output.waiting import waiting
 from kedge.cli.pods.exec import session
 from kedge.cli.pods.exec.session import ExecOptions
 from kedge.cli.pods.logs.show import LogFlags, show
 from kedge.cli.pods.run.pod import PodOptions, pod
 from kedge.client.client import path_of
 from kedge.client.view import View
+from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 
 _HOPELESS: Final = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError")
 """Reasons of a waiting container that do not go away by themselves."""
+_TROUBLES: Final = ("ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError")
+"""Reasons of a waiting container that its user has to know."""
 
 
 class RunOptions(NamedTuple):
@@ -71,7 +78,7 @@ async def _stay(there: ApiSession, asked: RunOptions) -> int:
         await _attach(there, asked)
     else:
         await show(there, LogFlags(pod=name, container=name, follow=True))
-    status = await _until(there, name, lambda state: "terminated" in state)
+    status = await _watch_until(there, _PodProgress(name), lambda state: "terminated" in state)
     return int(status["terminated"].get("exitCode", 0))
 
 
@@ -95,10 +102,37 @@ async def _attach(there: ApiSession, asked: RunOptions) -> None:
 async def _until(there: ApiSession, name: str, is_reached: Any) -> Mapping[str, Any]:
     """Return the state of the pod's container once it is as asked; raises Failure if the pod
     cannot start, or is gone."""
-    view = View(PODS, document_in)
+    seen = _PodProgress(name)
+    with waiting(lambda: seen.text):
+        return await _watch_until(there, seen, is_reached)
+
+
+class _PodProgress:
+    """A pod, and why its container does not run yet."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = f"pod/{name}"
+        self._line = ProgressLine(sys.stderr, SystemClock())
+
+    def state(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the state of the container; raises Failure if it can never run."""
+        found = _state(document)
+        waits = found.get("waiting") or {}
+        why = ": ".join(filter(None, (waits.get("reason"), waits.get("message"))))
+        text = harmless(f"pod/{self.name}" + (f": {why}" if why else ""))
+        if waits.get("reason") in _TROUBLES and text != self.text:
+            # Without a terminal, this line is the only sign of the cause.
+            self._line.line(f"waiting for {text}")
+        self.text = text
+        return found
+
+
+async def _watch_until(there: ApiSession, seen: _PodProgress, is_reached: Any) -> Mapping[str, Any]:
+    view, name = View(PODS, document_in), seen.name
     while True:
         document = await there.get(PODS, name, there.namespace)
-        if (found := _state(document)) and is_reached(found):
+        if (found := seen.state(document)) and is_reached(found):
             return found
         version = document["metadata"]["resourceVersion"]
         async with there.client.watch_as(
@@ -107,7 +141,7 @@ async def _until(there: ApiSession, name: str, is_reached: Any) -> Mapping[str, 
             async for event in events:
                 if event.type == "DELETED":
                     raise Failure(f"pod {name} was deleted")
-                found = _state(event.object) if event.type != "BOOKMARK" else {}
+                found = seen.state(event.object) if event.type != "BOOKMARK" else {}
                 if found and is_reached(found):
                     return found
 

@@ -10,7 +10,7 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import FIELD_MANAGER, ApiSession, document_in
-from kedge.cli.objects.targets import ObjectTarget, kind_of
+from kedge.cli.objects.targets import ObjectTarget, examination, kind_of
 from kedge.cli.output import outputs, printers
 from kedge.cli.workloads.rollout.progress import progress
 from kedge.cli.workloads.rollout.revisions import Revision, revisions, target
@@ -59,7 +59,8 @@ async def _status(there: ApiSession, flags: Namespace, found: ObjectTarget) -> N
         async with asyncio.timeout(flags.timeout):
             await _follow(there, flags, found)
     except TimeoutError:
-        raise Failure("timed out waiting for the condition") from None
+        helps = examination(found.resource, found.name, there.namespace)
+        raise Failure(f"timed out waiting for the condition: {helps} shows why") from None
 
 
 async def _follow(there: ApiSession, flags: Namespace, found: ObjectTarget) -> None:

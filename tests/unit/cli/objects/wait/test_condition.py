@@ -46,6 +46,41 @@ def test_an_object_is_there_or_not(
     assert parse(condition).is_met(document) is is_met
 
 
+@pytest.mark.parametrize(
+    ("condition", "document", "standing"),
+    [
+        ("condition=Ready", None, "it does not exist"),
+        ("condition=ready", pod("False"), "Ready is False"),
+        ("condition=Lost", pod("True"), "it has no condition Lost"),
+        (
+            "condition=Ready",
+            {
+                "metadata": {},
+                "status": {
+                    "conditions": [
+                        {"type": "Ready", "status": "False", "reason": "No", "message": "not yet"}
+                    ]
+                },
+            },
+            "Ready is False (No: not yet)",
+        ),
+        ("jsonpath={.status.phase}=Running", pod(phase="Pending"), "the value is Pending"),
+        ("jsonpath={.status.address}", pod(), "it has no such value"),
+        ("delete", pod(), "it is not being deleted"),
+        ("delete", {"metadata": {"deletionTimestamp": "t"}}, "it is being deleted"),
+        (
+            "delete",
+            {"metadata": {"deletionTimestamp": "t", "finalizers": ["a/b"]}},
+            "its finalizers are a/b",
+        ),
+    ],
+)
+def test_how_an_object_stands_is_told(
+    condition: str, document: dict[str, Any] | None, standing: str
+) -> None:
+    assert parse(condition).standing(document) == standing
+
+
 @pytest.mark.parametrize("text", ["", "ready", "condition=", "jsonpath=", "jsonpath={.a[}"])
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(Failure):

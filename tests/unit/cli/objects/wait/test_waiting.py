@@ -56,7 +56,10 @@ async def test_the_end_of_the_time_names_the_object(
     await server.post(MAPS, {"metadata": {"name": "a"}})
     asked = flags("cm", timeout=0.01, all=True, field_selector="metadata.name=a")
     assert await wait(there, asked, parse("condition=Ready")) == 1
-    assert "timed out waiting for the condition on configmap/a" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "error: timed out waiting for the condition on configmap/a: it has no condition Ready\n"
+        "'kedge describe configmap/a -n default' shows more\n"
+    )
 
 
 async def test_what_does_not_exist_is_told(there: ApiSession) -> None:
