@@ -9,6 +9,8 @@ import pytest
 
 from kedge.storage.compaction import keep_history
 from kedge.storage.encryption import AesGcm, EncryptedStore, Protection, StorageKey
+from kedge.storage.etcd.connection import EtcdConnection
+from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import (
@@ -21,6 +23,7 @@ from kedge.storage.store import (
     StoreEvent,
 )
 from kedge.testing.clock import FakeClock
+from kedge.testing.etcd_process import EtcdProcess
 
 
 @pytest.fixture
@@ -28,13 +31,16 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "encrypted"])
+@pytest.fixture(params=["memory", "sqlite", "encrypted", "etcd"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 ) -> AsyncIterator[Store]:
     opened: Store
     if request.param == "memory":
         opened = MemoryStore(clock)
+    elif request.param == "etcd":
+        etcd: EtcdProcess = request.getfixturevalue("etcd")
+        opened = await EtcdStore.open(EtcdConnection(endpoints=(etcd.endpoint,)), clock)
     else:
         opened = await SqliteStore.open(tmp_path / "state.db", clock)
     if request.param == "encrypted":
@@ -134,7 +140,19 @@ async def test_of_many_concurrent_creators_one_wins(store: Store) -> None:
     assert all(loser.current == winner for loser in losers)
 
 
-async def test_concurrent_writes_get_distinct_revisions_in_the_order_asked(store: Store) -> None:
+async def test_concurrent_writes_get_distinct_revisions_and_each_writer_its_own(
+    store: Store,
+) -> None:
+    entries = await asyncio.gather(*(store.put(f"/{i}", b"", expect=0) for i in range(700)))
+    assert sorted(entry.revision for entry in entries) == list(range(2, 702))
+    assert {entry.key: entry for entry in (await store.list("")).entries} == {
+        entry.key: entry for entry in entries
+    }
+
+
+# etcd orders concurrent requests by itself, and other servers write to it, too.
+@pytest.mark.parametrize("store", ["memory", "sqlite", "encrypted"], indirect=True)
+async def test_a_store_of_this_process_writes_in_the_order_asked(store: Store) -> None:
     entries = await asyncio.gather(*(store.put(f"/{i}", b"", expect=0) for i in range(700)))
     assert [entry.revision for entry in entries] == list(range(2, 702))
 

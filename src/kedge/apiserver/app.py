@@ -21,8 +21,20 @@ from kedge.apiserver.steps import Step
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.machinery import reserve_files
-from kedge.machinery.errors import StatusError, insufficient_storage, internal, timeout
-from kedge.storage.store import DiskFull, StoreError
+from kedge.machinery.errors import (
+    StatusError,
+    insufficient_storage,
+    internal,
+    timeout,
+    unavailable,
+)
+from kedge.storage.store import (
+    DiskFull,
+    StoreError,
+    StoreUnavailable,
+    ValueTooLarge,
+    WriteOutcomeUnknown,
+)
 from kedge.web.connection_limits import too_many
 from kedge.web.message import HttpRequest, Response, warning_headers
 
@@ -221,6 +233,12 @@ def _status_of(http: HttpRequest, error: Exception) -> StatusError:
         return error
     if isinstance(error, DiskFull):
         return insufficient_storage(str(error))
+    if isinstance(error, StoreUnavailable):
+        return unavailable(str(error))
+    if isinstance(error, WriteOutcomeUnknown):
+        return timeout(str(error))
+    if isinstance(error, ValueTooLarge):
+        return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {error}")
     if isinstance(error, OSError) and reserve_files.is_full(error):
         return insufficient_storage("the disk that holds the cluster's keys is full")
     log.error("request failed method=%s path=%s", http.method, http.path, exc_info=error)

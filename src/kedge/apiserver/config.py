@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.service_range import SERVICE_RANGE
-from kedge.settings import cluster, values
+from kedge.settings import cluster, parse, values
 from kedge.settings.device_access import DeviceAccessRule
 from kedge.settings.published_port import INGRESS_PORTS, PublishedPort
 from kedge.settings.service_defaults import LOAD_BALANCER_NETWORK, NODE_PORTS
 from kedge.settings.setting import Setting
-
-StoreKind = Literal["sqlite", "memory"]
 
 ADMISSION_PLUGINS: Final = (
     "NamespaceLifecycle",
@@ -166,6 +164,37 @@ class RequestHeaderTrust(msgspec.Struct, frozen=True, kw_only=True):
     ] = ("X-Remote-Extra-",)
 
 
+class EtcdFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server and an etcd prove to each other who they are."""
+
+    authority: Annotated[
+        Path | None,
+        Setting(
+            "etcd-cafile",
+            values.FILE,
+            "certificate authority of the members of etcd",
+            default="no TLS",
+        ),
+    ] = None
+    certificate: Annotated[
+        Path | None,
+        Setting("etcd-certfile", values.FILE, "certificate of the server for etcd", default="none"),
+    ] = None
+    key: Annotated[
+        Path | None,
+        Setting("etcd-keyfile", values.FILE, "key of that certificate", default="none"),
+    ] = None
+    credentials: Annotated[
+        Path | None,
+        Setting(
+            "etcd-credentials-file",
+            values.FILE,
+            "file with USER:PASSWORD for an etcd with authentication, in one line",
+            default="none",
+        ),
+    ] = None
+
+
 class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The simulated nodes that a cluster has from its start."""
 
@@ -215,13 +244,15 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ()
     store: Annotated[
-        StoreKind,
+        str,
         Setting(
             "store",
             values.STORE,
-            "where objects are kept: in a SQLite file, or in memory and lost with the server",
+            "where objects are kept: in a SQLite file, in memory and lost with the server, or in an"
+            " etcd with these members",
         ),
     ] = "sqlite"
+    etcd: EtcdFiles = EtcdFiles()
     admission: Annotated[
         tuple[str, ...],
         Setting(
@@ -530,6 +561,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def scraped(self) -> Path:
         """The file in which the windows of scraped nodes outlive the server."""
         return self.state / "scraped-usage"
+
+    @property
+    def etcd_endpoints(self) -> tuple[str, ...]:
+        """The members of the etcd with the objects; none if they are elsewhere."""
+        return parse.etcd_endpoints(self.store)
 
     @property
     def database(self) -> Path:

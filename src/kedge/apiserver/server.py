@@ -335,6 +335,10 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
     store: Store
     if config.store == "memory":
         store = MemoryStore(clock)
+    elif config.etcd_endpoints:
+        from kedge.apiserver.etcd_stores import open_etcd
+
+        store = await open_etcd(config, clock)
     else:
         store = await SqliteStore.open(config.database, clock)
     if config.encryption_config is None:

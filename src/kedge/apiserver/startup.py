@@ -8,7 +8,13 @@ from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
 from kedge.apiserver.configuration_file import ConfigurationFileError
 from kedge.storage.lockfile import StoreInUse
-from kedge.storage.store import DiskFull, KeyServiceError, StoreError
+from kedge.storage.store import (
+    DiskFull,
+    KeyServiceError,
+    StoreError,
+    StoreReplaced,
+    StoreUnavailable,
+)
 
 _NEEDS_REPAIR = (
     pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError | ConfigurationFileError
@@ -31,7 +37,9 @@ def is_permanent(error: BaseException) -> bool:
     a port in use are temporary."""
     if isinstance(error, StoreError):
         # SQLite's errors for a full disk, files that cannot be opened, and a busy database.
-        passing = isinstance(error, StoreInUse | DiskFull | KeyServiceError)
+        passing = isinstance(
+            error, StoreInUse | DiskFull | KeyServiceError | StoreUnavailable | StoreReplaced
+        )
         return not passing and not isinstance(error.__cause__, OperationalError)
     return isinstance(error, _NEEDS_REPAIR)
 

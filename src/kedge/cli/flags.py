@@ -10,6 +10,8 @@ from kedge.settings import cluster
 from kedge.settings.setting import BoundSetting, Setting
 
 OUTPUTS: Final = ("json", "yaml")
+SUGGESTED: Final = "suggested"
+"""The attribute of a flag with the values that completion offers."""
 
 
 def add_which(parser: ArgumentParser) -> None:
@@ -49,7 +51,7 @@ def add_setting(
     elif kind.choices:
         parser.add_argument(*names, choices=kind.choices, help=text)
     else:
-        parser.add_argument(
+        added = parser.add_argument(
             *names,
             dest=setting.dest,
             action="append" if kind.merge else "store",
@@ -57,6 +59,8 @@ def add_setting(
             metavar=kind.metavar,
             help=text,
         )
+        if kind.suggested:
+            setattr(added, SUGGESTED, kind.suggested)
 
 
 def add_kubeconfig(parser: ArgumentParser) -> None:

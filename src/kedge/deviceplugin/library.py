@@ -1,19 +1,13 @@
-"""The only import of grpcio, loaded at the first connection."""
+"""gRPC for device plugins: the library, loaded when needed, and its errors in words."""
 
-import importlib
-import os
-from functools import cache
 from typing import Any
 
 
-@cache
 def load() -> Any:
     """The module `grpc`, with `grpc.aio`."""
-    # gRPC would log to standard error, and its fork handlers disturb programs that fork.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    importlib.import_module("grpc.aio")
-    return importlib.import_module("grpc")
+    from kedge.machinery import grpc_library
+
+    return grpc_library.load()
 
 
 def refusal(error: Any) -> str:

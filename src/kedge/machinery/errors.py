@@ -257,6 +257,11 @@ def insufficient_storage(why: str) -> StatusError:
     return StatusError(507, "InsufficientStorage", why)
 
 
+def unavailable(why: str) -> StatusError:
+    """The store does not answer, and the request had no effect: clients may repeat it at once."""
+    return StatusError(503, "ServiceUnavailable", why, retry_after=1)
+
+
 def timeout(
     message: str, *, causes: Sequence[StatusCause] = (), retry_after: int = 0
 ) -> StatusError:

@@ -1,9 +1,10 @@
-"""A TaskGroup that leaves no garbage behind when it is cancelled or fails."""
+"""A TaskGroup that leaves no garbage behind when it is cancelled or fails, and a task outside."""
 
 import asyncio
+from collections.abc import Coroutine
 from traceback import walk_tb
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 _EXIT: Final = asyncio.TaskGroup.__aexit__.__code__
 
@@ -34,3 +35,20 @@ class TaskGroup(asyncio.TaskGroup):
             exc = tb = None
             # A task that was cancelled keeps its error, whose frames have this group.
             self._parent_task = None
+
+
+class OwnedTask:
+    """A task of an object that is opened and closed by methods, which a group cannot own."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        # The creator of this object owns the task: close() ends it.
+        self._task = asyncio.get_running_loop().create_task(work)
+
+    def cancel(self) -> None:
+        """Let the task end soon."""
+        self._task.cancel()
+
+    async def close(self) -> None:
+        """End the task, and wait for its end."""
+        self._task.cancel()
+        await asyncio.wait([self._task])

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kedge.machinery.quantity import Quantity
@@ -233,6 +233,39 @@ def one_of(choices: Sequence[str], complaint: str) -> Callable[[str], str]:
         return value
 
     return parse
+
+
+LOCAL_STORES: Final = ("sqlite", "memory")
+ETCD: Final = "etcd://"
+
+
+def store(value: str) -> str:
+    """Return the name of a store of this machine, or the address of an etcd as it was given."""
+    if value in LOCAL_STORES:
+        return value
+    if not value.startswith(ETCD):
+        raise argparse.ArgumentTypeError(
+            f'"{value}" is not a store: choose {", ".join(LOCAL_STORES)} or {ETCD}HOST:PORT,...'
+        )
+    if "@" in value:
+        # Not repeated in the message: it has a password.
+        raise argparse.ArgumentTypeError(
+            "the address of etcd must not have a user and a password: all users of the machine see"
+            " the arguments of processes. Name a file with them: --etcd-credentials-file"
+        )
+    for endpoint in etcd_endpoints(value):
+        host, separator, port = endpoint.rpartition(":")
+        if not separator or not host or "/" in endpoint:
+            raise argparse.ArgumentTypeError(
+                f'"{endpoint}" is not a member of etcd: write HOST:PORT, such as 127.0.0.1:2379'
+            )
+        port_number(port)
+    return value
+
+
+def etcd_endpoints(value: str) -> tuple[str, ...]:
+    """Return the members in the address of an etcd; none for another store."""
+    return tuple(value.removeprefix(ETCD).split(",")) if value.startswith(ETCD) else ()
 
 
 def whole_number(value: str) -> int:

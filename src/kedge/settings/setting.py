@@ -26,6 +26,8 @@ class ValueType(NamedTuple, Generic[T]):
     """Write a value so that `parse` reads it again."""
     choices: tuple[str, ...] = ()
     """All texts that are valid, if they can be listed."""
+    suggested: tuple[str, ...] = ()
+    """Texts that completion offers, if there are others, too."""
     is_switch: bool = False
     """Whether the flag stands alone: --x and --no-x."""
     merge: Callable[[Sequence[Any]], T] | None = None

@@ -19,7 +19,6 @@ from kedge.settings.registries import (
 from kedge.settings.setting import ValueType
 
 USAGE_WINDOWS: Final = tuple(WINDOWS)
-STORES: Final = ("sqlite", "memory")
 RESTART_POLICIES: Final = ("always", "never")
 DNS_MODES: Final = ("cluster", "none")
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
@@ -121,7 +120,11 @@ PUBLISHED_PORTS: Final[ValueType[tuple[PublishedPort, ...]]] = ValueType(
 URL: Final[ValueType[str]] = ValueType(parse.server_url, "URL")
 TOKEN: Final[ValueType[str]] = ValueType(parse.bootstrap_token, "ID.SECRET")
 DIGEST: Final[ValueType[str]] = ValueType(parse.key_digest, "sha256:HEX")
-STORE: Final = _choice(STORES, f"not a store: choose {' or '.join(STORES)}")
+STORE: Final[ValueType[str]] = ValueType(
+    parse.store,
+    f"{'|'.join(parse.LOCAL_STORES)}|{parse.ETCD}HOST:PORT,...",
+    suggested=(*parse.LOCAL_STORES, parse.ETCD),
+)
 RESTART_POLICY: Final = _choice(
     RESTART_POLICIES, f"not a policy: choose {' or '.join(RESTART_POLICIES)}"
 )

@@ -4,7 +4,7 @@ import logging
 from collections import deque
 
 from kedge.machinery.clock import Clock
-from kedge.storage.store import Store, StoreError
+from kedge.storage.store import DiskFull, RevisionConflict, Store, StoreError
 
 STEPS = 10
 """How many notes are taken per age; history lives between one age and one step more."""
@@ -35,10 +35,28 @@ def take_outlived(notes: deque[tuple[float, int]], moment: float) -> int:
 
 
 async def _compact(store: Store, revision: int) -> None:
-    """Compact, and record it with a write, so that the revision rises on an idle store too."""
+    """Compact, unless another server does.
+
+    The servers of one etcd agree by the mark: each writes there what it is about to compact, and
+    whose comparison fails, lost. kube-apiserver does the same. The write also lets the revision
+    rise on an idle store.
+    """
     try:
-        await store.compact(revision)
-        mark = await store.get(MARK)
-        await store.put(MARK, str(revision).encode(), expect=mark.revision if mark else 0)
+        if await _mark(store, revision):
+            await store.compact(revision)
     except StoreError as error:
         log.error("compaction failed revision=%d error=%s", revision, error)
+
+
+async def _mark(store: Store, revision: int) -> bool:
+    """Note what will be compacted; returns False if another server was first."""
+    mark = await store.get(MARK)
+    if mark is not None and mark.value.isdigit() and int(mark.value) >= revision:
+        return False
+    try:
+        await store.put(MARK, str(revision).encode(), expect=mark.revision if mark else 0)
+    except RevisionConflict:
+        return False
+    except DiskFull:
+        return True  # compaction is what makes space
+    return True

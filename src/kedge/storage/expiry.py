@@ -1,12 +1,15 @@
 """Expiry: one timer per store, which calls for a sweep when the next key is due."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from kedge.machinery.clock import Clock
 from kedge.storage.store import StoreError
+
+if TYPE_CHECKING:
+    from kedge.machinery.task_group import OwnedTask
 
 RETRY = 10_000
 """Milliseconds until a failed sweep is tried again."""
@@ -27,7 +30,7 @@ class Expiry:
         self._clock = clock
         self._sweep = sweep
         self._next: int | None = None
-        self._timer: asyncio.Task[None] | None = None
+        self._timer: OwnedTask | None = None
         self._sleeping = False
         self._closed = False
 
@@ -44,14 +47,14 @@ class Expiry:
             self._timer.cancel()
             self._timer, self._sleeping = None, False
         if self._timer is None:
-            # The store owns this task: close() ends it.
-            self._timer = asyncio.get_running_loop().create_task(self._run())
+            from kedge.machinery.task_group import OwnedTask
+
+            self._timer = OwnedTask(self._run())
 
     async def close(self) -> None:
         self._closed = True
         if self._timer is not None:
-            self._timer.cancel()
-            await asyncio.wait([self._timer])
+            await self._timer.close()
 
     async def _run(self) -> None:
         while self._next is not None:

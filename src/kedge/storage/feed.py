@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kedge.storage.store import FutureRevision, StoreClosed, StoreEvent
+from kedge.storage.store import FutureRevision, StoreClosed, StoreError, StoreEvent
 
 BACKLOG = 10_000
 BACKLOG_BYTES = 64 << 20
@@ -55,7 +55,7 @@ class Feeds:
     def __init__(self, revision: int) -> None:
         self.revision = revision
         self._open: set[Feed] = set()
-        self._closed = False
+        self._end: StoreError | None = None
 
     def publish(self, events: Sequence[StoreEvent]) -> None:
         """Pass on the events of one commit, which are in the order of their revisions."""
@@ -65,8 +65,17 @@ class Feeds:
         for feed in self._open:
             feed.offer(events)
 
-    def close(self) -> None:
-        self._closed = True
+    def skip(self, revision: int) -> None:
+        """Go on after a revision whose event, and perhaps others before it, cannot be had. The
+        watchers look into history, and learn there that it is gone."""
+        self.revision = revision
+        for feed in self._open:
+            feed.overrun = True
+            feed.end()
+
+    def close(self, error: StoreError | None = None) -> None:
+        """End all watches, with this error or with StoreClosed."""
+        self._end = self._end or error or StoreClosed()
         for feed in self._open:
             feed.end()
 
@@ -90,9 +99,9 @@ class Feeds:
                         yield event
 
     async def _live(self, feed: Feed) -> Sequence[StoreEvent]:
-        events = () if self._closed else await feed.take()
-        if self._closed and not events:
-            raise StoreClosed
+        events = () if self._end else await feed.take()
+        if self._end and not events:
+            raise self._end
         return events
 
     @contextmanager

@@ -82,6 +82,23 @@ class DiskFull(StoreError):
     """There is no space for the write; deletions and small changes may still succeed."""
 
 
+class StoreUnavailable(StoreError):
+    """The store does not answer for now; the request had no effect, and may be repeated."""
+
+
+class WriteOutcomeUnknown(StoreError):
+    """The store did not say whether it carried out a write, and could not be asked afterwards."""
+
+
+class ValueTooLarge(StoreError):
+    """The store does not take values of this size."""
+
+
+class StoreReplaced(StoreError):
+    """The store has lost writes that it acknowledged, or is another one than before. A server that
+    starts anew serves what the store has now."""
+
+
 class StoreDamaged(StoreError):
     """Stored data cannot be read, or part of it is lost."""
 

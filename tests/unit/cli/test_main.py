@@ -78,7 +78,7 @@ def test_help_imports_none_of_the_modules_that_do_the_work(name: str) -> None:
         (["-n", "x", "exec", "web", "ls", "-l"], "as in 'kedge exec -n x web -- ls -l'"),
         (["up", "--replicas=3"], "unrecognized arguments: --replicas=3"),
         (["up", "--stor=memory"], "unrecognized arguments: --stor=memory"),
-        (["up", "--store=etcd://here"], "invalid choice: 'etcd://here'"),
+        (["up", "--store=etcd://here"], '"here" is not a member of etcd: write HOST:PORT'),
         (["up", "--name=Not_Good"], '"Not_Good" is no name for a cluster'),
         (["up", "--wait=0"], "not a positive duration"),
         (["up", "--wait=soon"], "invalid duration"),

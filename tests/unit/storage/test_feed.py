@@ -2,8 +2,10 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 
+import pytest
+
 from kedge.storage.feed import Feeds
-from kedge.storage.store import StoreEntry, StoreEvent
+from kedge.storage.store import RevisionCompacted, StoreEntry, StoreEvent, StoreReplaced
 
 
 def created(revision: int) -> StoreEvent:
@@ -39,3 +41,30 @@ async def test_a_watcher_that_leaves_is_forgotten() -> None:
     watching.cancel()
     await asyncio.wait([watching])
     assert not feeds._open
+
+
+async def test_a_watcher_is_sent_to_history_when_events_are_skipped() -> None:
+    asked: list[tuple[int, int]] = []
+
+    async def history(prefix: str, since: int, until: int) -> Sequence[StoreEvent]:
+        asked.append((since, until))
+        raise RevisionCompacted(since, until)
+
+    feeds = Feeds(1)
+    watching = asyncio.ensure_future(anext(feeds.watch("", 1, history)))
+    await asyncio.wait([watching], timeout=0)
+    feeds.skip(9)
+    with pytest.raises(RevisionCompacted):
+        await watching
+    assert asked == [(1, 9)]
+    assert feeds.revision == 9
+
+
+async def test_a_watch_ends_with_the_error_of_the_store() -> None:
+    feeds = Feeds(1)
+    watching = asyncio.ensure_future(anext(feeds.watch("", 1, no_history)))
+    await asyncio.wait([watching], timeout=0)
+    feeds.close(StoreReplaced("another one"))
+    feeds.close()
+    with pytest.raises(StoreReplaced, match="another one"):
+        await watching

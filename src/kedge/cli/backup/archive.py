@@ -47,6 +47,11 @@ def write(directory: Path, target: Path, now: datetime) -> BackupDescription:
     cluster = state.read(directory)
     if cluster is None:
         raise Failure(f"{directory} holds no cluster: 'kedge list' shows those of this machine")
+    if cluster.etcd:
+        raise Failure(
+            f'cluster "{cluster.name}" has its objects in {cluster.etcd}: back them up with'
+            f' "etcdctl snapshot save FILE", and keep {directory}/pki and {directory}/token with it'
+        )
     if not (directory / DATABASE).exists():
         raise Failure(
             f'cluster "{cluster.name}" keeps its objects in memory, or has never run: there is no'

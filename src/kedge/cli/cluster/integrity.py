@@ -6,20 +6,29 @@ from typing import Final
 import msgspec
 
 from kedge.cli.cluster import state
+from kedge.cli.failure import Failure
+from kedge.settings.parse import etcd_endpoints
 
 DATABASE: Final = "store.db"
 _KEYS: Final = ("pki/ca.crt", "pki/ca.key")
 _TOKEN: Final = "token"
 
 
-def check(directory: Path, cluster: state.ClusterRecord, *, database: bool) -> list[str]:
+def check(directory: Path, cluster: state.ClusterRecord, *, store: str) -> list[str]:
     """Fail if a start would create an empty store or new keys in place of lost ones.
 
-    Returns messages about files that will be recreated. `database` says whether one is expected.
+    Returns messages about files that will be recreated. `store` is the setting --store.
     """
     if not cluster.has_run:
         return []
     notes: list[str] = []
+    if cluster.etcd and not etcd_endpoints(store):
+        raise _elsewhere(cluster)
+    if etcd_endpoints(store) and not cluster.etcd and DATABASE in cluster.kept:
+        notes.append(
+            f"the objects in {directory}/{DATABASE} are not used, those in etcd are: 'kedge export'"
+            " copies objects to an empty etcd"
+        )
     if _is_lost(directory, _KEYS[1]):
         raise _lost_authority(directory)
     if _is_lost(directory, _KEYS[0]):
@@ -30,7 +39,8 @@ def check(directory: Path, cluster: state.ClusterRecord, *, database: bool) -> l
             " empty: put it back from a copy of the directory. To have a new one made, which voids"
             " every such token, remove sa.key and sa.pub"
         )
-    if database and _expects_database(directory, cluster) and _is_lost(directory, DATABASE):
+    needs_database = store == "sqlite" and _expects_database(directory, cluster)
+    if needs_database and _is_lost(directory, DATABASE):
         raise _lost_database(directory)
     if _is_lost(directory, _TOKEN):
         notes.append(
@@ -40,14 +50,15 @@ def check(directory: Path, cluster: state.ClusterRecord, *, database: bool) -> l
     return notes
 
 
-def record_files(directory: Path, *, database: bool) -> None:
-    """Record which files a ready server has made, for the next `check`."""
+def record_files(directory: Path, *, store: str) -> None:
+    """Record which files a ready server has made, and its store, for the next `check`."""
     cluster = state.read(directory)
     if cluster is None:
         return
-    made = (*_KEYS, _TOKEN, *((DATABASE,) if database else ()))
+    made = (*_KEYS, _TOKEN, *((DATABASE,) if store == "sqlite" else ()))
     kept = tuple(sorted({*cluster.kept, *made}))
-    state.write(directory, msgspec.structs.replace(cluster, kept=kept))
+    etcd = store if etcd_endpoints(store) else ""
+    state.write(directory, msgspec.structs.replace(cluster, kept=kept, etcd=etcd))
 
 
 def _is_lost(directory: Path, file: str) -> bool:
@@ -69,6 +80,13 @@ def _lost_database(directory: Path) -> state.DamagedState:
         f"{directory}/{DATABASE}, which holds all objects of the cluster, is missing or empty,"
         " although the cluster has run: nothing was changed. Put the file back from a copy of the"
         f" directory, or begin anew with 'kedge down --state {directory} --purge', then 'kedge up'"
+    )
+
+
+def _elsewhere(cluster: state.ClusterRecord) -> Failure:
+    return Failure(
+        f'cluster "{cluster.name}" has its objects in etcd: nothing was changed. Start it with'
+        f" --store {cluster.etcd}, or under another --name with a store of its own"
     )
 
 

@@ -99,7 +99,7 @@ def serve(
         cluster = state.prepare(config.state, config.name)
         process.claim(config.state)
         check()
-        notes = integrity.check(config.state, cluster, database=config.store == "sqlite")
+        notes = integrity.check(config.state, cluster, store=config.store)
     except state.DamagedState as damage:
         # The administrator has to restore a file; a retry would fail too.
         raise PermanentFailure(str(damage)) from damage
@@ -109,7 +109,7 @@ def serve(
     os.chdir(config.state)
 
     def on_ready(ready: ApiServer) -> None:
-        integrity.record_files(config.state, database=config.store == "sqlite")
+        integrity.record_files(config.state, store=config.store)
         state.write_server(config.state, _record(config, ready.url))
         announce(Announcement(ready.url, ready.ca_pem, ready.token))
 

@@ -56,7 +56,7 @@ def show(where: "ClusterLocation", output: str | None) -> int:
 
 
 def describe(status: "ClusterStatus") -> str:
-    from kedge.cli.output.printers import facts, size
+    from kedge.cli.output.printers import facts
 
     pairs = [("Name", status.name), ("Status", status.status), ("State", status.state)]
     if status.pid:
@@ -87,9 +87,18 @@ def describe(status: "ClusterStatus") -> str:
     if status.restart:
         pairs.append(("Restart", _restart(status)))
     pairs += [(f"Died {each.name}", _death(each)) for each in status.restarts]
-    kind = f"{status.store}, " if status.store else ""
-    pairs.append(("Store", f"{kind}{size(status.store_bytes)}"))
+    pairs.append(("Store", _store(status)))
     return facts(pairs)
+
+
+def _store(status: "ClusterStatus") -> str:
+    from kedge.cli.output.printers import size
+    from kedge.settings.parse import etcd_endpoints
+
+    if etcd_endpoints(status.store):
+        return status.store  # its size is etcd's: "etcdctl endpoint status"
+    kind = f"{status.store}, " if status.store else ""
+    return f"{kind}{size(status.store_bytes)}"
 
 
 def _range(status: "ClusterStatus") -> str:

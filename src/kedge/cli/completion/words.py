@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kedge.cli.commands import COMMANDS
+from kedge.cli.flags import SUGGESTED
 from kedge.cli.main import command_first, parser, subparser
 
 Names = Callable[[str], Iterable[str]]
@@ -86,18 +87,23 @@ def _takes_value(action: Action | None) -> bool:
     return action is not None and action.nargs != 0
 
 
+def _values(action: Action) -> list[str]:
+    suggested: Sequence[str] = getattr(action, SUGGESTED, ())
+    return [str(each) for each in action.choices or suggested]
+
+
 def _candidates(part: ArgumentParser, line: CommandLine, names: Names) -> Iterable[str]:
     actions = part._option_string_actions
     if line.flag in _CONTAINER and line.words:
         return names(f"{CONTAINERS}{line.words[0]}")
     if line.flag:
-        return [str(each) for each in actions[line.flag].choices or ()]
+        return _values(actions[line.flag])
     if line.last.startswith("-"):
         flag, equals, _ = line.last.partition("=")
         if equals and flag in _FLAGS and flag in actions:
             return [f"{flag}={each}" for each in names(_FLAGS[flag])]
         if equals and flag in actions:
-            return [f"{flag}={each}" for each in actions[flag].choices or ()]
+            return [f"{flag}={each}" for each in _values(actions[flag])]
         return [each for each in actions if each.startswith("--") or len(line.last) < 2]
     return _words(part, line, names)
 

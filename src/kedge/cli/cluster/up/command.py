@@ -303,7 +303,7 @@ def _needs_restart(config: UpConfig, left: "Sequence[SettingChange]") -> Failure
 
     name = config.server.name
     differ = "; ".join(map(str, left))
-    lost = "" if config.server.store == "sqlite" else " Its objects are in memory and get lost."
+    lost = " Its objects are in memory and get lost." if config.server.store == "memory" else ""
     return Failure(
         f'cluster "{name}" runs with other settings, which change only with a restart: {differ}.'
         f" Restart it with '{running_settings.command(name, left)}'.{lost}"

@@ -30,7 +30,7 @@ def prepare(config: UpConfig, say: Say) -> state.ClusterRecord:
     if process.running(directory) is None:
         # Before anything is started: containers must not end because of an error that the server
         # would report.
-        for note in integrity.check(directory, cluster, database=config.server.store == "sqlite"):
+        for note in integrity.check(directory, cluster, store=config.server.store):
             say(f"warning: {note}.")
     try:
         registry.register(config.root, name, directory)
