@@ -69,6 +69,7 @@ LONG_FILES = (
     "pods/attacks/test_logs.py",
     "pods/attacks/test_files.py",
     "test_examples.py",
+    "test_pages.py",
     "test_up.py",
     "test_holding_up.py",
     "test_kopf.py",

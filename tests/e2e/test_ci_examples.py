@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.e2e.test_examples import provide_kedge
+from tests.e2e.transcripts import provide_kedge
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Terminal

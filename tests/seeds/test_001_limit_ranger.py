@@ -1,6 +1,6 @@
 """Admission control plugin LimitRanger: every sentence of the proposal that an API server can keep.
 
-The transcript and the flag need real commands; docs/seeds.md names their end-to-end tests.
+The transcript and the flag need real commands; docs/seeds names their end-to-end tests.
 """
 
 from collections.abc import AsyncIterator

@@ -1,5 +1,5 @@
 """Resource configuration in device plugins upon container start: the sentences that need no
-container. The others are end-to-end tests; docs/seeds.md names them."""
+container. The others are end-to-end tests; docs/seeds names them."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

@@ -60,9 +60,11 @@ def test_quoted_code_stands_in_the_file_it_is_quoted_from() -> None:
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for page in DOCS.glob("*.md"):
-        assert f"(docs/{page.name})" in readme
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text()
+    index = (DOCS / "README.md").read_text()
+    pages = {*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md")} - {DOCS / "README.md"}
+    for page in pages:
+        assert f"({page.relative_to(DOCS)})" in index
 
 
 def test_every_test_that_the_security_page_names_exists() -> None:

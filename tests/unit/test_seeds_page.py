@@ -1,4 +1,4 @@
-"""docs/seeds.md: every row has tests, they exist, and every test of a design document has a row.
+"""docs/seeds: every row has tests, they exist, and every test of a design document has a row.
 
 The documents are not part of the project, so a row is compared with the other pages and the tests.
 """
@@ -13,7 +13,7 @@ import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = TESTS.parent / "docs"
-PAGE: Final = (DOCS / "seeds.md").read_text()
+PAGES: Final = sorted((DOCS / "seeds").glob("[0-9]*.md"))
 DOCUMENTS: Final = 5
 DEFAULT_FILE: Final = re.compile(r"Tests without a file are in `tests/([\w/]+\.py)`")
 NAMED: Final = re.compile(r"`(?:([\w/]+\.py)::)?(test_\w+)`")
@@ -32,13 +32,14 @@ class SeedRow(NamedTuple):
 
 
 def rows() -> Iterator[SeedRow]:
-    for section in PAGE.split("\n## ")[1:]:
+    for page in PAGES:
+        _, _, section = page.read_text().partition("\n## Sentence by sentence\n")
         default = DEFAULT_FILE.search(section)
-        assert default is not None, section.partition("\n")[0]
+        assert default is not None, page.name
         for line in re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[1:]:
             says, kedge, tests = line.split(" | ")
             named = [(file or default[1], function) for file, function in NAMED.findall(tests)]
-            yield SeedRow(section[:3], says, kedge, tuple(named))
+            yield SeedRow(page.name[:3], says, kedge, tuple(named))
 
 
 ROWS: Final = tuple(rows())
@@ -54,16 +55,20 @@ def functions(file: Path) -> set[str]:
 
 def other_pages() -> str:
     pages = (each for each in DOCS.rglob("*") if each.suffix in (".md", ".proto"))
-    return "\n".join(each.read_text() for each in pages if each != DOCS / "seeds.md")
+    return "\n".join(each.read_text() for each in pages if each not in PAGES)
 
 
 def text_of_tests(row: SeedRow) -> str:
     return "\n".join((TESTS / file).read_text() for file in {file for file, _ in row.tests})
 
 
-def test_the_page_goes_through_every_document() -> None:
-    numbers = re.findall(r"^## (\d{3}): ", PAGE, re.MULTILINE)
-    assert numbers == [f"{number:03}" for number in range(DOCUMENTS)]
+def test_every_document_has_a_page_with_its_examples() -> None:
+    assert [page.name[:3] for page in PAGES] == [f"{number:03}" for number in range(DOCUMENTS)]
+    for page in PAGES:
+        text = page.read_text()
+        assert text.startswith(f"# {page.name[:3]}: ")
+        assert "```console\n$ " in text.partition("\n## The example")[2]
+        assert f"]({page.name})" in (DOCS / "seeds" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
@@ -109,9 +114,10 @@ def test_code_that_a_row_quotes_is_documented_or_tested() -> None:
     assert unknown == []
 
 
-def test_links_of_the_page_lead_somewhere() -> None:
-    for path, anchor in LINK.findall(PAGE):
-        target = DOCS / path
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_the_page_lead_somewhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text()):
+        target = page.parent / path
         assert target.exists(), path
         headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
         assert not anchor or anchor in [each.lower().replace(" ", "-") for each in headings], path

@@ -1,8 +1,8 @@
 """Build the documentation site in `build/site` from the pages of this checkout.
 
 Zensical wants one folder of pages. This project keeps README, docs and examples side by side, so
-that their links work on code hosts. Zensical builds a copy with the same layout. The table "Further
-reading" of README.md is the navigation.
+that their links work on code hosts. Zensical builds a copy with the same layout. The table of pages
+of docs/README.md is the navigation.
 """
 
 import re
@@ -97,17 +97,24 @@ def title(page: Path) -> str:
 
 
 def navigation() -> list[dict[str, object]]:
-    """Return the navigation from the table of README.md."""
-    _, table = (ROOT / "README.md").read_text().split("## Further reading", 1)
+    """Return the navigation from the table of docs/README.md."""
+    index = ROOT / "docs" / "README.md"
+    _, table = index.read_text().split("## Pages", 1)
     sections: dict[str, list[str]] = {FIRST_SECTION: []}
     for path, section in ROW.findall(table):
         if section:
             sections[section] = []
         else:
-            name = path if path.endswith(".md") else f"{path}/README.md"
-            sections[list(sections)[-1]].append(name)
+            page = (index.parent / path).resolve()
+            page = page / "README.md" if page.is_dir() else page
+            sections[list(sections)[-1]].append(str(page.relative_to(ROOT)))
     examples = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("examples/*/README.md"))]
-    home: list[dict[str, object]] = [{"kedge": "README.md"}, {"Examples": examples}]
+    tutorials = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/tutorials/*.md"))]
+    home: list[dict[str, object]] = [
+        {"kedge": "README.md"},
+        {"Tutorials": tutorials},
+        {"Examples": examples},
+    ]
     return home + [{name: below} for name, below in sections.items()]
 
 

@@ -9,6 +9,7 @@ import commands
 import controllers
 import exit_codes
 import extensions
+import fields
 import kinds
 import limits
 import man_page
@@ -19,6 +20,7 @@ FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final = (
     commands.page,
     kinds.page,
+    fields.page,
     extensions.page,
     admission.page,
     controllers.page,

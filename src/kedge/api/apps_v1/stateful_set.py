@@ -121,7 +121,7 @@ class StatefulSetStatus(Model):
     updatedReplicas: Int32 = 0
     """How many are of the revision that is being rolled out."""
     currentRevision: str = ""
-    """The revision of the pods that are not replaced yet."""
+    """The revision of the pods that are not replaced."""
     updateRevision: str = ""
     """The revision that is being rolled out."""
     collisionCount: Int32 | None = None

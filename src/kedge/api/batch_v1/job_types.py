@@ -165,7 +165,7 @@ class JobStatus(Model):
     failedIndexes: str | None = None
     """Indexes that have failed."""
     uncountedTerminatedPods: UncountedTerminatedPods | None = None
-    """Pods not in the counters yet."""
+    """Pods that ended and are not in the counters."""
     ready: Int32 | None = None
     """How many pods are ready."""
 

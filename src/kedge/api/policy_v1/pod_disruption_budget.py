@@ -51,7 +51,7 @@ class PodDisruptionBudgetStatus(Model):
     desiredHealthy: Int32 = field(default_factory=int)
     """How many must be healthy."""
     disruptedPods: Mapping[str, Time] = {}
-    """Pods whose eviction was allowed but not seen yet, and when."""
+    """Pods whose eviction was allowed and is not seen, and when."""
     disruptionsAllowed: Int32 = field(default_factory=int)
     """How many more may go now."""
     expectedPods: Int32 = field(default_factory=int)

@@ -40,9 +40,14 @@ compdef _kedge kedge
 FISH: Final = r"""# Completion of kedge for fish:  kedge completion fish | source
 function __kedge_complete
     set -l words (commandline -opc) (commandline -ct)
-    kedge completion --words -- $words[2..-1] 2>/dev/null
+    set -l found (kedge completion --words -- $words[2..-1] 2>/dev/null | string match -v '')
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c kedge -a '(__kedge_complete)'
+complete -c kedge -f -a '(__kedge_complete)'
 """
 
 SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
