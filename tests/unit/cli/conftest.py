@@ -75,10 +75,13 @@ class Usage:
         self._server = server
         self._pods: dict[str, tuple[str, list[str]]] = {}
 
-    async def pod(self, key: str, spec: Mapping[str, Any]) -> None:
+    async def pod(
+        self, key: str, spec: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
+    ) -> None:
         """Make a pod, as namespace/name."""
         namespace, name = key.split("/")
-        body = {"metadata": {"name": name}, "spec": {"nodeName": "n1", **spec}}
+        meta = {**(metadata or {}), "name": name}
+        body = {"metadata": meta, "spec": {"nodeName": "n1", **spec}}
         made = await self._server.post(f"/api/v1/namespaces/{namespace}/pods", body)
         names = [each["name"] for among in spec.values() for each in among]
         self._pods[key] = (made["metadata"]["uid"], names)

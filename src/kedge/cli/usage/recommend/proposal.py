@@ -1,38 +1,28 @@
 """Requests and limits proposed from the measured usage, as a patch."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from kedge.api.apps_v1 import controller_revision, replica_set
-from kedge.api.apps_v1.controller_revision import ControllerRevision
 from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.core_v1.pod.resources import qos_class
-from kedge.api.metrics_v1alpha1 import pod
 from kedge.api.metrics_v1alpha1.pod import Pod
 from kedge.api.metrics_v1alpha1.windows import Metrics
-from kedge.api.model import Object
-from kedge.cli.failure import Failure
-from kedge.cli.objects.connection import ApiSession
-from kedge.cli.objects.targets import ObjectTarget, kind_of
-from kedge.cli.output import outputs
+from kedge.cli.objects.targets import ObjectTarget
 from kedge.machinery.durations import human_age, parse_time
-from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
-from kedge.machinery.selectors import labels_from_map, labels_from_object
-from kedge.metrics.windows import DAY, HOUR
+from kedge.metrics.windows import DAY, HOUR, TICK_SECONDS
 
-_HOUR: Final = 3600
-_DAY: Final = 86400
-_STORAGE: Final = "ephemeral-storage"
-_LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20, _STORAGE: 1 << 20}
+STORAGE: Final = "ephemeral-storage"
+_LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20, STORAGE: 1 << 20}
 """The steps in which amounts are proposed: a thousandth of a core (in nanos), a mebibyte."""
-_SMALLEST: Final = {"cpu": 10, "memory": 16, _STORAGE: 16}
+_SMALLEST: Final = {"cpu": 10, "memory": 16, STORAGE: 16}
 """The least that is proposed, in steps."""
 RESOURCES: Final = tuple(_LEAST)
-_DEPLOYMENT_REVISION: Final = "deployment.kubernetes.io/revision"
-_TEMPLATE_LABEL: Final = "pod-template-hash"
-_REVISION_LABEL: Final = "controller-revision-hash"
-Owned = TypeVar("Owned", bound=Object)
+_LEAST_RUNS: Final = 3
+"""Runs of a CronJob that are enough, however short they are."""
+_LONG: Final = ("1h", "1d")
+_THROTTLED: Final = 0.05
+"""The share of periods from which on the cpu limit, not the need, has decided the usage."""
 
 
 class UsageEvidence(NamedTuple):
@@ -47,108 +37,6 @@ class UsageEvidence(NamedTuple):
     most: Quantity
 
 
-async def show(connection: ApiSession, word: str, headroom: int) -> int:
-    """Print the patch."""
-    (target,) = await connection.targets([word])
-    if not target.name:
-        raise Failure("name a workload or pod, such as deploy/web")
-    namespace = connection.within(target.resource)
-    document = await connection.get(target.resource, target.name, namespace)
-    measured = await _measured(connection, target, document, namespace)
-    declared = _containers(target, document)
-    found = {name: evidence(measured, name) for name in declared}
-    if not any(found.values()):
-        raise Failure(
-            f"nothing has been reported lately of {word}: a pod is measured from ten seconds after"
-            " its start on"
-        )
-    class_ = _kept_class(target, document)
-    sizes = sized(found, headroom, class_)
-    if target.resource.kind == "Pod":
-        sizes = resizable(sizes)
-    print("\n".join(_comments(target, class_, declared, found, sizes, headroom)))
-    print(outputs.yaml_text(patch(target, namespace, declared, sizes)))
-    return 0
-
-
-async def _measured(
-    connection: ApiSession, target: ObjectTarget, document: Mapping[str, Any], namespace: str
-) -> list[Pod]:
-    if target.resource.kind == "Pod":
-        return await _of_pod(connection, target.name, namespace)
-    selector = (document.get("spec") or {}).get("selector")
-    if not selector or "template" not in document["spec"]:
-        raise Failure(f"{kind_of(target.resource)} has no pods of its own: name a workload or pod")
-    plain = target.resource.kind == "ReplicationController"
-    labels = str(labels_from_map(selector) if plain else labels_from_object(selector))
-    revision = await _revision(connection, target, document, namespace, labels)
-    chosen = ",".join(filter(None, (labels, revision)))
-    return (await connection.client.list(pod.RESOURCE, namespace, labels=chosen)).items
-
-
-async def _revision(
-    connection: ApiSession,
-    target: ObjectTarget,
-    document: Mapping[str, Any],
-    namespace: str,
-    labels: str,
-) -> str:
-    """Return the label selector of the pods that have the current template; empty for a workload
-    without revisions. Pods of an old template may have used more or less."""
-    match target.resource.kind:
-        case "Deployment":
-            sets = (
-                await connection.client.list(replica_set.RESOURCE, namespace, labels=labels)
-            ).items
-            return current_replica_set(document["metadata"], sets)
-        case "StatefulSet":
-            revision = (document.get("status") or {}).get("updateRevision", "")
-            return f"{_REVISION_LABEL}={revision}" if revision else ""
-        case "DaemonSet":
-            kept = await connection.client.list(
-                controller_revision.RESOURCE, namespace, labels=labels
-            )
-            return current_revision(document["metadata"], kept.items)
-        case _:
-            return ""
-
-
-def current_replica_set(owner: Mapping[str, Any], sets: Iterable[Object]) -> str:
-    """Return the label selector of the pods of a Deployment's current ReplicaSet."""
-    wanted = (owner.get("annotations") or {}).get(_DEPLOYMENT_REVISION)
-    for each in _owned(owner, sets):
-        if each.metadata.annotations.get(_DEPLOYMENT_REVISION) == wanted:
-            return _selector_of(each, _TEMPLATE_LABEL)
-    return ""
-
-
-def current_revision(owner: Mapping[str, Any], kept: Iterable[ControllerRevision]) -> str:
-    """Return the label selector of the pods of a DaemonSet's newest revision."""
-    newest = max(_owned(owner, kept), key=lambda each: each.revision, default=None)
-    return "" if newest is None else _selector_of(newest, _REVISION_LABEL)
-
-
-def _owned(owner: Mapping[str, Any], objects: Iterable[Owned]) -> Iterator[Owned]:
-    for each in objects:
-        if any(of.uid == owner["uid"] for of in each.metadata.ownerReferences):
-            yield each
-
-
-def _selector_of(obj: Object, label: str) -> str:
-    value = obj.metadata.labels.get(label, "")
-    return f"{label}={value}" if value else ""
-
-
-async def _of_pod(connection: ApiSession, name: str, namespace: str) -> list[Pod]:
-    """Return the usage of a pod as a list; empty if the server has none."""
-    try:
-        return [await connection.client.get(pod.RESOURCE, name, namespace)]
-    except StatusError as error:
-        if error.code == 404:
-            return []
-        raise
-
-
 class DeclaredSizes(NamedTuple):
     """A container as it is declared now."""
 
@@ -157,10 +45,9 @@ class DeclaredSizes(NamedTuple):
     resources: Mapping[str, Any]
 
 
-def _containers(target: ObjectTarget, document: Mapping[str, Any]) -> dict[str, DeclaredSizes]:
+def containers(target: ObjectTarget, document: Mapping[str, Any]) -> dict[str, DeclaredSizes]:
     """The containers by name; those that only prepare the others are over before they count."""
-    spec = document["spec"]
-    inner = spec if target.resource.kind == "Pod" else spec["template"]["spec"]
+    inner = pod_spec(target, document)
     return {
         each["name"]: DeclaredSizes(among, each.get("resources") or {})
         for among in ("containers", "initContainers")
@@ -169,7 +56,26 @@ def _containers(target: ObjectTarget, document: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _kept_class(target: ObjectTarget, document: Mapping[str, Any]) -> str:
+def pod_spec(target: ObjectTarget, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a document that describes its pods."""
+    found: Mapping[str, Any] = document
+    for field in _path(target):
+        found = found[field]
+    return found
+
+
+def _path(target: ObjectTarget) -> tuple[str, ...]:
+    """Return the fields that lead to the description of the pods."""
+    match target.resource.kind:
+        case "Pod":
+            return ("spec",)
+        case "CronJob":
+            return ("spec", "jobTemplate", "spec", "template", "spec")
+        case _:
+            return ("spec", "template", "spec")
+
+
+def kept_class(target: ObjectTarget, document: Mapping[str, Any]) -> str:
     """The class of service that a pod has, since none can be resized into another."""
     if target.resource.kind != "Pod":
         return ""
@@ -181,15 +87,15 @@ def evidence(pods: Sequence[Pod], container: str) -> dict[str, UsageEvidence]:
     seen = [
         each.metrics for pod in pods for each in pod.containers if each.metadata.name == container
     ]
-    spans = [_span(windows["1d"]) for windows in seen if "1d" in windows]
-    length = "1d" if spans and max(spans) > HOUR else "1h"
+    seen_seconds = max((_span(windows["1d"]) for windows in seen if "1d" in windows), default=0)
+    length = "1d" if seen_seconds > HOUR else "1h"
     chosen = [windows[length] for windows in seen if length in windows]
     found = {}
     for resource in RESOURCES:
         usual = [each.ninety_fifth[resource] for each in chosen if resource in each.ninety_fifth]
         most = [each.max[resource] for each in chosen if resource in each.max]
         if usual and most:
-            seconds = min(max(spans), HOUR if length == "1h" else DAY)
+            seconds = min(seen_seconds, HOUR if length == "1h" else DAY)
             found[resource] = UsageEvidence(length, seconds, len(usual), max(usual), max(most))
     return found
 
@@ -200,6 +106,51 @@ def _span(window: Metrics) -> int:
     return int((parse_time(window.endtime) - parse_time(window.starttime)).total_seconds())
 
 
+class ContainerTrouble(NamedTuple):
+    """Signs that a limit, and not the need, has decided the usage of a container."""
+
+    kills: int = 0
+    """Processes killed in the last day because memory ran out."""
+    throttled: float = 0.0
+    """The greatest share of periods in which the cpu limit held a pod back."""
+
+
+def trouble(pods: Sequence[Pod], container: str) -> ContainerTrouble:
+    """Return the kills and the throttling of a container in all pods."""
+    kills, throttled = 0, 0.0
+    for pod in pods:
+        for each in pod.containers:
+            if each.metadata.name == container:
+                kills += _kills(each.metrics.get("1d"))
+                shares = (_number(each.metrics.get(length), "cpu-throttled") for length in _LONG)
+                throttled = max(throttled, *shares)
+    return ContainerTrouble(kills, throttled)
+
+
+def _kills(day: Metrics | None) -> int:
+    rate = _number(day, "oom-kills")
+    return max(1, round(rate * _span(day))) if day is not None and rate else 0
+
+
+def _number(window: Metrics | None, resource: str) -> float:
+    found = window.mean.get(resource) if window is not None else None
+    return found.nanos / 1_000_000_000 if found is not None else 0.0
+
+
+def least_limits(
+    declared: DeclaredSizes, found: ContainerTrouble, headroom: int
+) -> dict[str, Quantity]:
+    """Return the limits that must not be proposed lower: one that was reached has cut off the
+    usage, so the maximum says nothing about the need."""
+    limits = declared.resources.get("limits") or {}
+    reached = {"memory": found.kills > 0, "cpu": found.throttled >= _THROTTLED}
+    return {
+        resource: _rounded(resource, Quantity.of(limits[resource]).nanos * (100 + headroom) // 100)
+        for resource, is_reached in reached.items()
+        if is_reached and resource in limits
+    }
+
+
 Size = tuple[Quantity, Quantity]
 """A request and a limit."""
 Sizes = Mapping[str, Mapping[str, Size]]
@@ -207,11 +158,18 @@ Sizes = Mapping[str, Mapping[str, Size]]
 
 
 def sized(
-    found: Mapping[str, Mapping[str, UsageEvidence]], headroom: int, class_: str = ""
+    found: Mapping[str, Mapping[str, UsageEvidence]],
+    headroom: int,
+    class_: str = "",
+    least: Mapping[str, Mapping[str, Quantity]] | None = None,
 ) -> dict[str, dict[str, Size]]:
-    """Return the proposed sizes; those of a pod keep its QoS class."""
+    """Return the proposed sizes; those of a pod keep its QoS class. `least` has the least limits,
+    by container and resource."""
     sizes = {
-        name: {each: proposed(each, what, headroom) for each, what in known.items()}
+        name: {
+            each: _with_limit(proposed(each, what, headroom), (least or {}).get(name, {}).get(each))
+            for each, what in known.items()
+        }
         for name, known in found.items()
         if known
     }
@@ -230,10 +188,15 @@ def sized(
     return sizes
 
 
+def _with_limit(size: Size, least: Quantity | None) -> Size:
+    request, limit = size
+    return request, limit if least is None else max(limit, least)
+
+
 def resizable(sizes: Sizes) -> dict[str, dict[str, Size]]:
     """Return the sizes that a pod accepts while it runs: all but those of ephemeral storage."""
     return {
-        name: {each: size for each, size in known.items() if each != _STORAGE}
+        name: {each: size for each, size in known.items() if each != STORAGE}
         for name, known in sizes.items()
     }
 
@@ -270,26 +233,160 @@ def patch(
         now = declared[name].resources
         resources = {
             "requests": {each: str(request) for each, (request, _) in known.items()},
-            "limits": {each: str(limit) for each, (_, limit) in known.items() if _has(now, each)},
+            "limits": {
+                each: str(limit) for each, (_, limit) in known.items() if has_limit(now, each)
+            },
         }
         among = inner.setdefault(declared[name].among, [])
         among.append({"name": name, "resources": resources})
-    spec = inner if target.resource.kind == "Pod" else {"template": {"spec": inner}}
+    nested: dict[str, Any] = dict(inner)
+    for field in reversed(_path(target)):
+        nested = {field: nested}
     return {
         "apiVersion": target.resource.api_version,
         "kind": target.resource.kind,
         "metadata": {"name": target.name, "namespace": namespace},
-        "spec": spec,
+        **nested,
     }
 
 
-def _has(declared: Mapping[str, Any], resource: str) -> bool:
+def has_limit(declared: Mapping[str, Any], resource: str) -> bool:
     """Whether a limit is proposed. One of storage is only changed: files and logs may grow slower
     than the windows are long, and the pod is evicted when they reach a limit."""
-    return resource != _STORAGE or resource in (declared.get("limits") or {})
+    return resource != STORAGE or resource in (declared.get("limits") or {})
 
 
-def _comments(
+class WorkloadUsage(NamedTuple):
+    """A workload or pod, and what its pods used."""
+
+    target: ObjectTarget
+    namespace: str
+    document: Mapping[str, Any]
+    pods: Sequence[Pod]
+    reason: str = ""
+    """Why nothing is known of its pods; empty if something is."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.target.resource.singular}/{self.target.name}"
+
+
+class SizeProposal(NamedTuple):
+    """The sizes proposed for one workload or pod, with the evidence."""
+
+    workload: WorkloadUsage
+    class_: str
+    """The QoS class that a pod keeps; empty for a workload."""
+    declared: Mapping[str, DeclaredSizes]
+    found: Mapping[str, Mapping[str, UsageEvidence]]
+    troubles: Mapping[str, ContainerTrouble]
+    sizes: Sizes
+    headroom: int
+
+    @property
+    def seconds(self) -> int:
+        """How much time has been seen of the container that was seen longest."""
+        return max(
+            (each.seconds for known in self.found.values() for each in known.values()), default=0
+        )
+
+    @property
+    def until(self) -> str:
+        """When the newest window ended."""
+        ends = (
+            window.endtime
+            for pod in self.workload.pods
+            for each in pod.containers
+            for window in each.metrics.values()
+        )
+        return max(ends, default="")
+
+    @property
+    def is_changeable(self) -> bool:
+        """Whether the server lets the sizes be changed: not those of a Job's pods, nor of a pod
+        that has requested nothing."""
+        return self.workload.target.resource.kind != "Job" and self.class_ != "BestEffort"
+
+    @property
+    def runs_for_a_time(self) -> bool:
+        """Whether its pods end by themselves."""
+        return self.workload.target.resource.kind in ("Job", "CronJob")
+
+    def patch(self) -> dict[str, Any]:
+        workload = self.workload
+        return patch(workload.target, workload.namespace, self.declared, self.sizes)
+
+    def comments(self) -> Iterator[str]:
+        """Return the evidence, and how to apply the patch, as lines of YAML."""
+        target = self.workload.target
+        yield from comments(
+            target, self.class_, self.declared, self.found, self.sizes, self.headroom
+        )
+        for name, found in self.troubles.items():
+            if found.kills:
+                yield (
+                    f"# {name}: {_processes(found.kills)} killed in the last day because memory ran"
+                    " out; the limit is raised"
+                )
+            if found.throttled >= _THROTTLED:
+                yield (
+                    f"# {name}: the cpu limit held it back in {found.throttled:.0%} of the periods;"
+                    " the limit is raised"
+                )
+
+
+def propose(workload: WorkloadUsage, headroom: int) -> SizeProposal:
+    """Return the proposal for a workload; it has no sizes if nothing was measured."""
+    target, document = workload.target, workload.document
+    declared = containers(target, document)
+    found = {name: evidence(workload.pods, name) for name in declared}
+    troubles = {name: trouble(workload.pods, name) for name in declared}
+    class_ = kept_class(target, document)
+    least = {name: least_limits(declared[name], troubles[name], headroom) for name in declared}
+    sizes = sized(found, headroom, class_, least)
+    if target.resource.kind == "Pod":
+        sizes = resizable(sizes)
+    return SizeProposal(workload, class_, declared, found, troubles, sizes, headroom)
+
+
+def lack(proposal: SizeProposal, least_seconds: float) -> str:
+    """Return why a workload gets no proposal; empty if the evidence is enough."""
+    if proposal.workload.reason:
+        return proposal.workload.reason
+    if not any(proposal.sizes.values()):
+        return "nothing has been measured of its pods yet"
+    if proposal.workload.target.resource.kind == "Job":
+        # It runs once, so there is nothing to wait for.
+        return ""
+    if proposal.workload.target.resource.kind == "CronJob":
+        return _lack_of_runs(proposal, least_seconds)
+    if proposal.seconds < least_seconds:
+        return (
+            f"measured for {human_age(proposal.seconds)} only, less than"
+            f" {human_age(int(least_seconds))} (--min-evidence)"
+        )
+    return ""
+
+
+def _lack_of_runs(proposal: SizeProposal, least_seconds: float) -> str:
+    """Return why the runs of a CronJob are too few: they may be short, so their number counts."""
+    pods = proposal.workload.pods
+    seen = [_span(each.metrics["1d"]) for pod in pods for each in pod.containers[:1]]
+    if len(pods) >= _LEAST_RUNS or sum(seen) >= least_seconds:
+        return ""
+    return f"measured in {len(pods)} of {_LEAST_RUNS} runs (--min-evidence)"
+
+
+def samples(found: UsageEvidence) -> int:
+    """Return of how many ten-second means of each pod the 95th percentile is."""
+    return found.seconds // TICK_SECONDS
+
+
+def _processes(number: int) -> str:
+    return "1 process was" if number == 1 else f"{number} processes were"
+
+
+def comments(
     target: ObjectTarget,
     class_: str,
     declared: Mapping[str, DeclaredSizes],
@@ -297,7 +394,7 @@ def _comments(
     sizes: Sizes,
     headroom: int,
 ) -> Iterator[str]:
-    yield f"# {_how(target, class_)}"
+    yield f"# {how(target, class_)}"
     for name, known in found.items():
         if not known:
             yield f"# {name}: nothing has been reported of it"
@@ -308,25 +405,25 @@ def _comments(
                     declared[name].resources, resource, sizes[name][resource], headroom
                 )
             yield (
-                f"# {name} {resource}: 95th {_readable(resource, seen.usual)}, max"
-                f" {_readable(resource, seen.most)} in the {seen.window} window"
-                f" ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); {change}"
+                f"# {name} {resource}: 95th {readable(resource, seen.usual)}, max"
+                f" {readable(resource, seen.most)} in the {seen.window} window"
+                f" ({human_age(seen.seconds)} seen, {pods_text(seen.pods)}); {change}"
             )
 
 
 def _change(now: Mapping[str, Any], resource: str, size: Size, headroom: int) -> str:
     request, limit = size
-    changed = f"request {_declared(now, 'requests', resource)} -> {request}, limit"
-    if not _has(now, resource):
+    changed = f"request {declared_text(now, 'requests', resource)} -> {request}, limit"
+    if not has_limit(now, resource):
         return f"{changed} none (a pod that exceeds one is evicted)"
-    return f"{changed} {_declared(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
+    return f"{changed} {declared_text(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
 
 
-def _readable(resource: str, used: Quantity) -> Quantity:
+def readable(resource: str, used: Quantity) -> Quantity:
     return _amount(resource, _steps(resource, used.nanos))
 
 
-def _how(target: ObjectTarget, class_: str) -> str:
+def how(target: ObjectTarget, class_: str) -> str:
     """Return how to apply the patch."""
     if target.resource.kind == "Job":
         return "The pods of a Job cannot be changed: use this in the manifest of the next Job"
@@ -340,9 +437,9 @@ def _how(target: ObjectTarget, class_: str) -> str:
     return f"Apply with: kubectl patch {what}{resize} --patch-file FILE"
 
 
-def _declared(resources: Mapping[str, Any], sort: str, resource: str) -> str:
+def declared_text(resources: Mapping[str, Any], sort: str, resource: str) -> str:
     return str((resources.get(sort) or {}).get(resource, "none"))
 
 
-def _pods(number: int) -> str:
+def pods_text(number: int) -> str:
     return "1 pod" if number == 1 else f"{number} pods"

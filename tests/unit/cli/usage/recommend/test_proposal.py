@@ -11,7 +11,9 @@ from kedge.api.metrics_v1alpha1 import pod
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.targets import ObjectTarget
 from kedge.cli.usage.recommend import proposal as recommending
+from kedge.cli.usage.recommend import workloads
 from kedge.cli.usage.recommend.proposal import DeclaredSizes
+from kedge.cli.usage.recommend.show import RecommendOptions, show
 from kedge.machinery.quantity import Quantity
 
 END = "2030-01-02T00:00:00Z"
@@ -108,7 +110,7 @@ Captured = pytest.CaptureFixture[str]
 
 async def proposal(there: ApiSession, word: str, capsys: Captured) -> tuple[list[str], Any]:
     """The comments and the patch."""
-    assert await recommending.show(there, word, 20) == 0
+    assert await show(there, RecommendOptions([word])) == 0
     text = capsys.readouterr().out
     return [line for line in text.splitlines() if line[0] == "#"], yaml.safe_load(text)
 
@@ -166,8 +168,8 @@ def owned(name: str, revision: str, template: str) -> Any:
 def test_only_pods_of_the_current_template_count() -> None:
     meta = {"uid": "u", "annotations": {"deployment.kubernetes.io/revision": "2"}}
     sets = [owned("web-1", "1", "aaa"), owned("web-2", "2", "bbb")]
-    assert recommending.current_replica_set(meta, sets) == "pod-template-hash=bbb"
-    assert recommending.current_replica_set(meta | {"uid": "other"}, sets) == ""
+    assert workloads.current_replica_set(meta, sets) == "bbb"
+    assert workloads.current_replica_set(meta | {"uid": "other"}, sets) == ""
 
 
 def test_amounts_are_written_for_people() -> None:
@@ -177,7 +179,7 @@ def test_amounts_are_written_for_people() -> None:
     declared = {"main": DeclaredSizes("containers", {})}
     target = ObjectTarget(deployment.RESOURCE, "web")
     sizes = recommending.sized(found, 20)
-    text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
+    text = "\n".join(recommending.comments(target, "", declared, found, sizes, 20))
     assert "95th 645m, max 1201m in the 1d window" in text
     assert "memory: 95th 101Mi, max 101Mi" in text
 
@@ -205,7 +207,7 @@ def test_ephemeral_storage_is_requested_and_only_an_existing_limit_is_changed(
     (container,) = patch["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"]["ephemeral-storage"] == "40Mi"
     assert container["resources"]["limits"].get("ephemeral-storage") == limit
-    text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
+    text = "\n".join(recommending.comments(target, "", declared, found, sizes, 20))
     assert ("limit none (a pod that exceeds one is evicted)" in text) == (limit is None)
 
 
@@ -215,6 +217,6 @@ def test_a_running_pod_keeps_its_ephemeral_storage() -> None:
     assert set(sizes["main"]) == {"cpu", "memory"}
     declared = {"main": DeclaredSizes("containers", {})}
     target = ObjectTarget(core_pod.RESOURCE, "a")
-    text = "\n".join(recommending._comments(target, "", declared, found, sizes, 20))
+    text = "\n".join(recommending.comments(target, "", declared, found, sizes, 20))
     assert "ephemeral-storage: 95th 40Mi, max 100Mi" in text
     assert "a pod that runs keeps its own" in text
