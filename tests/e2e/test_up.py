@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -17,6 +18,7 @@ import yaml
 
 from kedge.apiserver.config import UPSTREAM_ADMISSION
 from kedge.cli.cluster import process
+from kedge.cli.cluster.conversions import LAYOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +140,38 @@ def test_a_running_cluster_is_backed_up_and_restored_beside_it(terminal: Termina
     ok(terminal.kedge("restore", "b.kedge"))
     ok(terminal.kedge("up", "--nodes=0"))
     assert "kept" in ok(terminal.kubectl("get", "configmaps"))
+
+
+def test_a_cluster_of_an_older_layout_is_converted_at_start_with_a_copy_and_encrypted_objects(
+    terminal: Terminal,
+) -> None:
+    provider = {"aesgcm": {"keys": [{"name": "k", "secret": base64.b64encode(bytes(32)).decode()}]}}
+    resources = [{"resources": ["secrets"], "providers": [provider]}]
+    encryption = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": resources,
+    }
+    (terminal.home / "encryption.json").write_text(json.dumps(encryption))
+    encrypted = ("--nodes=0", "--encryption-provider-config=encryption.json")
+    ok(terminal.kedge("up", *encrypted))
+    ok(terminal.kubectl("create", "secret", "generic", "kept", "--from-literal=a=b"))
+    ok(terminal.kedge("backup", "b.kedge"))
+    ok(terminal.kedge("down"))
+    record = terminal.states / "default" / "cluster.json"
+    known = json.loads(record.read_text())
+    record.write_text(json.dumps({**known, "layout": 1, "kept": []}))
+
+    assert "Stopped" in ok(terminal.kedge("list"))
+    assert "from layout 1 to 2" in ok(terminal.kedge("up", *encrypted))
+    assert json.loads(record.read_text())["kept"] == known["kept"]
+    read = ("get", "secret", "kept", "-o", "jsonpath={.data.a}")
+    assert ok(terminal.kubectl(*read)) == "Yg=="
+    assert len(list((terminal.states / "default" / "copies").iterdir())) == 1
+    ok(terminal.kedge("down", "--purge"))
+    ok(terminal.kedge("restore", "b.kedge"))
+    ok(terminal.kedge("up", *encrypted))
+    assert ok(terminal.kubectl(*read)) == "Yg=="
 
 
 def test_settings_of_a_running_cluster_change_or_the_command_fails(terminal: Terminal) -> None:
@@ -390,7 +424,7 @@ def foreign_store(state: Path) -> None:
 
 def newer_directory(state: Path) -> None:
     content = (state / "cluster.json").read_text()
-    (state / "cluster.json").write_text(content.replace('"layout": 1', '"layout": 99'))
+    (state / "cluster.json").write_text(content.replace(f'"layout": {LAYOUT}', '"layout": 99'))
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ A tarball with `backup.json`, which describes it, the store, the keys and certif
 administrator's token. Data of volumes, images and logs are not in it.
 """
 
+import contextlib
 import io
 import os
 import shutil
 import tarfile
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Final
@@ -17,6 +17,7 @@ import msgspec
 
 from kedge import __version__
 from kedge.cli.cluster import registry, state
+from kedge.cli.cluster.conversions import FIRST, LAYOUT
 from kedge.cli.cluster.integrity import DATABASE
 from kedge.cli.failure import Failure
 from kedge.storage.sqlite.backup import CopyFailure, check_database, copy_database
@@ -26,6 +27,8 @@ FORMAT: Final = 1
 _DESCRIPTION: Final = "backup.json"
 _LARGEST_DESCRIPTION: Final = 1 << 20
 _FOLDER: Final = "pki"
+_WORK: Final = ".backup-"
+"""The directory beside the database for its copy, with the pid of the process."""
 _SINGLE: Final = (DATABASE, "token")
 
 
@@ -57,10 +60,19 @@ def write(directory: Path, target: Path, now: datetime) -> BackupDescription:
             f'cluster "{cluster.name}" keeps its objects in memory, or has never run: there is no'
             f" {directory / DATABASE} to back up"
         )
+    return pack(directory, cluster, target, now)
+
+
+def pack(
+    directory: Path, cluster: state.ClusterRecord, target: Path, now: datetime
+) -> BackupDescription:
+    """Write the files of a cluster to a new file. Raises Failure."""
     described = BackupDescription(
         name=cluster.name, layout=cluster.layout, port=cluster.port, made=now
     )
     partial = target.with_name(f".{target.name}.{os.getpid()}")
+    _remove_leftovers(target.parent, f".{target.name}.")
+    _remove_leftovers(directory, _WORK)
     try:
         with open(partial, "xb", opener=_private) as out:
             _pack(directory, described, out)
@@ -85,10 +97,13 @@ def _private(path: str, flags: int) -> int:
 
 
 def _pack(directory: Path, described: BackupDescription, out: IO[bytes]) -> None:
+    work = directory / f"{_WORK}{os.getpid()}"
     with (
-        tempfile.TemporaryDirectory(dir=directory, prefix=".backup-") as work,
+        contextlib.ExitStack() as stack,
         tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as packed,
     ):
+        work.mkdir(mode=0o700)
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
         entry = tarfile.TarInfo(_DESCRIPTION)
         content = msgspec.json.encode(described)
         entry.size = len(content)
@@ -97,10 +112,21 @@ def _pack(directory: Path, described: BackupDescription, out: IO[bytes]) -> None
         for file in sorted((directory / _FOLDER).rglob("*")):
             if file.is_file() and not file.is_symlink():
                 packed.add(file, str(file.relative_to(directory)), recursive=False)
-        packed.add(directory / "token", "token", recursive=False)
-        copy = Path(work) / DATABASE
-        copy_database(directory / DATABASE, copy)
-        packed.add(copy, DATABASE, recursive=False)
+        if (directory / "token").exists():
+            packed.add(directory / "token", "token", recursive=False)
+        if (directory / DATABASE).exists():
+            copy = work / DATABASE
+            copy_database(directory / DATABASE, copy)
+            packed.add(copy, DATABASE, recursive=False)
+
+
+def _remove_leftovers(directory: Path, prefix: str) -> None:
+    """Remove files and directories that a killed process has left: a prefix and its pid."""
+    for path in directory.glob(f"{prefix}*"):
+        pid = path.name.removeprefix(prefix)
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def describe(path: Path) -> BackupDescription:
@@ -124,7 +150,7 @@ def describe(path: Path) -> BackupDescription:
         raise Failure(f"{path}: {error.strerror or error}") from error
     except (tarfile.TarError, msgspec.MsgspecError, EOFError) as error:
         raise Failure(f"{path} is not a backup of kedge: {error}") from error
-    if described.layout != state.LAYOUT:
+    if not FIRST <= described.layout <= LAYOUT:
         raise state.UnknownStateLayout(path, str(described.layout))
     return described
 
@@ -140,7 +166,9 @@ def restore(
             f" with 'kedge down --name {name} --purge'"
         )
     registry.check_free(root, name, directory)
-    partial = directory.with_name(f".{directory.name}.restore-{os.getpid()}")
+    prefix = f".{directory.name}.restore-"
+    partial = directory.with_name(f"{prefix}{os.getpid()}")
+    _remove_leftovers(directory.parent, prefix)
     try:
         partial.mkdir(mode=0o700, parents=True)
         _unpack(path, partial)
@@ -165,7 +193,8 @@ def _record(described: BackupDescription, name: str, directory: Path) -> state.C
     if missing:
         raise CopyFailure(f"{missing[0]} is missing in it")
     port = described.port if name == described.name else 0
-    return state.ClusterRecord(name=name, port=port, kept=made)
+    # The next start converts what an older kedge has backed up.
+    return state.ClusterRecord(layout=described.layout, name=name, port=port, kept=made)
 
 
 def _unpack(path: Path, directory: Path) -> None:

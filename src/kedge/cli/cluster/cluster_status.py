@@ -102,11 +102,11 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The processes that have died."""
 
 
-def unknown(found: RegisteredCluster, layout: str) -> ClusterStatus:
-    """Return what there is to say about a cluster of another version of kedge."""
+def unknown(found: RegisteredCluster, status: str) -> ClusterStatus:
+    """Return what there is to say about a cluster whose record cannot be read."""
     return ClusterStatus(
         name=found.cluster.name,
-        status=f"Layout {layout}",
+        status=status,
         state=str(found.directory),
         context="",
     )

@@ -258,9 +258,10 @@ def _end_strays(directory: Path) -> list[str]:
 
 def end_node(node: Path) -> None:
     """Stop the agent of a node and all that it runs; raises a Failure."""
-    from kedge.cli.cluster import deadline, restarts
+    from kedge.cli.cluster import deadline, integrity, restarts
 
     restarts.stop_process(node, "node", _GRACE)
+    integrity.check_node_types(node)
     # Imported here because it loads most of the node's modules.
     from kedge.node.host import teardown
 

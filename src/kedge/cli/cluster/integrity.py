@@ -1,5 +1,7 @@
-"""Checks that a cluster which has run still has its files, before a start replaces them."""
+"""Checks of the files of a cluster, before a start opens or replaces them."""
 
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,49 @@ from kedge.settings.parse import etcd_endpoints
 DATABASE: Final = "store.db"
 _KEYS: Final = ("pki/ca.crt", "pki/ca.key")
 _TOKEN: Final = "token"
+_NODE: Final = (".", "pki", "network", "runtime")
+"""The directories of a node whose files its programs open; others have files of containers."""
+_CLUSTER: Final = (".", "pki", "pki/*", *(f"nodes/*/{place}" for place in _NODE))
+"""The same of a cluster."""
+_TORN_DOWN: Final = ("network", "runtime")
+"""The directories of a node whose files are needed to end what it runs."""
+
+
+def check_types(directory: Path) -> None:
+    """Fail if a FIFO, a device or a link to nothing is among the files of a cluster.
+
+    To open a FIFO blocks until another process writes to it, a device may never end, and a link
+    leads anywhere. The programs of a cluster open their files in many places, so a start looks at
+    all of them first.
+    """
+    _check_types(directory, _CLUSTER)
+
+
+def check_node_types(directory: Path) -> None:
+    """The same for the files of a node that are needed to end what it runs."""
+    _check_types(directory, _TORN_DOWN)
+
+
+def _check_types(directory: Path, places: Sequence[str]) -> None:
+    for path in _entries(directory, places):
+        if _is_strange(path):
+            raise state.irregular(path)
+
+
+def _entries(directory: Path, places: Sequence[str]) -> Iterator[Path]:
+    for place in places:
+        for folder in [directory] if place == "." else sorted(directory.glob(place)):
+            if folder.is_dir() and not folder.is_symlink():
+                yield from sorted(folder.iterdir())
+
+
+def _is_strange(path: Path) -> bool:
+    try:
+        # Followed: a directory such as images may be a link to another disk.
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return path.is_symlink()
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def check(directory: Path, cluster: state.ClusterRecord, *, store: str) -> list[str]:
@@ -39,7 +84,7 @@ def check(directory: Path, cluster: state.ClusterRecord, *, store: str) -> list[
             " empty: put it back from a copy of the directory. To have a new one made, which voids"
             " every such token, remove sa.key and sa.pub"
         )
-    needs_database = store == "sqlite" and _expects_database(directory, cluster)
+    needs_database = store == "sqlite" and DATABASE in cluster.kept
     if needs_database and _is_lost(directory, DATABASE):
         raise _lost_database(directory)
     if _is_lost(directory, _TOKEN):
@@ -66,13 +111,6 @@ def _is_lost(directory: Path, file: str) -> bool:
         return (directory / file).stat().st_size == 0
     except FileNotFoundError:
         return True
-
-
-def _expects_database(directory: Path, cluster: state.ClusterRecord) -> bool:
-    if cluster.kept:
-        return DATABASE in cluster.kept
-    # An older kedge recorded nothing, but such a file exists only beside a database.
-    return (directory / f"{DATABASE}.lock").exists()
 
 
 def _lost_database(directory: Path) -> state.DamagedState:

@@ -6,9 +6,10 @@ from typing import Final
 from kedge.cli.flags import add_output
 
 DESCRIPTION: Final = """\
-List the clusters that this user has on this machine, running or not. A cluster of another version
-of kedge, whose files this one does not know, has the status "Layout N"; 'kedge down --purge'
-deletes it."""
+List the clusters that this user has on this machine, running or not. A cluster of a newer version
+of kedge, whose files this one does not know, has the status "Layout N"; one whose cluster.json is
+lost or unreadable has the status "Damaged", and 'kedge up' makes that file again. 'kedge down
+--purge' deletes either."""
 EXAMPLES: Final = """\
   kedge list
   kedge list -o json"""
@@ -27,7 +28,8 @@ def run(flags: Namespace) -> int:
 
     now, root = SystemClock().now(), Settings(flags).root()
     clusters = [look(found, now) for found in registry.every(root)]
-    clusters += [unknown(found, layout) for found, layout in registry.strange(root)]
+    clusters += [unknown(found, f"Layout {layout}") for found, layout in registry.strange(root)]
+    clusters += [unknown(found, "Damaged") for found in registry.damaged(root)]
     clusters.sort(key=lambda one: one.name)
     if flags.output:
         print(document({"items": clusters}, flags.output))

@@ -74,17 +74,35 @@ def resolve(root: Path, name: str) -> Path:
 
 def every(root: Path) -> Iterator[RegisteredCluster]:
     """All clusters, by name."""
-    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+    for entry in _entries(root):
         directory = resolve(root, entry.name)
         with contextlib.suppress(Failure, OSError):
             if cluster := state.read(directory):
                 yield RegisteredCluster(cluster, directory)
 
 
+def _entries(root: Path) -> list[Path]:
+    """Return what may be a cluster; what is being restored has a hidden name."""
+    found = root.iterdir() if root.is_dir() else ()
+    return sorted(each for each in found if not each.name.startswith("."))
+
+
+def damaged(root: Path) -> Iterator[RegisteredCluster]:
+    """The clusters whose record is lost or damaged. `kedge up` makes the record again."""
+    for entry in _entries(root):
+        directory = resolve(root, entry.name)
+        try:
+            state.read(directory)
+        except state.RecordDamaged:
+            yield RegisteredCluster(state.ClusterRecord(name=entry.name), directory)
+        except (Failure, OSError):
+            continue
+
+
 def strange(root: Path) -> Iterator[tuple[RegisteredCluster, str]]:
     """The clusters that another version of kedge has arranged, by name, each with its layout. They
     can be listed and deleted, and nothing else."""
-    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+    for entry in _entries(root):
         directory = resolve(root, entry.name)
         try:
             state.read(directory)
@@ -96,7 +114,7 @@ def strange(root: Path) -> Iterator[tuple[RegisteredCluster, str]]:
 
 def joined(root: Path) -> Iterator[Path]:
     """The directories that hold no cluster, but nodes that have joined one elsewhere."""
-    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+    for entry in _entries(root):
         directory = resolve(root, entry.name)
         with contextlib.suppress(Failure, OSError):
             if state.read(directory) is None and holds_nodes(directory):

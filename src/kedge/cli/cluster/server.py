@@ -96,6 +96,8 @@ def serve(
 
     check()
     try:
+        state.check_owner(config.state)
+        integrity.check_types(config.state)
         cluster = state.prepare(config.state, config.name)
         process.claim(config.state)
         check()
@@ -105,6 +107,7 @@ def serve(
         raise PermanentFailure(str(damage)) from damage
     for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)
+    _upgrade(config, cluster)
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
@@ -124,6 +127,23 @@ def serve(
             raise kind(explanation) from error
         raise cause from None
     return 0
+
+
+def _upgrade(config: "ServerConfig", cluster: "state.ClusterRecord") -> None:
+    """Convert a directory of an older kedge. `kedge up` has done that before it starts a server."""
+    from kedge.cli.cluster import state
+    from kedge.cli.cluster.conversions import LAYOUT
+
+    if cluster.layout == LAYOUT:
+        return
+    from kedge.cli.cluster.layout_upgrade import upgrade
+    from kedge.machinery.clock import SystemClock
+
+    def note(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    with state.changing(config.state):
+        upgrade(config.state, state.read(config.state) or cluster, SystemClock().now(), note)
 
 
 def _record(config: "ServerConfig", url: str) -> "state.ServerRecord":

@@ -13,11 +13,9 @@ from typing import Final
 
 import msgspec
 
+from kedge.cli.cluster.conversions import FIRST, LAYOUT, converted
 from kedge.cli.failure import Failure
 from kedge.machinery import atomic, ownership, reserve_files
-
-LAYOUT: Final = 1
-"""How the directory is arranged; a kedge that arranges it otherwise counts on."""
 
 _LOCK: Final = "change.lock"
 _NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
@@ -44,21 +42,43 @@ class RecordDamaged(DamagedState):
 
 
 class UnknownStateLayout(DamagedState):
-    """The directory was arranged by another version of kedge."""
+    """The directory was arranged by a newer version of kedge, or the layout makes no sense."""
 
     def __init__(self, state: Path, layout: str) -> None:
         super().__init__(
             f"{state} was arranged by another version of kedge (layout {layout}, this one knows"
-            f" layout {LAYOUT}): nothing was changed. Use that version, choose another directory"
-            " with --state, or delete the cluster with 'kedge down --purge'"
+            f" layouts {FIRST} to {LAYOUT}): nothing was changed. Install the newer version, as"
+            " with 'pip install --upgrade kedge', choose another directory with --state, or delete"
+            " the cluster with 'kedge down --purge'"
         )
         self.layout = layout
+
+
+_TYPES: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+}
+
+
+def irregular(path: Path) -> DamagedState:
+    """Return the failure about a file that cannot be one of a cluster."""
+    try:
+        type_ = _TYPES.get(stat.S_IFMT(path.lstat().st_mode), "of another type")
+    except OSError:
+        type_ = "gone"
+    return DamagedState(
+        f"{path} is {type_}, not a regular file: remove it, or put the file back from a copy of the"
+        " directory, then run the command again"
+    )
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The settings that a cluster keeps while it is down: `cluster.json`."""
 
     layout: int = LAYOUT
+    """The layout of the directory on disk; the other fields are as in the present layout."""
     name: str
     port: int = 0
     """Where its server last listened, so that it is found there again; 0 before the first start."""
@@ -75,8 +95,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def has_run(self) -> bool:
-        """Whether a server has been ready here; releases without `kept` recorded only their
-        port."""
+        """Whether a server has been ready here: it has recorded its files and its port."""
         return bool(self.kept or self.port)
 
 
@@ -213,7 +232,9 @@ def read(state: Path) -> ClusterRecord | None:
             raise RecordDamaged(state, f"{path} is missing") from None
         return None
     except ownership.UntrustedPath as error:
-        raise Failure(f"{state} is not used, because {error}") from error
+        raise Failure(
+            f"{state} is not used, because {error}: remove {path}, and 'kedge up' makes it again"
+        ) from error
     except OSError as error:
         raise _unreadable(state, error) from error
     try:
@@ -223,10 +244,11 @@ def read(state: Path) -> ClusterRecord | None:
     layout = (
         document.get("layout", "the layout is missing") if isinstance(document, dict) else "unknown"
     )
-    if layout != LAYOUT:
+    if type(layout) is not int or not FIRST <= layout <= LAYOUT:
         raise UnknownStateLayout(state, str(layout))
     try:
-        return msgspec.convert(document, ClusterRecord)
+        known = converted(document, layout, lambda file: (state / file).exists())
+        return msgspec.convert(known, ClusterRecord)
     except msgspec.ValidationError as error:
         raise RecordDamaged(state, f"{path} is damaged ({error})") from error
 
@@ -253,8 +275,8 @@ def write(state: Path, cluster: ClusterRecord) -> None:
 
 def read_server(state: Path) -> ServerRecord | None:
     """Return the server's record of its last start; None if it cannot be read."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((state / "server.json").read_bytes(), type=ServerRecord)
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ownership.UntrustedPath):
+        return msgspec.json.decode(ownership.read(state / "server.json"), type=ServerRecord)
     return None
 
 
@@ -266,8 +288,8 @@ def write_server(state: Path, server: ServerRecord) -> None:
 def _write(path: Path, content: bytes, *, needed: bool) -> None:
     """Replace the file if its content differs. A full disk is only a warning, unless the file is
     needed."""
-    with contextlib.suppress(OSError):
-        if path.read_bytes() == content:
+    with contextlib.suppress(OSError, ownership.UntrustedPath):
+        if ownership.read(path) == content:
             return
     try:
         reserve_files.with_room(path.parent, lambda: atomic.write(path, content))
@@ -283,8 +305,8 @@ def _encoded(value: object) -> bytes:
 
 def authority(state: Path) -> bytes:
     """The certificate that the cluster's server is known by; empty before its first start."""
-    with contextlib.suppress(OSError):
-        return (state / "pki" / "ca.crt").read_bytes()
+    with contextlib.suppress(OSError, ownership.UntrustedPath):
+        return ownership.read(state / "pki" / "ca.crt")
     return b""
 
 
@@ -293,6 +315,8 @@ def changing(state: Path) -> Iterator[None]:
     """Have the cluster to oneself: two commands that start or stop it go one after the other.
     Raises Gone if the one before has deleted it."""
     lock = state / _LOCK
+    if os.path.islink(lock):
+        raise irregular(lock)
     try:
         held = _open_lock(lock)
     except FileNotFoundError as error:
@@ -300,6 +324,8 @@ def changing(state: Path) -> Iterator[None]:
     except OSError as error:
         raise unwritable(state, error) from error
     try:
+        if not stat.S_ISREG(os.fstat(held).st_mode):
+            raise irregular(lock)
         fcntl.flock(held, fcntl.LOCK_EX)
         if not _is_still(lock, held):
             raise _gone(state)
@@ -309,14 +335,16 @@ def changing(state: Path) -> Iterator[None]:
 
 
 def _open_lock(lock: Path) -> int:
+    # To open a FIFO or a terminal may block for ever, before anybody sees what it is.
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        return os.open(lock, os.O_RDWR | os.O_CREAT | flags, 0o600)
     except OSError as error:
         if error.errno != errno.EROFS:
             raise
         # As the kernel makes it after an error of the disk. To lock takes no right to write, and
         # what runs on such a disk is to be stopped all the same.
-        return os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
+        return os.open(lock, os.O_RDONLY | flags)
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

@@ -61,8 +61,11 @@ def write(directory: Path, record: NodeRecord) -> None:
 
 def read(directory: Path) -> NodeRecord | None:
     """Return the record in a directory; None if there is no readable one."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((directory / _FILE).read_bytes(), type=NodeRecord)
+    # Imported here because an agent only writes records.
+    from kedge.machinery import ownership
+
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ownership.UntrustedPath):
+        return msgspec.json.decode(ownership.read(directory / _FILE), type=NodeRecord)
     return None
 
 

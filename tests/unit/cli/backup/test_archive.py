@@ -2,6 +2,8 @@
 
 import io
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from kedge.cli.backup import archive
 from kedge.cli.cluster import registry, state
+from kedge.cli.cluster.conversions import LAYOUT
 from kedge.cli.failure import Failure
 
 NOW = datetime(2026, 1, 31, 10, 15, tzinfo=UTC)
@@ -97,7 +100,7 @@ def packed(path: Path, *entries: tuple[str, bytes, bytes]) -> Path:
 
 
 def description(**changes: object) -> tuple[str, bytes, bytes]:
-    made = archive.BackupDescription(name="blue", layout=state.LAYOUT, made=NOW)
+    made = archive.BackupDescription(name="blue", layout=LAYOUT, made=NOW)
     fields = {**msgspec.to_builtins(made), **changes}
     return "backup.json", msgspec.json.encode(fields), tarfile.REGTYPE
 
@@ -117,6 +120,65 @@ def test_what_is_no_backup_is_refused(
 ) -> None:
     with pytest.raises(Failure, match=message):
         archive.describe(packed(tmp_path / "b.kedge", *entries))
+
+
+def test_a_backup_of_an_older_layout_is_restored_for_the_next_start_to_convert(
+    cluster: Path, tmp_path: Path
+) -> None:
+    record = state.read(cluster)
+    assert record is not None
+    state.write(cluster, msgspec.structs.replace(record, layout=1))
+    file = tmp_path / "b.kedge"
+    archive.write(cluster, file, NOW)
+    assert archive.describe(file).layout == 1
+    green = state.read(restored(file, cluster.parent, "green"))
+    assert green is not None
+    assert (green.layout, green.has_run) == (1, True)
+
+
+def test_leftovers_of_killed_processes_are_removed_and_those_of_others_stay(
+    cluster: Path, tmp_path: Path
+) -> None:
+    gone, alive = 1 << 30, 1
+    for pid in (gone, alive):
+        (cluster / f".backup-{pid}").mkdir()
+        (cluster / f".backup-{pid}" / "store.db").touch()
+        (tmp_path / f".b.kedge.{pid}").touch()
+        (cluster.parent / f".green.restore-{pid}").mkdir()
+    archive.write(cluster, tmp_path / "b.kedge", NOW)
+    restored(tmp_path / "b.kedge", cluster.parent, "green")
+    left = [*cluster.glob(".*"), *tmp_path.glob(".b*"), *cluster.parent.glob(".green*")]
+    assert [each.name for each in left] == [".backup-1", ".b.kedge.1", ".green.restore-1"]
+
+
+KILLED = """
+import os, sys, tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+from kedge.cli.backup import archive
+
+def die(*_, **__):
+    os.kill(os.getpid(), 9)
+
+places = {"archive": archive, "os": os, "tarfile": tarfile.TarFile}
+place, name = sys.argv[3].split(".")
+setattr(places[place], name, die)
+archive.write(Path(sys.argv[1]), Path(sys.argv[2]), datetime(2026, 1, 1, tzinfo=UTC))
+"""
+
+
+@pytest.mark.parametrize("point", ["tarfile.add", "archive.copy_database", "os.fsync", "os.link"])
+def test_a_killed_backup_leaves_no_file_under_its_name(
+    cluster: Path, tmp_path: Path, point: str
+) -> None:
+    file = tmp_path / "b.kedge"
+    run = [sys.executable, "-c", KILLED, str(cluster), str(file), point]
+    assert subprocess.run(run, check=False).returncode == -9
+    assert not file.exists()
+    archive.write(cluster, file, NOW)
+    assert archive.describe(file).made == NOW
+    assert list(cluster.glob(".backup-*")) == []
+    assert list(tmp_path.glob(".b*")) == []
 
 
 def test_a_text_and_a_missing_file_are_no_backups(tmp_path: Path) -> None:

@@ -56,6 +56,26 @@ def test_a_cluster_of_another_version_is_listed_apart_and_can_be_deleted(root: P
     assert registry.find_to_delete(where) == found
 
 
+def test_a_cluster_with_a_damaged_record_is_listed_apart_and_can_be_deleted(root: Path) -> None:
+    make(root / "blue", root, "blue")
+    make(root / "red", root, "red")
+    (root / "red" / "cluster.json").write_text('{"layout": 1, "na')
+    assert names(root) == ["blue"]
+    [found] = registry.damaged(root)
+    assert (found.cluster.name, found.directory) == ("red", root / "red")
+    assert registry.find_to_delete(ClusterLocation(root, "red", None)) == found
+
+
+def test_a_cluster_that_is_being_restored_is_not_listed(root: Path) -> None:
+    make(root / "blue", root, "blue")
+    shutil.copytree(root / "blue", root / ".green.restore-12345")
+    (root / ".red.restore-12345").mkdir()
+    (root / ".red.restore-12345" / "cluster.json").write_text('{"layout": 7}')
+    assert names(root) == ["blue"]
+    assert list(registry.strange(root)) == []
+    assert list(registry.joined(root)) == []
+
+
 def test_a_cluster_whose_directory_is_gone_is_gone(root: Path, tmp_path: Path) -> None:
     make(tmp_path / "elsewhere", root, "amber")
     shutil.rmtree(tmp_path / "elsewhere")

@@ -50,12 +50,23 @@ def test_a_place_that_cannot_be_a_directory_is_reported(tmp_path: Path) -> None:
         state.prepare(tmp_path / "file" / "state", "blue")
 
 
-@pytest.mark.parametrize("content", ['{"layout": 7, "name": "blue"}', '{"name": "blue"}', "[]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"layout": 7, "name": "blue"}',
+        '{"layout": 0, "name": "blue"}',
+        '{"layout": true, "name": "blue"}',
+        '{"layout": "1", "name": "blue"}',
+        '{"name": "blue"}',
+        "[]",
+    ],
+)
 def test_another_layout_is_reported_and_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
-    with pytest.raises(Failure, match="arranged by another version of kedge"):
+    with pytest.raises(Failure, match=r"arranged by another version .*pip install --upgrade"):
         state.prepare(tmp_path, "blue")
     assert (tmp_path / "cluster.json").read_text() == content
+    assert [each.name for each in tmp_path.iterdir()] == ["cluster.json"]
 
 
 def test_fields_of_a_newer_kedge_with_the_same_layout_are_no_trouble(tmp_path: Path) -> None:

@@ -10,7 +10,13 @@ from kedge.cli.cluster.down import changing, end_autoscaler, end_nodes, withdraw
 from kedge.cli.cluster.process import Process
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
 from kedge.cli.cluster.up.discarding import discard
-from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, settle_port
+from kedge.cli.cluster.up.preparation import (
+    adopt,
+    prepare,
+    running_cluster,
+    settle_port,
+    upgraded,
+)
 from kedge.cli.cluster.up.programs import (
     local_programs,
     prepare_nodes,
@@ -32,7 +38,7 @@ def foreground(config: UpConfig, say: Say) -> UpResult | None:
         if process.running(directory):
             return running_cluster(directory)
         restarts.stop(directory)
-        _run_in_foreground(config, cluster, say, turn)
+        _run_in_foreground(config, upgraded(directory, cluster, say), say, turn)
     return None
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from kedge.cli.cluster import integrity, process, registry, state
 from kedge.cli.cluster.announcement import Announcement
+from kedge.cli.cluster.conversions import LAYOUT
 from kedge.cli.cluster.down import withdraw_context
 from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
 from kedge.cli.failure import Failure
@@ -26,6 +27,8 @@ def prepare(config: UpConfig, say: Say) -> state.ClusterRecord:
     if config.kubeconfig.exists():
         check(config.kubeconfig, context(name), state.authority(directory))
     registry.check_free(config.root, name, directory)
+    state.check_owner(directory)
+    integrity.check_types(directory)
     cluster = state.prepare(directory, name)
     if process.running(directory) is None:
         # Before anything is started: containers must not end because of an error that the server
@@ -40,6 +43,17 @@ def prepare(config: UpConfig, say: Say) -> state.ClusterRecord:
             f" {error.strerror}. Stop it with 'kedge down --state {directory}'."
         )
     return cluster
+
+
+def upgraded(directory: Path, cluster: state.ClusterRecord, say: Say) -> state.ClusterRecord:
+    """Convert a directory of an older kedge; returns the record of the cluster."""
+    if cluster.layout == LAYOUT:
+        return cluster
+    # Not above: few starts need it.
+    from kedge.cli.cluster.layout_upgrade import upgrade
+
+    # Read again: another command may have converted it before this one got the lock.
+    return upgrade(directory, recorded_cluster(directory), SystemClock().now(), say)
 
 
 def check(path: Path, name: str, ours: bytes) -> None:

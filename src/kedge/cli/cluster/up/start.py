@@ -17,6 +17,7 @@ from kedge.cli.cluster.up.preparation import (
     prepare,
     running_cluster,
     settle_port,
+    upgraded,
 )
 from kedge.cli.cluster.up.programs import (
     local_programs,
@@ -65,7 +66,7 @@ def _start(config: UpConfig, say: Say) -> UpResult:
         restarts.stop(directory)
         if process.running(directory):
             return _change(config, say) if config.changes else _complete(config, say)
-        return _start_all(config, cluster, say)
+        return _start_all(config, upgraded(directory, cluster, say), say)
 
 
 def is_whole(config: UpConfig) -> bool:
