@@ -61,6 +61,12 @@ GROUPS: Final = (
             ),
             CliCommand("restore", "backup.restore", "Make a cluster of such a file"),
             CliCommand(
+                "export", "backup.export_command", "Copy the objects of a cluster to etcd or YAML"
+            ),
+            CliCommand(
+                "import", "backup.import_command", "Copy the objects in an etcd to a cluster"
+            ),
+            CliCommand(
                 "support-bundle", "support.command", "Collect what helpers need, without secrets"
             ),
         ),

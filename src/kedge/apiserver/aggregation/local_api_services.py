@@ -23,6 +23,7 @@ from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.apiserver.watchcache import Change, Item
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.storage.store import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class LocalApiServices:
         while True:
             try:
                 await work()
-            except (StatusError, OSError) as error:
+            except (StatusError, StoreError, OSError) as error:
                 log.warning("APIServices not written, retrying error=%s", error)
                 await self._clock.sleep(RETRY_SECONDS)
             else:

@@ -180,6 +180,11 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     how = "killed, since it did not end by itself" if killed else "stopped"
     said = f'Cluster "{name}" was {how}' if killed is not None else _not_running(name)
     rest = f"{directory} is deleted" if purge else f"its state is kept in {directory}"
+    if purge and found.cluster.etcd:
+        rest = (
+            f"{rest}. Its objects are still in {found.cluster.etcd}: delete them with"
+            " 'etcdctl del --prefix /registry/'"
+        )
     return f"{said}; {rest}."
 
 

@@ -11,6 +11,7 @@ from kedge.apiserver.aggregation.local_api_services import (
     ALWAYS,
     MANAGED,
     ON_START,
+    RETRY_SECONDS,
     Correction,
     LocalApiServices,
     correction,
@@ -18,6 +19,7 @@ from kedge.apiserver.aggregation.local_api_services import (
     served_versions,
 )
 from kedge.apiserver.group_priorities import BUILT_IN, CUSTOM
+from kedge.storage.store import StoreEntry, StoreUnavailable
 from kedge.testing.local_server import LocalServer
 from kedge.web.duplex import turn
 
@@ -78,3 +80,20 @@ async def test_built_in_versions_get_objects_and_those_of_others_stay(server: Lo
     assert {item.key.rpartition("/")[2] for item in cache.values()} == wanted
     kept = await server.get(f"{PATH}/v1.apps")
     assert kept["spec"]["groupPriorityMinimum"] == CUSTOM.group
+
+
+async def test_objects_are_written_when_the_store_answers_again(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
+        raise StoreUnavailable("etcd does not answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(server.store, "put", unavailable)
+        registered = asyncio.Event()
+        server.start(LocalApiServices(server.app.api, server.clock).run(registered.set))
+        for _ in range(50):
+            await turn()
+    assert not registered.is_set()
+    await server.clock.advance(RETRY_SECONDS)
+    await until(registered.is_set)

@@ -1,0 +1,130 @@
+"""`kedge export`: its flags."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import flags
+
+if TYPE_CHECKING:
+    from kedge.apiserver.config import EtcdFiles
+    from kedge.storage.store import StoreEntry
+
+DESCRIPTION: Final = """\
+Copy the objects of a cluster, as of one moment, to an etcd or to YAML. Stop the cluster first if
+it is to move: changes after that moment are not copied.
+
+To an etcd, objects are copied as they are stored, with their uids. 'kedge up --store' continues
+the cluster there, and so does a kube-apiserver with --storage-media-type=application/json and the
+keys in the directory 'pki' of the cluster. The etcd must not have objects.
+
+In YAML the fields that servers set are left out, so that 'kubectl apply' can create the objects
+elsewhere. Secrets are in it.
+
+Events are not copied: they expire."""
+EXAMPLES: Final = """\
+  # Move a cluster to an etcd
+  kedge down --name dev
+  kedge export etcd://127.0.0.1:2379 --name dev
+  kedge up --name dev --store etcd://127.0.0.1:2379
+
+  # All objects as YAML
+  kedge export objects.yaml"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    from kedge.apiserver.config import EtcdFiles
+    from kedge.settings.setting import bound_settings
+
+    parser.add_argument(
+        "target",
+        metavar="FILE|etcd://HOST:PORT,...",
+        help="an empty etcd, or a file for YAML that must not exist; - for standard output",
+    )
+    flags.add_which(parser)
+    flags.add_settings(parser, bound_settings(EtcdFiles))
+
+
+def run(flags: Namespace) -> int:
+    import asyncio
+
+    from kedge.apiserver.config import EtcdFiles
+    from kedge.cli.backup import portable, transfer
+    from kedge.cli.cluster import process, state
+    from kedge.cli.cluster.integrity import DATABASE
+    from kedge.cli.config.cluster import place
+    from kedge.cli.config.settings import Settings
+    from kedge.cli.failure import Failure
+    from kedge.settings.parse import ETCD
+
+    source = Settings(flags)
+    directory = place(source)[1]
+    cluster = state.read(directory)
+    if cluster is None:
+        raise Failure(f"{directory} holds no cluster: 'kedge list' shows those of this machine")
+    files = source.fill(EtcdFiles)
+    if cluster.etcd:
+        entries = asyncio.run(transfer.entries_of_etcd(cluster.etcd, files))
+    elif (directory / DATABASE).exists():
+        entries = asyncio.run(transfer.entries_of_database(directory))
+    else:
+        raise Failure(
+            f'cluster "{cluster.name}" keeps its objects in memory, or has never run: there is'
+            " nothing to export"
+        )
+    moving = portable.moving(entries)
+    if flags.target.startswith(ETCD):
+        asyncio.run(_to_etcd(flags.target, files, moving))
+        named = f" --name {cluster.name}"
+        print(
+            f"{len(moving)} objects are in {flags.target}.\n"
+            f"Continue the cluster there:  kedge up{named} --store {flags.target}"
+        )
+        if process.running(directory):
+            print("The cluster runs: what changes from now on is not there.")
+        return 0
+    _to_yaml(flags.target, moving)
+    return 0
+
+
+async def _to_etcd(address: str, files: "EtcdFiles", entries: "list[StoreEntry]") -> None:
+    import argparse
+
+    from kedge.cli.backup import transfer
+    from kedge.cli.failure import Failure
+    from kedge.settings import parse
+
+    try:
+        parse.store(address)
+    except argparse.ArgumentTypeError as error:
+        raise Failure(str(error)) from None
+    async with transfer.opened_etcd(address, files) as store:
+        await transfer.check_empty(store, address)
+        await transfer.write_all(store, ((each.key, each.value) for each in entries))
+
+
+def _to_yaml(target: str, entries: "list[StoreEntry]") -> None:
+    import os
+    import sys
+
+    from kedge.cli.backup import portable
+    from kedge.cli.failure import Failure
+    from kedge.machinery import yaml_text
+
+    try:
+        text = "---\n".join(
+            yaml_text.write(each, sort=False) for each in portable.documents(entries)
+        )
+    except portable.UnreadableObject as error:
+        raise Failure(str(error)) from error
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        # It has the secrets of the cluster.
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Failure(f"cannot write {target}: {error.strerror}") from error
+    with open(descriptor, "w") as file:
+        file.write(text)
+    print(f"{len(entries)} objects are in {Path(target)}, secrets among them.")
