@@ -10,6 +10,7 @@ starts another one, which watches the programs by pidfd because it is not their 
 """
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -49,6 +50,8 @@ STOPPED: Final = "stopped"
 _PATIENCE: Final = 5.0
 """Seconds that programs have to end when the start of their cluster has failed."""
 _PAUSE: Final = 0.01
+_LOOK_MILLISECONDS: Final = 1000
+"""Between two looks at programs whose end the kernel does not tell."""
 
 Document = dict[str, Any]
 
@@ -62,6 +65,8 @@ class ManagedProgram:
         self.is_child = not birth
         self.pidfd = -1
         """Pidfd of a process that is not a child of this one."""
+        self.birth = ""
+        """Start time of such a process where the kernel has no pidfds, as gVisor; else empty."""
         self.ready = -1
         """The pipe on which it reports readiness; -1 if there is none."""
         self.state = STARTING
@@ -93,11 +98,17 @@ class ManagedProgram:
         another process that got the same pid."""
         try:
             self.pidfd = os.pidfd_open(self.pid)
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ENOSYS:
+                self.birth = birth
             return
         if start_time(self.pid) != birth:
             os.close(self.pidfd)
             self.pidfd = -1
+
+    def is_seen(self) -> bool:
+        """Whether it is a process without a pidfd that still runs."""
+        return bool(self.birth) and start_time(self.pid) == self.birth
 
     def settle(self, given: Document) -> None:
         """Take over how it is restarted, and its earlier restarts."""
@@ -112,6 +123,7 @@ class ManagedProgram:
     def status(self) -> int | None:
         """Return the exit code of a process that ended. Raises BlockingIOError if it still runs."""
         if not self.is_child:
+            self.birth = ""
             if self.pidfd >= 0:
                 os.close(self.pidfd)
                 self.pidfd = -1
@@ -177,7 +189,7 @@ class Restarter:
         # No signal tells of a program that ended before this process handled SIGCHLD.
         self._report()
         while not received.endswith(b"\n"):
-            ready = dict(self._poll.poll(None))
+            ready = dict(self._poll.poll(self._patience()))
             if self._ending:
                 return self._abandon()
             self._drain()
@@ -249,9 +261,10 @@ class Restarter:
 
     def _patience(self) -> int | None:
         due = [part.due for part in self._parts if part.state == WAITING]
-        if not due:
-            return None
-        return max(0, int((min(due) - monotonic()) * 1000) + 1)
+        waits = [max(0, int((min(due) - monotonic()) * 1000) + 1)] if due else []
+        if any(part.birth for part in self._parts):
+            waits.append(_LOOK_MILLISECONDS)
+        return min(waits, default=None)
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -270,7 +283,7 @@ class Restarter:
 
     def _ended(self) -> Iterator[tuple[ManagedProgram, int | None]]:
         for part in self._parts:
-            if part.state in (STARTING, RUNNING):
+            if part.state in (STARTING, RUNNING) and not part.is_seen():
                 if part.pidfd >= 0:
                     if not is_readable(part.pidfd):
                         continue

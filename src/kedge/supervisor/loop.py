@@ -149,10 +149,13 @@ class EventLoop:
             if ended.si_pid not in self._children:
                 for descriptor in list(self._announcing):
                     _call(self._callbacks[descriptor])
-            pid, status, usage = os.wait4(ended.si_pid, 0)
             # Children without a callback are orphans: the supervisor is their subreaper.
-            if callback := self._children.pop(pid, None):
-                _call(partial(callback, status, usage))
+            self.reaped(*os.wait4(ended.si_pid, 0))
+
+    def reaped(self, pid: int, status: int, usage: struct_rusage) -> None:
+        """Call back for a child that has ended, and that this loop or another process reaped."""
+        if callback := self._children.pop(pid, None):
+            _call(partial(callback, status, usage))
 
 
 def _call(callback: Callback) -> None:

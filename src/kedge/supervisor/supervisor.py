@@ -16,7 +16,7 @@ from kedge.supervisor.kept_sockets import KeptSockets
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.launch.launcher import Launcher
-from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.loop import READABLE, EventLoop
 from kedge.supervisor.machine_capabilities import MachineCapabilities
 from kedge.supervisor.registry import Registry, published
 from kedge.supervisor.sandbox import user_namespace
@@ -64,6 +64,7 @@ class Supervisor:
             groups=groups,
         )
         loop.child(launcher.pid, self._end_with_launcher)
+        loop.on(launcher.ends.fileno(), READABLE, self._hear_ends)
         self._feed = EventFeed()
         self._registry = Registry(directory, self._host, self._feed)
         self._registry.recover()
@@ -84,6 +85,16 @@ class Supervisor:
         }
         self._listener = AgentListener(directory, loop, handlers, left=commands.end_commands_of)
         self._registry.trash.empty()
+
+    def _hear_ends(self) -> None:
+        """Handle the ends of processes of containers that are children of the launcher."""
+        ended = self._host.launcher.read_ends()
+        for each in ended:
+            self._loop.reaped(*each)
+        if not ended:
+            # The launcher is gone.
+            self._loop.off(self._host.launcher.ends.fileno())
+            self._host.launcher.ends.close()
 
     def _end_with_launcher(self, *_: object) -> None:
         """Exit, since no container can be started without the launcher. The next supervisor has a

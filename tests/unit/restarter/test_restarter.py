@@ -1,5 +1,6 @@
 """The parent of a cluster's programs, with small programs in the place of a server."""
 
+import errno
 import json
 import os
 import resource
@@ -7,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -146,6 +148,25 @@ def test_a_stranger_with_the_pid_of_an_adopted_process_is_not_taken_for_it(
     with launching(cluster.directory, {}, {"server": process.Process(os.getpid(), "1")}) as launch:
         launch.keep([cluster.part(cluster.program())], "always")
     until(lambda: cluster.state() == "running" and cluster.starts())
+
+
+def test_an_adopted_process_is_looked_at_where_the_kernel_has_no_pidfds(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start(cluster.program(), "never")
+    pid = cluster.starts()[0][0]
+
+    def refuse(_: int) -> NoReturn:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    adopted = restarter.ManagedProgram("server", pid, process.birth(pid))
+    assert adopted.is_seen()
+    assert not restarter.ManagedProgram("server", pid, "1").is_seen()
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not adopted.is_seen())
+    assert adopted.status() is None
+    assert adopted.birth == ""
 
 
 class Trouble(Exception):

@@ -1,5 +1,7 @@
 import os
 import signal
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from kedge.supervisor import supervisor
 from kedge.supervisor.kernel.cgroups import Cgroups
+from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
 from kedge.supervisor.machine_capabilities import PLAIN, of_level
 from kedge.supervisor.supervisor import PROTOCOL, Supervisor
@@ -22,8 +25,17 @@ class Call:
 
 
 @pytest.fixture
-def running(tmp_path: Path, event_loop: EventLoop) -> Supervisor:
-    launcher: Any = SimpleNamespace(pid=0, closed=False, close=lambda: None)
+def launcher() -> Iterator[Launcher]:
+    """A launcher without a process."""
+    sockets = [*socket.socketpair(), *socket.socketpair()]
+    made = Launcher(sockets[0], sockets[2], 0)
+    yield made
+    for each in sockets:
+        each.close()
+
+
+@pytest.fixture
+def running(tmp_path: Path, event_loop: EventLoop, launcher: Launcher) -> Supervisor:
     made = Supervisor(str(tmp_path), event_loop, launcher, of_level(PLAIN), Cgroups([]), -1)
     event_loop._children.pop(0)
     return made

@@ -199,12 +199,15 @@ def is_ending(process: Process) -> bool:
 
 def stop(process: Process, grace: float) -> bool:
     """Ask the process to end, and make it end after the grace period; whether it had to be made."""
+    # `kedge up` imports this module and stops nothing.
+    from kedge.supervisor.kernel import processes
+
     with _handle(process) as handle:
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, number)
+                processes.send_signal(handle, process.pid, number)
                 # A stopped process (SIGSTOP) handles no signal until it is continued.
-                signal.pidfd_send_signal(handle, signal.SIGCONT)
+                processes.send_signal(handle, process.pid, signal.SIGCONT)
             if _ends_within(process, seconds):
                 return number is signal.SIGKILL
     raise Failure(f"process {process.pid} does not end, not even when killed")
@@ -212,10 +215,12 @@ def stop(process: Process, grace: float) -> bool:
 
 @contextlib.contextmanager
 def _handle(process: Process) -> Iterator[int]:
-    """Return a pidfd of this process. The process is checked after opening it, so that another
+    """Return a handle of this process. The process is checked after opening it, so that another
     process that got the same pid is not signalled."""
+    from kedge.supervisor.kernel import processes
+
     try:
-        handle = os.pidfd_open(process.pid) if process.pid > 0 else -1
+        handle = processes.open_process(process.pid) if process.pid > 0 else -1
     except OSError:
         handle = -1
     try:

@@ -23,7 +23,7 @@ from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.storage.teardown import unmount_all
 from kedge.node.volumes.mounts import take_down
-from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel import cgroups, processes
 from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.sockets import sockets_of
 
@@ -110,11 +110,11 @@ async def _kill_supervisor(runtime: Path) -> None:
         pid = spawn.supervisor(runtime)
         if not pid:
             return
-        handle = os.pidfd_open(pid)
+        handle = processes.open_process(pid)
         try:
-            # Checked again with the pidfd open: the pid may have been reused in between.
+            # Checked again with the handle open: the pid may have been reused in between.
             if spawn.supervisor(runtime) == pid:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                processes.send_signal(handle, pid, signal.SIGKILL)
                 await SystemClock().sleep(_PAUSE)
         finally:
             os.close(handle)

@@ -249,7 +249,7 @@ class ContainerProcess:
         """Record the container's first process."""
         if self.pidfd >= 0:
             os.close(self.pidfd)
-        self.pidfd = os.pidfd_open(pid)
+        self.pidfd = processes.open_process(pid)
         self.record["pid"] = pid
         self.record["outer_pid"] = self._host.outer_pid(pid, self.pidfd)
         self._host.loop.child(pid, partial(self._exited, pid))
@@ -399,7 +399,7 @@ class ContainerProcess:
     def signal(self, number: int) -> None:
         if self.pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.pidfd, number)
+                processes.send_signal(self.pidfd, self.pid, number)
 
     def kill(self) -> None:
         """Kill all its processes. With the first process the kernel kills its pid namespace; the

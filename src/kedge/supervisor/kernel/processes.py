@@ -1,6 +1,12 @@
-"""Processes in /proc: identified by pid and start time, found by parent or session."""
+"""Processes in /proc: identified by pid and start time or by a handle, found by parent or session.
+
+A handle is a descriptor that stands for one process, even after its pid was given to another one.
+It is a pidfd, or where the kernel has none (gVisor, Linux before 5.3) the directory of the process
+in /proc, which is empty after its end.
+"""
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -96,3 +102,40 @@ def kill_remains(pid: int, birth: int, *, with_session: bool) -> None:
         kill([pid])
     if with_session:
         kill(session(pid))
+
+
+def open_process(pid: int) -> int:
+    """Return a handle of a process; raises OSError if there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+    try:
+        return os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from error
+
+
+def send_signal(handle: int, pid: int, number: int) -> None:
+    """Send a signal to the process of a handle; raises ProcessLookupError if it has ended."""
+    try:
+        signal.pidfd_send_signal(handle, number)
+        return
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+    _check_alive(handle)
+    os.kill(pid, number)
+
+
+def _check_alive(directory: int) -> None:
+    try:
+        # gVisor still has the file after the end of the process, but refuses to read it.
+        file = os.open("stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            os.read(file, 1)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH)) from error

@@ -4,7 +4,7 @@ A process that enters a container is visible there before it executes its progra
 container with CAP_SYS_PTRACE can read its memory. A fork of the supervisor would reveal the
 variables of every other pod. So the supervisor forks a launcher before it reads the first
 record, and the launcher forks the processes of containers. They are still children of the
-supervisor.
+supervisor. gVisor leaves them to the launcher, which then tells the supervisor of their ends.
 """
 
 import gc
@@ -13,6 +13,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from resource import struct_rusage
 from typing import Any, Final, NoReturn
 
 from kedge.supervisor import wire
@@ -27,9 +29,12 @@ _REPLY: Final = 4096
 class Launcher:
     """The supervisor's side of the launcher."""
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
+    def __init__(self, connection: socket.socket, ends: socket.socket, pid: int) -> None:
         self.pid = pid
         self.closed = False
+        self.ends = ends
+        """Readable when children that are the launcher's own have ended; its end is that of the
+        launcher."""
         self._connection = connection
 
     def fork(
@@ -56,6 +61,20 @@ class Launcher:
             raise OSError(number, text)
         return int(pid)
 
+    def read_ends(self) -> list[tuple[int, int, struct_rusage]]:
+        """Return the pid, the wait status and the resource usage of each child that has ended; none
+        after the end of the launcher."""
+        found: list[tuple[int, int, struct_rusage]] = []
+        while True:
+            try:
+                message = self.ends.recv(_REPLY, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return found
+            if not message:
+                return found
+            pid, status, usage = marshal.loads(message)
+            found.append((pid, status, struct_rusage(usage)))
+
     def close(self) -> None:
         """End the launcher."""
         self.closed = True
@@ -65,12 +84,14 @@ class Launcher:
 def start_launcher(entry_points: Mapping[str, EntryPoint]) -> Launcher:
     """Fork the launcher; call it before any secret is in memory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    our_ends, their_ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
         try:
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
             libc.name_process("kedge-launch")
-            descriptors.keep_only({0, 1, 2, theirs.fileno()})
+            descriptors.keep_only({0, 1, 2, theirs.fileno(), their_ends.fileno()})
+            signal.signal(signal.SIGCHLD, partial(_tell_ends, their_ends))
             # Children live too shortly for garbage collection, which would copy every page.
             gc.freeze()
             gc.disable()
@@ -78,7 +99,20 @@ def start_launcher(entry_points: Mapping[str, EntryPoint]) -> Launcher:
         finally:
             os._exit(1)
     theirs.close()
-    return Launcher(ours, pid)
+    their_ends.close()
+    return Launcher(ours, our_ends, pid)
+
+
+def _tell_ends(ends: socket.socket, *_: object) -> None:
+    """Reap the children that the kernel did not give to the supervisor, and tell it."""
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        ends.send(marshal.dumps((pid, status, tuple(usage))))
 
 
 def _serve(connection: socket.socket, entry_points: Mapping[str, EntryPoint]) -> None:

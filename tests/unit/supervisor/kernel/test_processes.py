@@ -1,9 +1,11 @@
+import errno
 import os
 import select
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import pytest
 
@@ -98,3 +100,59 @@ def test_a_kernel_without_boot_ids_is_told_apart_by_the_time_of_its_boot(
 
     monkeypatch.setattr(processes, "open", opened, raising=False)
     assert processes.boot() == "btime 1794957000"
+
+
+@pytest.fixture(params=["pidfds", "none"])
+def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel with pidfds, and one without."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    if request.param == "none":
+        monkeypatch.setattr(os, "pidfd_open", refuse)
+        monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.usefixtures("_kernel")
+def test_a_process_gets_signals_until_its_end(sleeper: subprocess.Popen[bytes]) -> None:
+    handle = processes.open_process(sleeper.pid)
+    try:
+        processes.send_signal(handle, sleeper.pid, signal.SIGTERM)
+        assert sleeper.wait() == -signal.SIGTERM
+        with pytest.raises(ProcessLookupError):
+            processes.send_signal(handle, sleeper.pid, signal.SIGTERM)
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.usefixtures("_kernel")
+def test_a_handle_signals_no_other_process_with_the_same_pid(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    handle = processes.open_process(sleeper.pid)
+    sleeper.kill()
+    sleeper.wait()
+    try:
+        # As if this process had got the pid meanwhile.
+        with pytest.raises(ProcessLookupError):
+            processes.send_signal(handle, os.getpid(), signal.SIGKILL)
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.usefixtures("_kernel")
+def test_a_process_that_has_ended_has_no_handle(sleeper: subprocess.Popen[bytes]) -> None:
+    sleeper.kill()
+    sleeper.wait()
+    with pytest.raises(ProcessLookupError):
+        processes.open_process(sleeper.pid)

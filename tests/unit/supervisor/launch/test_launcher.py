@@ -1,4 +1,5 @@
 import os
+import select
 import signal
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ def test_a_child_gets_arguments_and_descriptors_and_is_ours() -> None:
     finally:
         os.close(read)
         started.close()
+        started.ends.close()
         os.waitpid(started.pid, 0)
 
 
@@ -35,3 +37,28 @@ def test_the_end_of_the_launcher_is_an_error() -> None:
     with pytest.raises(OSError, match=r"launcher of containers is gone|Broken pipe"):
         started.fork("none", (), [])
     started.close()
+    started.ends.close()
+
+
+def test_ends_of_children_that_the_kernel_leaves_to_the_launcher_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As on gVisor, where CLONE_PARENT has no effect.
+    monkeypatch.setattr(libc, "fork_sibling", os.fork)
+    started = launcher.start_launcher({"write": write_and_exit})
+    read, write = os.pipe()
+    try:
+        pid = started.fork("write", (write, "hello"), [write])
+        poll = select.poll()
+        poll.register(started.ends.fileno(), select.POLLIN)
+        assert poll.poll(20_000)
+        [(ended, status, usage)] = started.read_ends()
+        assert (ended, os.waitstatus_to_exitcode(status)) == (pid, 7)
+        assert usage.ru_maxrss > 0
+        assert started.read_ends() == []
+    finally:
+        os.close(read)
+        os.close(write)
+        started.close()
+        started.ends.close()
+        os.waitpid(started.pid, 0)
