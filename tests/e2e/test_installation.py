@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kedge.cli.completion.scripts import FILES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,11 +59,12 @@ def product_files() -> set[str]:
     return {each for each in names if ".egg-info/" not in each}
 
 
-def test_the_wheel_has_every_file_of_the_product_and_the_man_page(built: Path) -> None:
+def test_the_wheel_has_every_file_of_the_product_the_man_page_and_completion(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert product_files() <= names
-    assert any(each.endswith("share/man/man1/kedge.1") for each in names)
+    for path in ("share/man/man1/kedge.1", *FILES.values()):
+        assert any(each.endswith(f".data/data/{path}") for each in names), path
 
 
 def test_the_sdist_has_what_a_wheel_is_built_from(built: Path) -> None:
@@ -86,5 +89,6 @@ def test_an_installed_wheel_works_outside_of_a_checkout(built: Path, tmp_path: P
     assert Path(where.strip()).is_relative_to(folder)
     program = tmp_path / "venv" / "bin" / "kedge"
     assert "1.36." in run([program, "version"], cwd=tmp_path)
+    assert (tmp_path / "venv" / FILES["bash"]).read_text().startswith("# Completion of kedge")
     up = [program, "run", "--nodes", "0", "--", program, "get", "namespaces"]
     assert "kube-system" in run(up, cwd=tmp_path)

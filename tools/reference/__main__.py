@@ -1,4 +1,7 @@
-"""Write docs/reference and the man page from the code; with --check, fail if a page is stale."""
+"""Write docs/reference, the man page and completion scripts from the code.
+
+With --check, fail if one of them is stale.
+"""
 
 import sys
 from pathlib import Path
@@ -15,6 +18,8 @@ import limits
 import man_page
 import metrics
 from markdown import Page
+
+from kedge.cli.completion.scripts import FILES, SCRIPTS
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final = (
@@ -34,14 +39,19 @@ def main(arguments: list[str]) -> int:
     pages = [make() for make in PAGES]
     texts = {f"{each.name}.md": each.text() for each in pages} | {"README.md": index(pages)}
     texts["kedge.1"] = man_page.text()
+    texts |= {
+        f"completion/{shell}/{Path(FILES[shell]).name}": script for shell, script in SCRIPTS.items()
+    }
     stale = [name for name, text in texts.items() if current(name) != text]
-    extra = sorted({each.name for each in FOLDER.iterdir()} - texts.keys())
+    files = (each for each in FOLDER.rglob("*") if each.is_file())
+    extra = sorted({str(each.relative_to(FOLDER)) for each in files} - texts.keys())
     if arguments == ["--check"]:
         for name in (*stale, *extra):
             print(f"docs/reference/{name} is not what the code says: run 'make docs'")
         return 1 if stale or extra else 0
     FOLDER.mkdir(exist_ok=True)
     for name in stale:
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_text(texts[name])
     for name in extra:
         (FOLDER / name).unlink()

@@ -1,7 +1,7 @@
 """The commands with their flags, and where else each setting can come from."""
 
 import re
-from argparse import Action, ArgumentParser, BooleanOptionalAction, _SubParsersAction
+from argparse import SUPPRESS, Action, ArgumentParser, BooleanOptionalAction, _SubParsersAction
 from collections.abc import Iterator
 from typing import Final
 
@@ -61,7 +61,9 @@ def first_paragraph(parser: ArgumentParser) -> str:
 
 def rows(parser: ArgumentParser) -> Iterator[tuple[str, str, str, str]]:
     for action in parser._actions:
-        if action.dest == "help" or isinstance(action, _SubParsersAction):
+        if action.dest == "help" or action.help == SUPPRESS:
+            continue
+        if isinstance(action, _SubParsersAction):
             continue
         meaning = action.help or ""
         found = DEFAULT.search(meaning)

@@ -85,6 +85,7 @@ def test_help_imports_none_of_the_modules_that_do_the_work(name: str) -> None:
         (["up", "--port=-1"], '"-1" is not a port'),
         (["get"], "the following arguments are required"),
         (["get", "pods", "-o=xml"], 'suitable for the output format "xml"'),
+        (["create", "namespace", "a"], "are kubectl's: 'kedge kubectl create namespace a'"),
         (["create", "-o=yaml"], "the following arguments are required: -f/--filename"),
     ],
 )

@@ -32,9 +32,13 @@ _kedge() {
     compadd -S '' -- $continued
     compadd -- $found
 }
-# A shell without compinit has no compdef yet.
-(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u; }
-compdef _kedge kedge
+if [[ $funcstack[1] == _kedge ]]; then
+    # zsh has loaded this file from $fpath, to complete something.
+    _kedge "$@"
+else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u; }
+    compdef _kedge kedge
+fi
 """
 
 FISH: Final = r"""# Completion of kedge for fish:  kedge completion fish | source
@@ -51,3 +55,9 @@ complete -c kedge -f -a '(__kedge_complete)'
 """
 
 SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+FILES: Final = {
+    "bash": "share/bash-completion/completions/kedge",
+    "zsh": "share/zsh/site-functions/_kedge",
+    "fish": "share/fish/vendor_completions.d/kedge.fish",
+}
+"""Where shells look for the scripts, below a prefix such as /usr or ~/.local."""

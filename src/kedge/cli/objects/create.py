@@ -1,7 +1,8 @@
 """`kedge create`: new objects, from manifests."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
@@ -23,10 +24,20 @@ EXAMPLES: Final = """\
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    client_flags.add_files(parser, required=True)
+    client_flags.add_files(parser, required=False)
+    # Not a part of the usage: these are words of 'kubectl create', which deserve an answer.
+    parser.add_argument("words", nargs="*", help=SUPPRESS)
+    parser.set_defaults(refuse=parser.error)
     client_flags.add_cluster(parser)
     client_flags.add_dry_run(parser)
     client_flags.add_written(parser)
+
+
+def _refusal(words: Sequence[str]) -> str:
+    import shlex
+
+    command = shlex.join(["kedge", "kubectl", "create", *words])
+    return f"'kedge create' takes files, with -f; objects by name are kubectl's: '{command}'"
 
 
 def run(flags: Namespace) -> int:
@@ -34,6 +45,10 @@ def run(flags: Namespace) -> int:
     from kedge.cli.objects import write as writing
     from kedge.cli.objects.connection import visit
 
+    if flags.words:
+        flags.refuse(_refusal(flags.words))
+    if not flags.filename:
+        flags.refuse("the following arguments are required: -f/--filename")
     asked = writing.WriteOptions(
         manifests=manifests.read(flags.filename, sys.stdin, recursive=flags.recursive),
         dry_run=flags.dry_run == "server",
