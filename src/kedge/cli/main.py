@@ -254,4 +254,17 @@ def parser(
             module = command.load()
             part.description, part.epilog = module.DESCRIPTION, f"examples:\n{module.EXAMPLES}"
             module.add_flags(part)
+            _add_examples(part, module.EXAMPLES)
     return top
+
+
+def _add_examples(command: ArgumentParser, examples: str) -> None:
+    """Give the help of each subcommand, such as `kedge image load`, its part of the examples."""
+    if command._subparsers is None:
+        return
+    [below] = command._subparsers._group_actions
+    for name, part in cast("dict[str, ArgumentParser]", below.choices).items():
+        lines = [each for each in examples.splitlines() if f"{command.prog} {name}" in each]
+        if lines and not part.epilog:
+            part.epilog = "\n".join(["examples:", *lines])
+            part.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -9,7 +9,7 @@ import pytest
 
 from kedge.cli.commands import COMMANDS
 from kedge.cli.failure import Failure, ServerRefusal
-from kedge.cli.main import command_first, parser, report, run
+from kedge.cli.main import command_first, parser, report, run, subparser
 
 
 class Stub:
@@ -39,6 +39,16 @@ def test_every_command_can_be_loaded_and_has_examples() -> None:
         assert f"kedge {command.name}" in module.EXAMPLES
         assert callable(module.run)
         assert not command.help.endswith(".")
+
+
+def test_every_subcommand_has_examples() -> None:
+    for command in COMMANDS:
+        part = subparser(parser([command], [command]), command.name)
+        assert part is not None
+        if part._subparsers is not None:
+            [below] = part._subparsers._group_actions
+            for name, each in dict(below.choices or {}).items():
+                assert f"kedge {command.name} {name}" in (each.epilog or "")
 
 
 def test_only_the_named_command_is_imported() -> None:

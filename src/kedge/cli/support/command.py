@@ -49,6 +49,9 @@ def run(flags: Namespace) -> int:
     directory = location.directory or registry.resolve(location.root, location.name)
     moment = SystemClock().now().strftime("%Y%m%d-%H%M%S")
     path: Path = flags.file or Path(f"kedge-{location.name}-{moment}.tar.gz")
+    if not directory.exists():
+        told = f"warning: {registry.absent(location)}. The bundle is about this machine alone."
+        print(told, file=sys.stderr, flush=True)
     print("Collecting ...", file=sys.stderr, flush=True)
     parts = chain(
         bundle.machine_parts(location.root),
