@@ -591,3 +591,24 @@ def test_quantities_are_read_as_kubernetes_writes_them(cluster: Any, page: Page)
     )
     expected = [0.1, 1, 1.5, 2048, 3 << 20, 1000, 5e-9, 1e9, None, None, -1]
     assert page.evaluate(script) == pytest.approx(expected)
+
+
+def test_a_limit_that_was_reached_is_proposed_higher_as_by_the_command(
+    cluster: Any, page: Page
+) -> None:
+    page.open(address(cluster, cluster.kubeconfig).partition("#")[0])
+    page.wait_for_text("kedge ui")
+    amounts = {"cpu": "500m", "memory": "100Mi"}
+    limits = {"name": "main", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    proposed = []
+    for means in ({}, {"oom-kills": "24u"}, {"cpu-throttled": "300m"}):
+        end = "2030-01-02T00:00:00Z"
+        window = {"endtime": end, "mean": means, "max": amounts, "95th": amounts}
+        usage = {"metadata": {"name": "main"}, "metrics": {"1h": window, "1d": window}}
+        script = (
+            "import('/ui/recommendation.js').then(({proposal}) => Object.values("
+            f"proposal([{{containers: [{json.dumps(usage)}]}}], {json.dumps(limits)}))"
+            ".map((each) => each.limit))"
+        )
+        proposed.append(page.evaluate(script))
+    assert proposed == [["600m", "120Mi"], ["600m", "1229Mi"], ["1200m", "120Mi"]]

@@ -114,8 +114,9 @@ class WorkloadUsageSource:
             each
             for each in await self._list(pod.RESOURCE, str(chosen))
             if each.metadata.namespace == namespace
-            and chosen.matches(each.metadata.labels)
+            # Before the selector, which takes longer: there may be many pods and workloads.
             and (not value or each.metadata.labels.get(label) == value)
+            and chosen.matches(each.metadata.labels)
         ]
 
     async def _revision(

@@ -25,7 +25,8 @@ const KINDS = {
   Job: ["batch/v1", "jobs"],
 };
 const HISTORY_MS = 30000;
-let day = { key: "", asked: 0, document: null };
+/** The last day of pods, by uid: when it was requested, and the document. */
+const days = new Map();
 const applied = { key: "", said: "", isGood: false };
 
 export function workloadPage(kind, namespace, name, tab = "pods") {
@@ -55,7 +56,7 @@ function sizes(object, mine, place) {
   const usage = watched("metrics/v1alpha1", "pods", place.namespace);
   const documents = mine.map((pod) => usage.get(pod.metadata.namespace, pod.metadata.name)).filter(Boolean);
   const containers = lasting(object.spec.template.spec);
-  const found = containers.map((each) => ({ container: each, sizes: proposal(documents, each.name) }));
+  const found = containers.map((each) => ({ container: each, sizes: proposal(documents, each) }));
   if (!found.some((each) => Object.keys(each.sizes).length)) return html`<p class="notice">Nothing has been measured yet. Usage appears ten seconds after the start of a container.</p>`;
   const rows = found.flatMap(({ container, sizes }) => Object.entries(sizes).map(([resource, size]) => row(container, resource, size)));
   const group = place.version.includes("/") ? place.version.split("/")[0] : "";
@@ -70,15 +71,15 @@ function sizes(object, mine, place) {
 
 /** Plot the last day of the pod that used most, with the proposal drawn in. */
 function dayPlot(documents, container, resource, size) {
-  const most = (document) => number(document.containers?.find((each) => each.metadata.name === container)?.metrics["1d"]?.max?.cpu) ?? 0;
+  const most = (document) => number(document.containers?.find((each) => each.metadata.name === container)?.metrics["1d"]?.max?.[resource]) ?? 0;
   const busiest = documents.reduce((best, each) => (most(each) > most(best) ? each : best));
   const { namespace, name, uid } = busiest.metadata;
-  if (day.key !== uid) day = { key: uid, asked: 0, document: null };
+  if (!days.has(uid)) days.set(uid, { asked: 0, document: null });
+  const day = days.get(uid);
   if (Date.now() - day.asked > HISTORY_MS) {
     day.asked = Date.now();
-    const mine = day;
     get(path("metrics/v1alpha1", "pods", namespace, name), { history: "true" }).then((document) => {
-      mine.document = document;
+      day.document = document;
       changed();
     }, () => {});
   }
@@ -102,7 +103,7 @@ function dayPlot(documents, container, resource, size) {
 function row(container, resource, size) {
   const show = resource === "cpu" ? cpu : bytes;
   const now = (sort) => container.resources?.[sort]?.[resource] ?? "none";
-  return [container.name, resource, html`${now("requests")} → <strong>${size.request}</strong>`, html`${now("limits")} → <strong>${size.limit}</strong>`, show(size.usual), show(size.most), `${size.window} window, ${spanText(size.seconds)} seen, ${size.pods} pod${size.pods === 1 ? "" : "s"}`];
+  return [container.name, resource, html`${now("requests")} → <strong>${size.request}</strong>`, html`${now("limits")} → <strong>${size.limit}</strong>`, show(size.usual), show(size.most), `${size.window} window, ${spanText(size.seconds)} seen, ${size.pods} pod${size.pods === 1 ? "" : "s"}${size.reached ? "; the limit was reached" : ""}`];
 }
 
 function spanText(seconds) {
