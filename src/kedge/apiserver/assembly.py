@@ -19,8 +19,8 @@ from kedge.apiserver.admission.configuration import UNCONFIGURED, AdmissionConfi
 from kedge.apiserver.admission.device_access import DeviceAccess
 from kedge.apiserver.admission.device_claims import DeviceClaims
 from kedge.apiserver.admission.disabled_plugins import DisabledPlugins
+from kedge.apiserver.admission.node_shortfalls import NodeShortfalls
 from kedge.apiserver.admission.signing_requests import SigningRequests
-from kedge.apiserver.admission.unenforced_policies import UnenforcedPolicies
 from kedge.apiserver.agents import AgentLocator
 from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.allocation.address_records import AddressRecords
@@ -106,7 +106,7 @@ async def assemble(
     always: list[AdmissionPlugin] = [
         SigningRequests(clock),
         DisabledPlugins(frozenset(admission)),
-        UnenforcedPolicies(cache.of(node.RESOURCE)),
+        NodeShortfalls(cache.of(node.RESOURCE)),
         DeviceClaims(
             lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
         ),
