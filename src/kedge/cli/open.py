@@ -143,7 +143,11 @@ def check(record: "GatewayRecord", target: OpenTarget) -> str:
     finally:
         connection.close()
     if refusal := answer.headers.get(REFUSAL):
-        raise Failure(f"{refusal}: 'kubectl get endpoints {target.name}' shows its ready pods")
+        where = f"-n {target.namespace}"
+        raise Failure(
+            f"{refusal}: 'kedge get services {where}' lists the Services, and 'kedge get"
+            f" endpointslices {where} -l kubernetes.io/service-name={target.name}' its ready pods"
+        )
     return url
 
 

@@ -66,7 +66,7 @@ def test_the_address_is_printed_after_the_service_has_answered(gateway: Publishe
 
 
 def test_the_reason_of_the_gateway_is_shown(gateway: PublishedPort) -> None:
-    with pytest.raises(Failure, match="no endpoints available: 'kubectl get endpoints other'"):
+    with pytest.raises(Failure, match="no endpoints available: 'kedge get services -n "):
         check(GatewayRecord((gateway,)), OpenTarget("other", "n"))
 
 

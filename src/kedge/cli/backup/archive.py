@@ -147,7 +147,9 @@ def describe(path: Path) -> BackupDescription:
                 )
             described = msgspec.convert(document, BackupDescription)
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror or error}") from error
+        raise Failure(
+            f"{path}: {error.strerror or error}: name a file that 'kedge backup' wrote"
+        ) from error
     except (tarfile.TarError, msgspec.MsgspecError, EOFError) as error:
         raise Failure(f"{path} is not a backup of kedge: {error}") from error
     if not FIRST <= described.layout <= LAYOUT:

@@ -105,7 +105,9 @@ def _check(done: tuple[bool, str]) -> None:
         return
     if "tar" in said and _NO_TAR in said:
         raise Failure(f"the container has no program tar, which copying needs: {said}")
-    raise Failure(said or "tar failed in the container")
+    # GNU tar remarks this on every absolute path.
+    lines = [each for each in said.splitlines() if "Removing leading" not in each]
+    raise Failure("\n".join(lines) or "tar failed in the container")
 
 
 # Into a container.

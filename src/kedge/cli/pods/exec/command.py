@@ -37,7 +37,10 @@ def run(flags: Namespace) -> int:
     from kedge.cli.pods.exec.session import ExecOptions, execute
 
     if not flags.line:
-        raise Failure("you must specify at least one command for the container, after --")
+        raise Failure(
+            "you must specify at least one command for the container, after --, as in 'kedge exec"
+            f" {flags.pod} -- env'"
+        )
     asked = ExecOptions(
         pod=flags.pod,
         command=flags.line,

@@ -1,6 +1,7 @@
 """Print a decision of the scheduler."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from kedge.api.core_v1.pod.pod import RESOURCE as POD
 from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
@@ -20,7 +21,7 @@ from kedge.machinery.errors import StatusError
 
 async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     """Print the decision."""
-    document = await connection.get(RESOURCE, pod_name(word), connection.namespace)
+    document = await _decision(connection, pod_name(word))
     if as_json:
         print(outputs.json_text(document))
         return 0
@@ -28,6 +29,22 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     if states := await _claims(connection, pod_name(word)):
         print("\n" + "\n".join(tabstops.align(_claim_table(states), tabstops.TABLE)))
     return 0
+
+
+async def _decision(connection: ApiSession, name: str) -> dict[str, Any]:
+    try:
+        return await connection.get(RESOURCE, name, connection.namespace)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+    # A missing pod is the usual reason, and the server tells it in better words.
+    pod = await connection.get(POD, name, connection.namespace)
+    node = pod["spec"].get("nodeName")
+    cause = f'it was created for node "{node}"' if node else "it has not looked at the pod"
+    raise Failure(
+        f"the scheduler has no decision about pod {name}: {cause}, or was restarted since;"
+        f" 'kedge doctor {name} -n {connection.namespace}' examines the pod"
+    )
 
 
 async def _claims(connection: ApiSession, name: str) -> list[ClaimState]:

@@ -122,7 +122,10 @@ async def _undo(there: ApiSession, flags: Namespace, found: ObjectTarget) -> Non
     if one is None and flags.to_revision:
         raise Failure(f"unable to find specified revision {flags.to_revision} in history")
     if one is None:
-        raise Failure(f"no rollout history found for {found.resource.singular} {found.name!r}")
+        raise Failure(
+            f"no rollout history found for {found.resource.singular} {found.name!r}: it has had one"
+            f" template, as 'kedge rollout history {found.resource.singular}/{found.name}' shows"
+        )
     workload = await there.get(found.resource, found.name, there.namespace)
     if workload["spec"].get("paused"):
         raise Failure(

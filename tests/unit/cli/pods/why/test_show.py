@@ -19,6 +19,7 @@ from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.pods.why import show as reasoning
+from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
 
 PLACED = SchedulingDecision(
@@ -149,3 +150,18 @@ CLAIM   PHASE     VOLUME   NODES    WAITS FOR
 data    Missing   <none>   <none>   the claim does not exist
 """
     )
+
+
+async def test_a_pod_that_is_missing_or_was_never_decided_is_told(
+    server: LocalServer, there: ApiSession
+) -> None:
+    server.components.set_scheduler(Known())
+    with pytest.raises(StatusError, match='pods "web" not found'):
+        await reasoning.show(there, "web", as_json=False)
+    container = {"name": "main", "image": "host"}
+    spec = {"containers": [container], "nodeName": "node-1"}
+    await server.post(
+        "/api/v1/namespaces/default/pods", {"metadata": {"name": "web"}, "spec": spec}
+    )
+    with pytest.raises(Failure, match=r'created for node "node-1".*kedge doctor web -n default'):
+        await reasoning.show(there, "web", as_json=False)
