@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kedge.storage.store import StoreEntry
 
 CUTS = 3
-QUOTA = 16_000_000
+QUOTA = 8_000_000
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 START_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.005
@@ -21,14 +22,37 @@ class EtcdMissing(Exception):
         super().__init__('no etcd on the PATH: run "tools/setup etcd" (Debian: etcd-server)')
 
 
+class MemberNetwork(NamedTuple):
+    """Where a member runs, and its addresses for clients and for other members."""
+
+    client_address: str
+    peer_address: str
+    program: tuple[str, ...] = ()
+    """Starts the member somewhere else."""
+
+
+LOOPBACK: Final = MemberNetwork("127.0.0.1", "127.0.0.1")
+
+
 class EtcdProcess:
     """One member; it can be killed and started again with its data."""
 
-    def __init__(self, directory: Path, *flags: str, scheme: str = "http") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *flags: str,
+        scheme: str = "http",
+        name: str = "default",
+        network: MemberNetwork = LOOPBACK,
+    ) -> None:
         self.directory = directory
         self.flags = flags
         self.scheme = scheme
+        self.name = name
+        self.network = network
         self.client_port, self.peer_port = free_port(), free_port()
+        self.peers = f"{name}={self.peer_url}"
+        """All members, each with the address for the others."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @classmethod
@@ -40,7 +64,11 @@ class EtcdProcess:
 
     @property
     def endpoint(self) -> str:
-        return f"127.0.0.1:{self.client_port}"
+        return f"{self.network.client_address}:{self.client_port}"
+
+    @property
+    def peer_url(self) -> str:
+        return f"http://{self.network.peer_address}:{self.peer_port}"
 
     @property
     def url(self) -> str:
@@ -57,14 +85,15 @@ class EtcdProcess:
         program = shutil.which("etcd")
         if program is None:
             raise EtcdMissing
-        client, peer = f"{self.scheme}://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
+        client, peer = f"{self.scheme}://{self.endpoint}", self.peer_url
         arguments = [
             f"--data-dir={self.directory / 'data'}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
+            f"--name={self.name}",
+            f"--initial-cluster={self.peers}",
             # An election is over at once.
             "--heartbeat-interval=10",
             "--election-timeout=100",
@@ -73,7 +102,7 @@ class EtcdProcess:
         ]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [program, *arguments],
+                [*self.network.program, program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -93,7 +122,7 @@ class EtcdProcess:
     def _answers(self) -> bool:
         if self.scheme == "https":
             with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.client_port)) == 0
+                return probe.connect_ex((self.network.client_address, self.client_port)) == 0
         try:
             with urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=1) as answer:
                 return b"true" in answer.read()
@@ -121,6 +150,31 @@ class EtcdProcess:
     def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
+
+
+def three_members(
+    directory: Path, networks: Sequence[MemberNetwork] = (LOOPBACK,) * 3
+) -> list[EtcdProcess]:
+    """Start an etcd cluster of three members, and wait until it has a leader."""
+    # Heartbeats that fit a busy machine: a late one is not yet the loss of the leader.
+    flags = ("--unsafe-no-fsync", "--heartbeat-interval=50", "--election-timeout=500")
+    members = []
+    for number, network in enumerate(networks, 1):
+        (directory / f"m{number}").mkdir()
+        members.append(
+            EtcdProcess(directory / f"m{number}", *flags, name=f"m{number}", network=network)
+        )
+    try:
+        for member in members:
+            member.peers = ",".join(f"{each.name}={each.peer_url}" for each in members)
+            member.spawn()
+        for member in members:
+            member.wait()
+    except BaseException:
+        for member in members:
+            member.kill()
+        raise
+    return members
 
 
 def free_port() -> int:

@@ -79,6 +79,10 @@ _RULES: Final = (
     _Rule("UNAVAILABLE", "", FailureKind.UNKNOWN),
     _Rule("DEADLINE_EXCEEDED", "", FailureKind.UNKNOWN),
     _Rule("CANCELLED", "", FailureKind.UNKNOWN),
+    # A deadline that etcd notices first is an error of Go without a code of its own; INTERNAL is
+    # that of a stream which was reset.
+    _Rule("UNKNOWN", "", FailureKind.UNKNOWN),
+    _Rule("INTERNAL", "", FailureKind.UNKNOWN),
 )
 
 

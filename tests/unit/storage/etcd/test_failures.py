@@ -28,6 +28,8 @@ KINDS = [
     ("UNAVAILABLE", "etcdserver: request timed out", "UNKNOWN"),
     ("UNAVAILABLE", "Socket closed", "UNKNOWN"),
     ("DEADLINE_EXCEEDED", "Deadline Exceeded", "UNKNOWN"),
+    ("UNKNOWN", "context deadline exceeded", "UNKNOWN"),
+    ("INTERNAL", "Received RST_STREAM with error code 2", "UNKNOWN"),
     ("DATA_LOSS", "etcdserver: corrupt cluster", "CORRUPT"),
     ("INVALID_ARGUMENT", "etcdserver: key is not provided", "OTHER"),
 ]
