@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.e2e.transcripts import ROOT, pattern, replay
+from tests.e2e.transcripts import HUGE_PAGES, ROOT, pattern, replay
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Terminal
 
-PAGES = [Path("README.md"), *sorted(p.relative_to(ROOT) for p in ROOT.glob("examples/*/README.md"))]
+PAGES = [
+    Path("README.md"),
+    *sorted(p.relative_to(ROOT) for p in ROOT.glob("examples/*/README.md")),
+    HUGE_PAGES,
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

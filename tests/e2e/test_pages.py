@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.e2e.transcripts import ROOT, replay
+from tests.e2e.transcripts import HUGE_PAGES, ROOT, replay
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Terminal
@@ -15,6 +15,7 @@ PAGES = sorted(
     path.relative_to(ROOT)
     for pattern in ("docs/tutorials/*.md", "docs/seeds/0*.md")
     for path in ROOT.glob(pattern)
+    if path != ROOT / HUGE_PAGES
 )
 
 

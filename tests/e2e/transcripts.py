@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
+HUGE_PAGES = Path("docs/seeds/002-device-plugins.md")
+"""Reserves huge pages of the machine, as examples/fpga does: both run in one file, thus in turn."""
 COPIED = ("examples", "docs/seeds", "docs/tutorials")
 """Folders whose files the commands name."""
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
