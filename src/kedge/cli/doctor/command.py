@@ -66,7 +66,7 @@ def run(flags: Namespace) -> int:
     if flags.output:
         print(document({"level": found.capabilities.level, "checks": findings}, flags.output))
     else:
-        print(_coloured(describe(found.capabilities.level, findings), findings))
+        print(coloured(describe(found.capabilities.level, findings), findings))
     return exit_code(findings, strict=flags.strict)
 
 
@@ -101,7 +101,7 @@ def describe(level: str, findings: "Sequence[MachineFinding]") -> str:
     return "\n\n".join([*parts, _verdict(level, findings)])
 
 
-def _coloured(text: str, findings: "Sequence[MachineFinding]") -> str:
+def coloured(text: str, findings: "Sequence[MachineFinding]") -> str:
     """Return the text with the status of each check in its colour."""
     import sys
 

@@ -1,5 +1,6 @@
 import json
 import os
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -22,6 +23,19 @@ def test_each_lack_has_its_cost_and_its_remedy() -> None:
     assert command.describe("full", [OK, FAILED]).endswith(
         "cost:  certificates are not valid yet\n\nA cluster cannot run here."
     )
+
+
+def test_a_terminal_shows_each_status_in_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = command.describe("full", [OK, LACKS, FAILED])
+    assert command.coloured(text, [OK, LACKS, FAILED]) == text
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    lines = command.coloured(text, [OK, LACKS, FAILED]).splitlines()
+    assert lines[1] == "kernel   \x1b[32mok\x1b[0m       6.1"
+    assert lines[2] == "disk     \x1b[33mlacks\x1b[0m    12 MiB free"
+    assert lines[3] == "clock    \x1b[31mfailed\x1b[0m   1970"
+    assert "\n".join(lines[4:]) == "\n".join(text.splitlines()[4:])
 
 
 @pytest.mark.parametrize(

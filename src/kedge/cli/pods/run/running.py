@@ -78,7 +78,7 @@ async def _stay(there: ApiSession, asked: RunOptions) -> int:
         await _attach(there, asked)
     else:
         await show(there, LogFlags(pod=name, container=name, follow=True))
-    status = await _watch_until(there, _PodProgress(name), lambda state: "terminated" in state)
+    status = await _watch_until(there, PodProgress(name), lambda state: "terminated" in state)
     return int(status["terminated"].get("exitCode", 0))
 
 
@@ -102,12 +102,12 @@ async def _attach(there: ApiSession, asked: RunOptions) -> None:
 async def _until(there: ApiSession, name: str, is_reached: Any) -> Mapping[str, Any]:
     """Return the state of the pod's container once it is as asked; raises Failure if the pod
     cannot start, or is gone."""
-    seen = _PodProgress(name)
+    seen = PodProgress(name)
     with waiting(lambda: seen.text):
         return await _watch_until(there, seen, is_reached)
 
 
-class _PodProgress:
+class PodProgress:
     """A pod, and why its container does not run yet."""
 
     def __init__(self, name: str) -> None:
@@ -128,7 +128,7 @@ class _PodProgress:
         return found
 
 
-async def _watch_until(there: ApiSession, seen: _PodProgress, is_reached: Any) -> Mapping[str, Any]:
+async def _watch_until(there: ApiSession, seen: PodProgress, is_reached: Any) -> Mapping[str, Any]:
     view, name = View(PODS, document_in), seen.name
     while True:
         document = await there.get(PODS, name, there.namespace)
