@@ -121,6 +121,7 @@ bench: .venv/.dev need-wrk ## print one page of API figures, then the other benc
 	$(BIN)/python bench/test_clusters.py --runs 5 --count 20
 	$(BIN)/python bench/cli.py --runs 20
 	$(BIN)/python bench/store.py 0.5
+	$(BIN)/python bench/engines.py
 	$(BIN)/python bench/limits.py --pods 500
 	$(BIN)/python bench/cel.py
 	$(BIN)/python bench/expression_pauses.py

@@ -1,22 +1,27 @@
-"""How fast the stores write: operations per second and latencies by number of callers.
+"""How fast the stores write: operations per second, latencies and processor time of this process
+by number of callers. etcd is measured if the machine has one.
 
 Usage: python bench/store.py [seconds per row]
 """
 
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from kedge.machinery.clock import SystemClock
+from kedge.storage.etcd.connection import EtcdConnection
+from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store
+from kedge.testing.etcd_process import EtcdProcess
 
 VALUE = os.urandom(3072)
 CALLERS = (1, 16, 128)
@@ -67,29 +72,32 @@ async def measure(store: Store, deed: Deed, callers: int, seconds: float) -> str
     seen: list[int] = []
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(count_events(store, seen))
-        start = perf_counter()
+        start, busy = perf_counter(), process_time()
         async with asyncio.TaskGroup() as crowd:
             for caller in range(callers):
                 crowd.create_task(caller_loop(store, deed, caller, start + seconds, taken))
-        elapsed = perf_counter() - start
+        elapsed, busy = perf_counter() - start, process_time() - busy
         watching.cancel()
     taken.sort()
     p50, p99 = (taken[int(len(taken) * part)] * 1000 for part in (0.5, 0.99))
     return (
-        f"{len(taken) / elapsed:9,.0f} {p50:8.2f} {p99:8.2f} {taken[-1] * 1000:8.2f} {len(seen):9,}"
+        f"{len(taken) / elapsed:9,.0f} {p50:8.2f} {p99:8.2f} {taken[-1] * 1000:8.2f}"
+        f" {busy / len(taken) * 1e6:8,.0f} {len(seen):9,}"
     )
 
 
 async def run(seconds: float) -> None:
     print(
         f"{'store':7} {'deed':7} {'callers':>7} {'ops/s':>9} {'p50 ms':>8} {'p99 ms':>8}"
-        f" {'max ms':>8} {'watched':>9}"
+        f" {'max ms':>8} {'CPU µs':>8} {'watched':>9}"
     )
-    for name in ("memory", "sqlite"):
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    stores = ("memory", "sqlite", *(("etcd",) if shutil.which("etcd") else ()))
+    for name in stores:
         for callers in CALLERS:
             for deed_name, deed in (("create", create), ("update", Update()), ("get", get)):
-                with tempfile.TemporaryDirectory() as directory:
-                    store = await opened(name, Path(directory))
+                with tempfile.TemporaryDirectory() as directory, etcd(name, directory) as endpoint:
+                    store = await opened(name, Path(directory), endpoint)
                     await fill(store)
                     line = await measure(store, deed, callers, seconds)
                     await store.close()
@@ -101,9 +109,25 @@ async def fill(store: Store) -> None:
         await store.put(f"/registry/nodes/node-{turn}", VALUE, expect=0)
 
 
-async def opened(name: str, directory: Path) -> Store:
+@contextmanager
+def etcd(name: str, directory: str) -> Iterator[str]:
+    """Run an etcd that flushes to disk, if it is to be measured."""
+    if name != "etcd":
+        yield ""
+        return
+    process = EtcdProcess(Path(directory))
+    process.start()
+    try:
+        yield process.endpoint
+    finally:
+        process.kill()
+
+
+async def opened(name: str, directory: Path, endpoint: str) -> Store:
     if name == "memory":
         return MemoryStore(SystemClock())
+    if endpoint:
+        return await EtcdStore.open(EtcdConnection(endpoints=(endpoint,)), SystemClock())
     return await SqliteStore.open(directory / "state.db", SystemClock())
 
 

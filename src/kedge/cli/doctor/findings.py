@@ -71,6 +71,7 @@ def diagnose(machine: MachineFacts) -> list[MachineFinding]:
         _clock(machine),
         *_disk(machine),
         _files(machine),
+        *_etcds(machine),
     ]
 
 
@@ -270,3 +271,19 @@ def _files(machine: MachineFacts) -> MachineFinding:
         return MachineFinding("open files", OK, str(machine.open_files))
     cost = "a cluster with many pods or clients refuses some of them"
     return MachineFinding("open files", LACKS, str(machine.open_files), cost, "ulimit -Hn 65536")
+
+
+def _etcds(machine: MachineFacts) -> Iterator[MachineFinding]:
+    for etcd in machine.etcds:
+        found = f'{etcd.members - len(etcd.problems)} of {etcd.members} members of "{etcd.cluster}"'
+        if not etcd.problems:
+            yield MachineFinding("etcd", OK, f"{found} answer")
+            continue
+        whole = len(etcd.problems) <= (etcd.members - 1) // 2
+        cost = (
+            "the loss of another member may stop writes"
+            if whole
+            else f'cluster "{etcd.cluster}" cannot be written, nor started'
+        )
+        reasons = "; ".join(f"{member}: {why}" for member, why in etcd.problems.items())
+        yield MachineFinding("etcd", LACKS, f"{found} answer", cost, f"start etcd ({reasons})")

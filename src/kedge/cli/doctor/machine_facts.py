@@ -10,12 +10,14 @@ import resource
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kedge.cli.cluster import registry
 from kedge.machinery.clock import SystemClock
+from kedge.settings.parse import etcd_endpoints
 from kedge.supervisor import level, uplink_namespace
 from kedge.supervisor.machine_capabilities import MachineCapabilities
 
@@ -27,6 +29,7 @@ SWITCHES: Final = (
 )
 """Kernel settings below /proc/sys that restrict ordinary users; a machine has some of them."""
 _KUBECTL_SECONDS: Final = 10
+_ETCD_SECONDS: Final = 1.0
 _TIME_ERROR: Final = 5
 """The state of a clock that nothing synchronizes, as adjtimex(2) returns it."""
 
@@ -45,6 +48,15 @@ class WayOutAttempt(NamedTuple):
     """The first one that works; empty if none does."""
     problems: dict[str, str]
     """Why others do not, by name."""
+
+
+class EtcdReach(NamedTuple):
+    """The attempt to reach the members of the etcd of a cluster."""
+
+    cluster: str
+    members: int
+    problems: dict[str, str]
+    """Why members cannot be reached, by address."""
 
 
 class MachineFacts(NamedTuple):
@@ -75,6 +87,8 @@ class MachineFacts(NamedTuple):
     disk_free: int
     disk_size: int
     open_files: int
+    etcds: tuple[EtcdReach, ...] = ()
+    """The etcds of clusters on this machine."""
 
 
 def collect(state: Path) -> MachineFacts:
@@ -107,7 +121,27 @@ def collect(state: Path) -> MachineFacts:
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_size=disk.f_blocks * disk.f_frsize,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        etcds=tuple(_etcds(state)),
     )
+
+
+def _etcds(state: Path) -> Iterator[EtcdReach]:
+    for found in registry.every(state):
+        members = etcd_endpoints(found.cluster.etcd)
+        attempts = {each: _reach(each) for each in members}
+        if members:
+            problems = {each: why for each, why in attempts.items() if why}
+            yield EtcdReach(found.cluster.name, len(members), problems)
+
+
+def _reach(endpoint: str) -> str:
+    """Return why nothing answers at an address; empty if something does."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ETCD_SECONDS):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _user() -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from kedge import KUBERNETES
 from kedge.cli.doctor.findings import MachineFinding, diagnose, is_supported, kernel_version
-from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt, WayOutAttempt
+from kedge.cli.doctor.machine_facts import EtcdReach, MachineFacts, NetworkAttempt, WayOutAttempt
 from kedge.supervisor.machine_capabilities import (
     ADVISORY,
     FULL,
@@ -181,3 +181,18 @@ def test_the_way_out_of_an_ordinary_user(
     assert (shown.status, shown.found, shown.mend) == (status, found, mend)
     assert bool(shown.cost) == (status != "ok")
     assert "way out" not in {each.name for each in diagnose(ROOT)}
+
+
+def etcd_finding(members: int, *silent: str) -> MachineFinding:
+    reach = EtcdReach("dev", members, dict.fromkeys(silent, "Connection refused"))
+    return next(each for each in diagnose(ROOT._replace(etcds=(reach,))) if each.name == "etcd")
+
+
+def test_the_etcd_of_a_cluster_is_looked_at() -> None:
+    assert etcd_finding(3) == MachineFinding("etcd", "ok", '3 of 3 members of "dev" answer')
+    one = etcd_finding(3, "a:2379")
+    assert (one.status, one.found) == ("lacks", '2 of 3 members of "dev" answer')
+    assert one.cost == "the loss of another member may stop writes"
+    assert one.mend == "start etcd (a:2379: Connection refused)"
+    assert etcd_finding(3, "a:1", "b:1").cost == 'cluster "dev" cannot be written, nor started'
+    assert etcd_finding(1, "a:1").cost == 'cluster "dev" cannot be written, nor started'
