@@ -81,6 +81,7 @@ e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also th
 	@tools/setup browser
 	@tools/setup shells
 	@tools/setup etcd
+	@tools/setup tmux
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
 	$(E2E) -n 3 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER) --ignore=$(NAMES_IN_CONTAINER)
 	$(E2E) -n 2 --dist loadfile $(ALONE)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 RARE = {
+    "curses": "only the live view of kedge top draws on a terminal",
     "email": "kedge.web.http_date writes dates",
     "grpc": "only device plugins and drivers speak it",
     "kedge.controllers.controllers": "controllers start when the nodes are ready",

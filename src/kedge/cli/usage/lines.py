@@ -118,7 +118,7 @@ def pod_lines(
                 )
         else:
             used = statistic(windows_of(pod), look)
-            lines.append(UsageLine(namespace, name, "", used, *_asked(declared), node))
+            lines.append(UsageLine(namespace, name, "", used, *requests_and_limits(declared), node))
     return _ordered(lines, look)
 
 
@@ -129,7 +129,7 @@ def _lasting(pod: CorePod | None) -> list[Container]:
     return [*pod.spec.containers, *filter(is_sidecar, pod.spec.initContainers)]
 
 
-def _asked(pod: CorePod | None) -> tuple[ResourceList, ResourceList]:
+def requests_and_limits(pod: CorePod | None) -> tuple[ResourceList, ResourceList]:
     """The requests and limits of a pod: its own word, else that of its containers."""
     parts = [each.resources for each in _lasting(pod)]
     requests, limits = added([each.requests for each in parts]), _bounds([x.limits for x in parts])

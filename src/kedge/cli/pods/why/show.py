@@ -25,9 +25,7 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     if as_json:
         print(outputs.json_text(document))
         return 0
-    print("\n".join(laid_out(RESOURCE.from_document(document))))
-    if states := await _claims(connection, pod_name(word)):
-        print("\n" + "\n".join(tabstops.align(_claim_table(states), tabstops.TABLE)))
+    print("\n".join(await _lines(connection, document, pod_name(word))))
     return 0
 
 
@@ -45,6 +43,19 @@ async def _decision(connection: ApiSession, name: str) -> dict[str, Any]:
         f"the scheduler has no decision about pod {name}: {cause}, or was restarted since;"
         f" 'kedge doctor {name} -n {connection.namespace}' examines the pod"
     )
+
+
+async def decision_lines(connection: ApiSession, name: str) -> list[str]:
+    """Return the decision about a pod, for people."""
+    document = await _decision(connection, name)
+    return await _lines(connection, document, name)
+
+
+async def _lines(connection: ApiSession, document: dict[str, Any], name: str) -> list[str]:
+    lines = [*laid_out(RESOURCE.from_document(document))]
+    if states := await _claims(connection, name):
+        lines += ["", *tabstops.align(_claim_table(states), tabstops.TABLE)]
+    return lines
 
 
 async def _claims(connection: ApiSession, name: str) -> list[ClaimState]:

@@ -1,7 +1,7 @@
 """`kedge why POD --slow`: collect what was measured, and print why the pod is slow."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kedge.api.apps_v1 import replica_set
 from kedge.api.core_v1 import node as core_node
@@ -28,7 +28,27 @@ _DENIED: Final = (403, 404)
 
 async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     """Print the causes."""
-    name = pod_name(word)
+    found = await _explained(connection, pod_name(word))
+    if as_json:
+        print(outputs.json_text({"items": [each._asdict() for each in found.causes]}))
+    else:
+        print("\n".join(laid_out(*found)))
+    return 0
+
+
+async def slow_lines(connection: ApiSession, name: str) -> list[str]:
+    """Return why a pod is slow, for people."""
+    return [*laid_out(*await _explained(connection, name))]
+
+
+class _Explained(NamedTuple):
+    pod: CorePod
+    usage: Pod
+    place: PodNode
+    causes: Sequence[SlowFinding]
+
+
+async def _explained(connection: ApiSession, name: str) -> _Explained:
     found = await connection.client.get(core_pod.RESOURCE, name, connection.namespace)
     if not found.spec.nodeName:
         raise Failure(
@@ -38,11 +58,7 @@ async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     place = await _node(connection, found)
     remedy = Remedy(connection.namespace, name, await _workload(connection, found))
     causes = findings(list(subjects(found, measured)), place, remedy)
-    if as_json:
-        print(outputs.json_text({"items": [each._asdict() for each in causes]}))
-    else:
-        print("\n".join(laid_out(found, measured, place, causes)))
-    return 0
+    return _Explained(found, measured, place, causes)
 
 
 async def _measured(connection: ApiSession, name: str) -> Pod:

@@ -1,22 +1,30 @@
 """`kedge top`: what nodes, pods, containers and claims use, live."""
 
+import os
+import sys
 from argparse import ArgumentParser, Namespace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.metrics.windows import WINDOWS
+from kedge.metrics.windows import STATISTICS, WINDOWS
+
+if TYPE_CHECKING:
+    from kedge.cli.objects.connection import ApiSession
+    from kedge.cli.usage.lines import TopOptions
 
 DESCRIPTION: Final = """\
 Show the usage of nodes, pods, containers and claims in the last ten seconds, minute, hour or day.
-At a terminal the table is repainted whenever a node reports, until Ctrl-C; otherwise it is printed
-once. Columns such as CPU/REQ show the usage as a share of the request or the limit. For a kind such
-as deployments, the usage of all its pods is added up: the mean is exact, max and 95th are the most
-that it can be."""
+At a terminal, nodes and pods are a live view: Enter leads from a node to its pods and containers,
+l shows logs, w why a pod is where it is, ? all keys, q quits. Bars compare the usage with requests
+and limits. Kinds, claims and -o wide are a table there that is repainted whenever a node reports,
+until Ctrl-C. Without a terminal, or with --once, the table is printed once. Columns such as CPU/REQ
+show the usage as a share of the request or the limit. For a kind such as deployments, the usage of
+all its pods is added up: the mean is exact, max and 95th are the most that it can be."""
 EXAMPLES: Final = """\
-  # The nodes; the pods of the current namespace, and of all
+  # The nodes; the pods of the current namespace, and of all (keys: press ?)
   kedge top
   kedge top pods
   kedge top pods -A --sort-by memory
@@ -40,8 +48,6 @@ EXAMPLES: Final = """\
 
   # Record usage for 'kedge simulate'
   kedge top pods -A -o json --watch > day.jsonl"""
-
-STATISTICS: Final = ("mean", "max", "95th")
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -114,6 +120,34 @@ def run(flags: Namespace) -> int:
         return visit(client_config(Settings(flags)), lambda there: record(there, look))
     live = not flags.once and flags.output != "json"
     as_json = flags.output == "json"
+    opens_view = live and not (look.wide or look.grouped or flags.no_headers) and _has_terminal()
     return visit(
-        client_config(Settings(flags)), lambda there: show(there, look, live=live, as_json=as_json)
+        client_config(Settings(flags)),
+        lambda there: (
+            _open_view(there, look) if opens_view else show(there, look, live=live, as_json=as_json)
+        ),
     )
+
+
+def _has_terminal() -> bool:
+    """Whether there is a terminal to draw on and to read keys from."""
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb
+
+
+async def _open_view(there: "ApiSession", look: "TopOptions") -> int:
+    """Open the live view; on a terminal that it cannot draw on, repaint a plain table."""
+    from kedge.cli.usage.top.view import show
+
+    try:
+        from kedge.cli.usage.top.live.live_view import show_live
+        from kedge.cli.usage.top.live.screen import UnusableTerminal
+    except ModuleNotFoundError as error:
+        # A Python that was built without curses.
+        if error.name not in ("curses", "_curses"):
+            raise
+        return await show(there, look, live=True, as_json=False)
+    try:
+        return await show_live(there, look)
+    except UnusableTerminal:
+        return await show(there, look, live=True, as_json=False)

@@ -79,6 +79,21 @@ async def record(connection: ApiSession, look: TopOptions) -> int:
         raise group.exceptions[0] from None
 
 
+async def check_node(connection: ApiSession, name: str) -> None:
+    """Raise 404 if there is no such node, rather than show nothing."""
+    try:
+        await connection.client.get(node.RESOURCE, name)
+    except StatusError as error:
+        if error.code != 404:
+            return
+        # Rather what is wrong with the name than what a node has not reported yet.
+        try:
+            await connection.client.get(core_node.RESOURCE, name)
+        except StatusError as inner:
+            if inner.code == 404:
+                raise not_found("", "nodes", name) from None
+
+
 class TopView:
     """The usage that `kedge top` shows, and its history."""
 
@@ -105,7 +120,7 @@ class TopView:
     async def fetch(self) -> None:
         """All that is reported now."""
         if self._look.node:
-            await self._check_node()
+            await check_node(self._connection, self._look.node)
         found = await self._connection.client.list(
             self._resource, self._namespace, labels=self._look.labels, fields=self._fields
         )
@@ -114,19 +129,6 @@ class TopView:
         await self._fetch_known()
         for each in found.items:
             self._remember(each)
-
-    async def _check_node(self) -> None:
-        try:
-            await self._connection.client.get(node.RESOURCE, self._look.node)
-        except StatusError as error:
-            if error.code != 404:
-                return
-            # Rather what is wrong with the name than what a node has not reported yet.
-            try:
-                await self._connection.client.get(core_node.RESOURCE, self._look.node)
-            except StatusError as inner:
-                if inner.code == 404:
-                    raise not_found("", "nodes", self._look.node) from None
 
     async def _fetch_known(self) -> None:
         """Fetch the requests and limits of the objects, if permitted."""

@@ -1,0 +1,1 @@
+"""The live view of `kedge top` on a terminal."""
