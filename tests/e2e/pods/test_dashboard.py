@@ -335,6 +335,38 @@ def test_limits_devices_and_sizes(
     page.wait_for_text("The server would accept it.")
 
 
+def test_the_sizes_of_a_cron_job_follow_from_its_runs(
+    cluster: Any, api: Any, page: Page, namespace: str, eventually: Callable[..., Any]
+) -> None:
+    container = {"name": "main", "image": "host", "command": ["sleep", "12"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    batch = f"/apis/batch/v1/namespaces/{namespace}"
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template}}}
+    nightly = api.create(f"{batch}/cronjobs", {"metadata": {"name": "nightly"}, "spec": spec})
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "name": "nightly",
+        "uid": nightly["metadata"]["uid"],
+        "controller": True,
+    }
+    metadata = {"name": "first", "ownerReferences": [owner]}
+    api.create(f"{batch}/jobs", {"metadata": metadata, "spec": {"template": template}})
+    page.open(address(cluster, cluster.kubeconfig, f"--namespace={namespace}"))
+    page.wait_for_text("Overview")
+    go(page, f"workload/Job/{namespace}/first", "CronJob nightly")
+    eventually(lambda: api.get(f"{batch}/jobs/first").get("status", {}).get("succeeded") == 1)
+    go(page, f"workload/CronJob/{namespace}/nightly/sizes", "Requests and limits that fit")
+    page.wait_for_text("16Mi")
+    page.wait("document.querySelectorAll('k-plot canvas').length === 2")
+    page.click(".card button.primary")
+    page.wait_for_text("Applied. The next run has it.")
+    changed = api.get(f"{batch}/cronjobs/nightly")["spec"]["jobTemplate"]["spec"]["template"][
+        "spec"
+    ]
+    assert changed["containers"][0]["resources"]["requests"]["memory"] == "16Mi"
+
+
 def test_a_viewer_is_not_offered_what_it_may_not_do(
     cluster: Any, page: Page, demo: str, namespace: str, user: Callable[..., Path]
 ) -> None:

@@ -23,10 +23,14 @@ const KINDS = {
   ReplicaSet: ["apps/v1", "replicasets"],
   ReplicationController: ["v1", "replicationcontrollers"],
   Job: ["batch/v1", "jobs"],
+  CronJob: ["batch/v1", "cronjobs"],
 };
+const ENDED = ["Succeeded", "Failed"];
 const HISTORY_MS = 30000;
 /** The last day of pods, by uid: when it was requested, and the document. */
 const days = new Map();
+/** The usage of pods that have ended, by uid: lists have only pods that run. */
+const lastUsage = new Map();
 const applied = { key: "", said: "", isGood: false };
 
 export function workloadPage(kind, namespace, name, tab = "pods") {
@@ -34,12 +38,41 @@ export function workloadPage(kind, namespace, name, tab = "pods") {
   const [version, plural] = KINDS[kind];
   const watch = watched(version, plural, namespace, { fieldSelector: `metadata.name=${name}` });
   const object = watch.get(namespace, name);
-  const mine = watched("v1", "pods", namespace).all.filter((pod) => ownerOf(pod).kind === kind && ownerOf(pod).name === name);
+  const mine = podsOf(kind, namespace, name);
+  const above = object ? ownerOf(object) : {};
   const link = (key, label) => html`<a href="#/workload/${kind}/${namespace}/${name}/${key}" aria-current=${key === tab ? "page" : nothing}>${label}</a>`;
   return html`<h1>${name} ${badge(kind, "done")}</h1>
-    ${object ? facts([["Namespace", namespace], ["Replicas", object.spec.replicas === undefined ? undefined : `${object.status?.readyReplicas ?? 0} of ${object.spec.replicas} ready`]]) : problem(watch)}
+    ${object ? facts([["Namespace", namespace], ["Replicas", object.spec.replicas === undefined ? undefined : `${object.status?.readyReplicas ?? 0} of ${object.spec.replicas} ready`], ["Of", KINDS[above.kind] ? html`<a href="#/workload/${above.kind}/${namespace}/${above.name}">${above.kind} ${above.name}</a>` : undefined]]) : problem(watch)}
     <nav class="tabs" aria-label="Parts of the workload">${link("pods", "Pods")} ${link("sizes", "Right size")} ${link("yaml", "YAML")}</nav>
     ${tab === "yaml" ? yamlEditor({ version, plural, namespace, name }) : tab === "sizes" ? sizes(object, mine, { kind, version, plural, namespace, name }) : podsTab(mine, namespace)}`;
+}
+
+/** Return the pods of a workload; those of a CronJob are the pods of its Jobs. */
+function podsOf(kind, namespace, name) {
+  const isOf = (object, owner, names) => ownerOf(object).kind === owner && names.includes(ownerOf(object).name);
+  const pods = watched("v1", "pods", namespace).all;
+  if (kind !== "CronJob") return pods.filter((pod) => isOf(pod, kind, [name]));
+  const runs = watched("batch/v1", "jobs", namespace).all.filter((job) => isOf(job, kind, [name]));
+  return pods.filter((pod) => isOf(pod, "Job", runs.map((job) => job.metadata.name)));
+}
+
+/** Return the usage of a pod, also of one that has ended; undefined if it is not known yet. */
+function usageOf(pod, usage) {
+  const { namespace, name, uid } = pod.metadata;
+  const listed = usage.get(namespace, name);
+  if (listed || !ENDED.includes(pod.status?.phase)) return listed;
+  if (!lastUsage.has(uid)) {
+    lastUsage.set(uid, undefined);
+    get(path("metrics/v1alpha1", "pods", namespace, name)).then((document) => {
+      lastUsage.set(uid, document);
+      changed();
+    }, () => {});
+  }
+  return lastUsage.get(uid);
+}
+
+function templateOf(object) {
+  return (object.spec.jobTemplate ?? object).spec.template;
 }
 
 function podsTab(mine, namespace) {
@@ -54,8 +87,8 @@ function podsTab(mine, namespace) {
 function sizes(object, mine, place) {
   if (!object) return nothing;
   const usage = watched("metrics/v1alpha1", "pods", place.namespace);
-  const documents = mine.map((pod) => usage.get(pod.metadata.namespace, pod.metadata.name)).filter(Boolean);
-  const containers = lasting(object.spec.template.spec);
+  const documents = mine.map((pod) => usageOf(pod, usage)).filter(Boolean);
+  const containers = lasting(templateOf(object).spec);
   const found = containers.map((each) => ({ container: each, sizes: proposal(documents, each) }));
   if (!found.some((each) => Object.keys(each.sizes).length)) return html`<p class="notice">Nothing has been measured yet. Usage appears ten seconds after the start of a container.</p>`;
   const rows = found.flatMap(({ container, sizes }) => Object.entries(sizes).map(([resource, size]) => row(container, resource, size)));
@@ -69,7 +102,7 @@ function sizes(object, mine, place) {
     ${found.map(({ container, sizes }) => html`<div class="plots">${Object.entries(sizes).map(([resource, size]) => dayPlot(documents, container.name, resource, size))}</div>`)}`;
 }
 
-/** Plot the last day of the pod that used most, with the proposal drawn in. */
+/** Plot the window of the evidence, of the pod that used most, with the proposal drawn in. */
 function dayPlot(documents, container, resource, size) {
   const most = (document) => number(document.containers?.find((each) => each.metadata.name === container)?.metrics["1d"]?.max?.[resource]) ?? 0;
   const busiest = documents.reduce((best, each) => (most(each) > most(best) ? each : best));
@@ -83,21 +116,23 @@ function dayPlot(documents, container, resource, size) {
       changed();
     }, () => {});
   }
-  const course = day.document?.containers?.find((each) => each.metadata.name === container)?.history?.["1d"];
+  const course = day.document?.containers?.find((each) => each.metadata.name === container)?.history?.[size.window];
   if (!course?.[resource]) return nothing;
   const [start, step] = [Date.parse(course.starttime) / 1000, Number.parseInt(course.step, 10)];
   const times = course[resource].mean.map((_, at) => start + (at + 1) * step);
   const flat = (text) => times.map(() => number(text));
   const lines = [
     { label: "mean", color: "part-0", values: course[resource].mean, width: 2, fill: true },
-    { label: "95th", color: "part-1", values: course[resource]["95th"], width: 1 },
+    // The hour has no percentiles of its points, which are ten seconds long.
+    ...(course[resource]["95th"] ? [{ label: "95th", color: "part-1", values: course[resource]["95th"], width: 1 }] : []),
     { label: "max", color: "part-3", values: course[resource].max, width: 1 },
     { label: "proposed request", color: "dim", values: flat(size.request), width: 1.5, dash: [2, 3] },
     { label: "proposed limit", color: "bad-fill", values: flat(size.limit), width: 2 },
   ];
-  const label = `${resource} of ${container} in ${name} over a day, proposed request ${size.request}, limit ${size.limit}`;
-  return card(`${resource} of ${container}: the last day of ${name}`, html`<k-plot .content=${{ lines, times, marks: [], show: format(resource), range: [times[0], times.at(-1)], binary: resource === "memory", label }}></k-plot>
-    <ul class="legend"><li><span class="dot part-0" aria-hidden="true"></span>mean</li><li><span class="dot part-1" aria-hidden="true"></span>95th</li><li><span class="dot part-3" aria-hidden="true"></span>max</li><li><span class="dot request" aria-hidden="true"></span>proposed request ${size.request}</li><li><span class="dot limit" aria-hidden="true"></span>proposed limit ${size.limit}</li></ul>`);
+  const span = size.window === "1d" ? "day" : "hour";
+  const label = `${resource} of ${container} in ${name} over a ${span}, proposed request ${size.request}, limit ${size.limit}`;
+  return card(`${resource} of ${container}: the last ${span} of ${name}`, html`<k-plot .content=${{ lines, times, marks: [], show: format(resource), range: [times[0], times.at(-1)], binary: resource === "memory", label }}></k-plot>
+    <ul class="legend"><li><span class="dot part-0" aria-hidden="true"></span>mean</li>${course[resource]["95th"] ? html`<li><span class="dot part-1" aria-hidden="true"></span>95th</li>` : nothing}<li><span class="dot part-3" aria-hidden="true"></span>max</li><li><span class="dot request" aria-hidden="true"></span>proposed request ${size.request}</li><li><span class="dot limit" aria-hidden="true"></span>proposed limit ${size.limit}</li></ul>`);
 }
 
 function row(container, resource, size) {
@@ -110,7 +145,7 @@ function spanText(seconds) {
   return seconds >= 3600 ? `${round(seconds / 3600)}h` : seconds >= 60 ? `${Math.round(seconds / 60)}m` : `${Math.round(seconds)}s`;
 }
 
-async function apply({ version, plural, namespace, name }, found, key, isTry) {
+async function apply({ kind, version, plural, namespace, name }, found, key, isTry) {
   const sidecars = (container) => (container.restartPolicy === "Always" ? "initContainers" : "containers");
   const spec = {};
   for (const { container, sizes } of found) {
@@ -118,11 +153,13 @@ async function apply({ version, plural, namespace, name }, found, key, isTry) {
     const pick = (field) => Object.fromEntries(Object.entries(sizes).map(([resource, size]) => [resource, size[field]]));
     (spec[sidecars(container)] ??= []).push({ name: container.name, resources: { requests: pick("request"), limits: pick("limit") } });
   }
+  const template = { spec: { template: { spec } } };
+  const [patch, effect] = kind === "CronJob" ? [{ spec: { jobTemplate: template } }, "The next run has it."] : [template, "The pods are replaced."];
   const query = { fieldManager: "kedge-dashboard", fieldValidation: "Strict", ...(isTry ? { dryRun: "All" } : {}) };
   const headers = { "Content-Type": "application/strategic-merge-patch+json" };
   try {
-    await call(path(version, plural, namespace, name), { method: "PATCH", headers, query, body: JSON.stringify({ spec: { template: { spec } } }) });
-    Object.assign(applied, { key, isGood: true, said: isTry ? "The server would accept it." : "Applied. The pods are replaced." });
+    await call(path(version, plural, namespace, name), { method: "PATCH", headers, query, body: JSON.stringify(patch) });
+    Object.assign(applied, { key, isGood: true, said: isTry ? "The server would accept it." : `Applied. ${effect}` });
   } catch (error) {
     Object.assign(applied, { key, isGood: false, said: error.message });
   }
