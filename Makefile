@@ -73,6 +73,7 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	@tools/audit requirements/run.txt
 	$(PATIENT) -n auto --dist loadfile tests/unit tests/seeds
 	@tools/setup etcd
+	@tools/setup containerd
 	$(PATIENT) -n 2 --dist loadfile tests/contract tests/differential
 	$(PATIENT) -n auto --dist loadfile tests/fuzz
 
@@ -82,6 +83,7 @@ e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also th
 	@tools/setup shells
 	@tools/setup etcd
 	@tools/setup tmux
+	@tools/setup containerd
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods
 	$(E2E) -n 3 $(BY_FILE) tests/e2e/pods $(ALONE:%=--ignore=%) --ignore=$(IN_CONTAINER) --ignore=$(NAMES_IN_CONTAINER)
 	$(E2E) -n 2 --dist loadfile $(ALONE)

@@ -6,13 +6,15 @@ The programs here only wait: what real programs see and suffer is in embedded/.
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.machinery.clock import SystemClock
 from kedge.node.images.image import HOST_IMAGE, LocalImage
+from kedge.node.runtime.cri.connection import CriConnection
+from kedge.node.runtime.cri.cri_runtime import CriRuntime
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import (
     ContainerConfig,
@@ -25,9 +27,14 @@ from kedge.node.runtime.runtime import (
     RuntimeFailure,
     SandboxConfig,
 )
+from kedge.testing import containerd
+from kedge.testing.containerd import TestContainerd
 from kedge.testing.runtime import ContainerRun, FakeRuntime
 
 WAITING = ("sleep", "100000")
+GROUP = f"/kedge-test-{os.getpid()}"
+IMAGE = "host"
+"""The machine's own files; containerd has an image of this name."""
 
 
 class Machine:
@@ -50,12 +57,32 @@ def fake() -> FakeRuntime:
     return runtime
 
 
-@pytest.fixture(params=["fake", "embedded"])
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestContainerd]:
+    """One containerd for all tests: a node sees only its own sandboxes."""
+    if reason := containerd.lacks() or ("" if os.geteuid() == 0 else "containerd needs root"):
+        pytest.skip(reason)
+    with containerd.running(tmp_path_factory.mktemp("containerd")) as running:
+        running.load(containerd.box(), f"docker.io/library/{IMAGE}:latest")
+        yield running
+
+
+@pytest.fixture(params=["fake", "embedded", "cri"])
 async def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runtime]:
     if request.param == "fake":
         opened = fake()
         yield opened
         await opened.close()
+        return
+    if request.param == "cri":
+        daemon: TestContainerd = request.getfixturevalue("daemon")
+        directory = tmp_path / "runtime"
+        cri = await CriRuntime.connect(directory, CriConnection(daemon.socket), str(tmp_path)[-60:])
+        yield cri
+        made = cri.cgroups
+        await cri.shutdown()
+        if made is not None:
+            made.group(GROUP).remove()
         return
     embedded = await EmbeddedRuntime.open(tmp_path / "runtime", Machine())
     yield embedded
@@ -69,7 +96,7 @@ async def pod(runtime: Runtime, name: str = "web", attempt: int = 0) -> PodSandb
             name=name,
             uid=f"uid-of-{name}",
             attempt=attempt,
-            cgroup_parent=f"/kedge-test-{os.getpid()}/{uuid.uuid4()}",
+            cgroup_parent=f"{GROUP}/{uuid.uuid4()}",
             labels={"app": name},
             annotations={"note": "kept"},
         )
@@ -79,7 +106,7 @@ async def pod(runtime: Runtime, name: str = "web", attempt: int = 0) -> PodSandb
 def waiting(name: str = "main", attempt: int = 0) -> ContainerConfig:
     return ContainerConfig(
         name=name,
-        image="host",
+        image=IMAGE,
         attempt=attempt,
         image_name="example.org/it:1",
         command=WAITING,
@@ -124,7 +151,7 @@ async def test_a_container_is_created_runs_and_ends(runtime: Runtime) -> None:
     assert created.state is RunState.CREATED
     assert created.created_at > 0
     assert (created.sandbox, created.name, created.attempt) == (sandbox.id, "main", 3)
-    assert (created.image, created.image_name) == ("host", "example.org/it:1")
+    assert (created.image, created.image_name) == (IMAGE, "example.org/it:1")
     assert (created.labels, created.annotations) == ({"hash": "abc"}, {"restarts": "2"})
 
     await runtime.start_container(container)

@@ -339,12 +339,30 @@ def _directory(where: "ClusterLocation") -> Path:
     return directory
 
 
+def _check_runtime(directory: Path) -> None:
+    """Refuse clusters whose nodes have images of their container runtime only."""
+    from kedge.node.config import CRI_SCHEME
+    from kedge.node.host import node_record
+
+    places = sorted((directory / "nodes").glob("*"))
+    records = [known for place in places if (known := node_record.read(place))]
+    if records and all(each.runtime.startswith(CRI_SCHEME) for each in records):
+        socket = records[0].runtime.removeprefix(CRI_SCHEME)
+        raise Failure(
+            f"the nodes use the images of the container runtime at {socket}: see and load them with"
+            f" its own command, such as 'ctr --address {socket} --namespace k8s.io images import"
+            " FILE'"
+        )
+
+
 def _store(where: "ClusterLocation") -> "ImageStore":
     from kedge.machinery.clock import SystemClock
     from kedge.node.images.store import ImageStore
 
+    directory = _directory(where)
+    _check_runtime(directory)
     try:
-        return ImageStore(_directory(where) / "images", SystemClock())
+        return ImageStore(directory / "images", SystemClock())
     except OSError as error:
         raise Failure(
             f"{error.filename}: {error.strerror}. Run kedge as the user whose cluster it is"

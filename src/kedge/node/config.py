@@ -52,6 +52,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     """The content of that file."""
 
 
+OWN_RUNTIME: Final = "kedge"
+CRI_SCHEME: Final = "cri://"
+
 REGISTRY_FIELDS: Final = (
     "registry_mirrors",
     "insecure_registries",
@@ -149,6 +152,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             default="none: pods have their pull secrets",
         ),
     ] = None
+    container_runtime: Annotated[
+        str,
+        Setting(
+            "runtime",
+            values.RUNTIME,
+            "the runtime of containers: kedge's own, or cri:///PATH for the socket of containerd or"
+            " another runtime of the Container Runtime Interface",
+        ),
+    ] = OWN_RUNTIME
     proxies: ProxyRules = ProxyRules()
     """The proxies to registries, from the environment: command lines are visible to all users."""
     hidden: Annotated[
@@ -254,6 +266,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     testing: Annotated[bool, cluster.TESTING] = False
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""
+
+    @property
+    def cri_socket(self) -> Path | None:
+        """The socket of the container runtime; None for kedge's own."""
+        if self.container_runtime == OWN_RUNTIME:
+            return None
+        return Path(self.container_runtime.removeprefix(CRI_SCHEME))
 
     @property
     def underlay_address(self) -> str:

@@ -2,9 +2,10 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from kedge.api.core_v1.node_types import ContainerImage
 from kedge.machinery.clock import Clock, SystemClock, machine_clock
@@ -15,6 +16,7 @@ from kedge.node.host import machine
 from kedge.node.host.machine import MachineInfo
 from kedge.node.images import host
 from kedge.node.images.credentials import CredentialSource
+from kedge.node.images.garbage_collector import CollectableImages
 from kedge.node.images.host import HostImage
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
@@ -27,10 +29,15 @@ from kedge.node.pod.dependencies import PodCgroups
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.volumes.empty_dir import MemoryMounter
+from kedge.node.volumes.volumes import VolumeImages
 from kedge.supervisor.files.spread import spread
 from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
+
+
+class NodeImages(VolumeImages, CollectableImages, Protocol):
+    """The images of a node: kedge's own, or those of a container runtime."""
 
 
 class NodeFoundation(NamedTuple):
@@ -38,8 +45,9 @@ class NodeFoundation(NamedTuple):
 
     config: NodeConfig
     runtime: EmbeddedRuntime
-    images: ImageService
-    store: ImageStore
+    images: NodeImages
+    images_in_status: Callable[[], Sequence[ContainerImage]]
+    """Returns the images as the Node's status lists them."""
     network: PodNetworkState
     machines: OtherMachines | None
     """None if other machines cannot reach this one."""
@@ -72,13 +80,6 @@ class NodeFoundation(NamedTuple):
             return NoCgroups(self.machine.memory)
         return PodCgroupTree(cgroups, config.cgroup, self.machine.memory, config.max_pids)
 
-    def images_in_status(self) -> Sequence[ContainerImage]:
-        """Return the images as the Node's status lists them."""
-        return [
-            ContainerImage(names=[*each.digests, *each.names], sizeBytes=each.record.size)
-            for each in self.store.listed()
-        ]
-
 
 async def create(
     config: NodeConfig,
@@ -99,27 +100,39 @@ async def create(
     registries = registry_settings(config)
     for each in registries.described():
         log.info("registries: %s", each)
-    images = ImageService(
-        store,
-        RegistryClient(registries),
-        ImageMapping.parse(config.image_map),
-        node=str(config.state),
-        has_host=shown.is_enabled,
-        own_credentials=node_credentials(config),
-    )
     underlay = find_underlay(config.underlay_address)
     network = await find_bridge(config, begun, pod_mtu(underlay, config.node_network))
     devices = find_devices(config, machine_time, stack)
-    runtime = await EmbeddedRuntime.open(
-        config.runtime,
-        images,
-        network=network.of_pods,
-        # A pod that can connect to these sockets could allocate devices of other pods.
-        hidden=(*config.hidden, *devices.places),
-        host_image=shown,
-        listed=config.listed,
-        begun=begun,
-    )
+    runtime: EmbeddedRuntime
+    images: NodeImages
+    listed: Callable[[], Sequence[ContainerImage]] = partial(stored_images, store)
+    if config.cri_socket is None:
+        images = own_images = ImageService(
+            store,
+            RegistryClient(registries),
+            ImageMapping.parse(config.image_map),
+            node=str(config.state),
+            has_host=shown.is_enabled,
+            own_credentials=node_credentials(config),
+        )
+        runtime = await EmbeddedRuntime.open(
+            config.runtime,
+            own_images,
+            network=network.of_pods,
+            # A pod that can connect to these sockets could allocate devices of other pods.
+            hidden=(*config.hidden, *devices.places),
+            host_image=shown,
+            listed=config.listed,
+            begun=begun,
+        )
+    else:
+        # Few nodes need the import.
+        from kedge.node.runtime.cri.opening import open_runtime
+
+        runtime, found = await open_runtime(
+            config, network.of_pods, node_credentials(config), machine_time, begun
+        )
+        images, listed = found, found.in_status
     stack.push_async_callback(runtime.close)
     if network.loopback is not None:
         stack.callback(network.loopback.close)
@@ -133,7 +146,7 @@ async def create(
         config,
         runtime,
         images,
-        store,
+        listed,
         network,
         machines,
         devices,
@@ -142,6 +155,14 @@ async def create(
         pauses,
         clock,
     )
+
+
+def stored_images(store: ImageStore) -> Sequence[ContainerImage]:
+    """Return kedge's own images as the Node's status lists them."""
+    return [
+        ContainerImage(names=[*each.digests, *each.names], sizeBytes=each.record.size)
+        for each in store.listed()
+    ]
 
 
 def registry_settings(config: NodeConfig) -> RegistrySettings:

@@ -96,6 +96,16 @@ def server_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def container_runtime(value: str) -> str:
+    path = value.removeprefix("cri://")
+    if value != "kedge" and not (value.startswith("cri:///") and len(path) > 1):
+        raise argparse.ArgumentTypeError(
+            f'"{value}" is no runtime: give kedge, or the socket of one as'
+            " cri:///run/containerd/containerd.sock"
+        )
+    return value
+
+
 def bootstrap_token(value: str) -> str:
     """Return the token; error messages do not quote it, because it is a secret."""
     import re

@@ -1,6 +1,7 @@
 """A NodeFoundation for tests, on a directory and without a machine's network."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,7 +9,7 @@ from typing import Any, cast
 from kedge.machinery.clock import Clock
 from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices
-from kedge.node.foundation import NodeFoundation
+from kedge.node.foundation import NodeFoundation, stored_images
 from kedge.node.host.machine import MachineInfo
 from kedge.node.images.host import HostImage
 from kedge.node.network.network_detection import PodNetworkState
@@ -43,6 +44,8 @@ def foundation(
     config = NodeConfig(name="box", cluster="test", state=state, images=state / "images")
     capabilities = of_level(level)
     runtime = SimpleNamespace(
+        name="kedge",
+        version="1",
         capabilities=capabilities,
         cgroups=cgroups.here() if capabilities.has_cgroups else None,
         no_user_namespaces="",
@@ -53,7 +56,7 @@ def foundation(
         config,
         cast(Any, runtime),
         cast(Any, FakeImages()),
-        cast(Any, SimpleNamespace(listed=lambda: images)),
+        partial(stored_images, cast(Any, SimpleNamespace(listed=lambda: images))),
         PodNetworkState(cast(Any, bridge), refusal),
         None,
         NodeDevices(state / "plugins", state / "devices", time),

@@ -348,7 +348,7 @@ class SpdyStream:
 
 
 class SpdyConnection:
-    """The server's side: the streams that a client opens. Its owner must `run` it."""
+    """The streams that a client opens: either side of them. Its owner must `run` it."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -387,6 +387,13 @@ class SpdyConnection:
         """The streams that the peer opens, until it has gone. `accept` or `reset` each."""
         while (stream := await self._opened.get()) is not None:
             yield stream
+
+    def open(self, headers: Headers) -> SpdyStream:
+        """Open a stream, as the client of a server."""
+        self._last = self._last + 2 if self._last else 1
+        stream = self._streams[self._last] = SpdyStream(self, self._last, headers)
+        self._stream.write(self._framer.syn_stream(stream.number, headers))
+        return stream
 
     def accept(self, stream: SpdyStream) -> None:
         self._stream.write(self._framer.syn_reply(stream.number))

@@ -13,6 +13,8 @@ from kedge.cli.cluster import state
 from kedge.cli.cluster.registry import ClusterLocation
 from kedge.cli.failure import Failure
 from kedge.machinery.clock import SystemClock
+from kedge.node.host import node_record
+from kedge.node.host.node_record import NodeRecord
 from kedge.node.images.reference import ImageReference
 from kedge.node.images.store import ImageStore
 from kedge.testing.images import build, docker_archive, layer, oci_archive, saved_files, write_files
@@ -184,3 +186,14 @@ def test_what_is_not_there_cannot_be_removed(where: ClusterLocation) -> None:
 def test_a_cluster_that_is_not_here_has_no_images(tmp_path: Path) -> None:
     with pytest.raises(Failure, match='there is no cluster "default" here'):
         image.list_images(ClusterLocation(tmp_path, "default", None), None)
+
+
+def test_images_of_a_container_runtime_are_left_to_it(where: ClusterLocation) -> None:
+    directory = where.root / "default" / "nodes" / "node-1"
+    directory.mkdir(parents=True)
+    record = NodeRecord(name="node-1", cluster="default", level="full", runtime="cri:///run/c.sock")
+    node_record.write(directory, record)
+    with pytest.raises(
+        Failure, match=r"ctr --address /run/c\.sock --namespace k8s\.io images import"
+    ):
+        image.list_images(where, None)

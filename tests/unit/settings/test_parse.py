@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from kedge.settings.parse import etcd_endpoints, store
+from kedge.settings.parse import container_runtime, etcd_endpoints, store
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,16 @@ def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="--etcd-credentials-file") as refused:
         store("etcd://root:secret@127.0.0.1:2379")
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["kedge", "cri:///run/containerd/containerd.sock"])
+def test_a_runtime_is_named_or_addressed(text: str) -> None:
+    assert container_runtime(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "containerd", "cri://", "cri:///", "cri://host/path", "/run/a"]
+)
+def test_other_runtimes_are_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="give kedge, or the socket"):
+        container_runtime(text)

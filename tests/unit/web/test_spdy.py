@@ -294,3 +294,22 @@ async def test_streams_that_nobody_reads_hold_the_client_up_together(connected: 
         await client.next()
     assert await client.next() == PingFrame(1)
     assert connection.unread == 0
+
+
+async def test_a_client_opens_streams_and_reads_them() -> None:
+    near, far = pair()
+    client, server = SpdyConnection(near), SpdyConnection(far)
+    running = [asyncio.ensure_future(each.run()) for each in (client, server)]
+    first, second = client.open({"streamtype": "error"}), client.open({"streamtype": "stdout"})
+    assert (first.number, second.number) == (1, 3)
+    opened = aiter(server.opened())
+    error, stdout = await anext(opened), await anext(opened)
+    assert [each.headers["streamtype"] for each in (error, stdout)] == ["error", "stdout"]
+    server.accept(stdout)
+    stdout.write(b"output")
+    assert await second.read() == b"output"
+    first.write_eof()
+    assert await error.read() == b""
+    near.close()
+    far.close()
+    await asyncio.gather(*running)

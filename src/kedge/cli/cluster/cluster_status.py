@@ -42,6 +42,8 @@ class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How it reaches the pods of other machines; empty if there can be none."""
     registries: tuple[str, ...] = ()
     """How it reaches registries: mirrors, proxies, what is insecure; empty for the usual way."""
+    runtime: str = ""
+    """The socket of the container runtime, as cri:///PATH; empty for kedge's own."""
     pid: int = 0
 
 
@@ -197,6 +199,7 @@ def _seen(part: restarts.ProgramStatus, now: datetime) -> RestartStatus:
 
 
 def _nodes(directory: Path) -> Iterator[NodeProcess]:
+    from kedge.node.config import OWN_RUNTIME
     from kedge.node.host import node_record
 
     for place in node_directories(directory):
@@ -210,6 +213,7 @@ def _nodes(directory: Path) -> Iterator[NodeProcess]:
             network_policy=known.network_policy if known else "",
             node_network=known.node_network if known else "",
             registries=known.registries if known else (),
+            runtime=known.runtime if known and known.runtime != OWN_RUNTIME else "",
             pid=agent.pid if agent else 0,
         )
 

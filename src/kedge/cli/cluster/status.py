@@ -74,6 +74,8 @@ def describe(status: "ClusterStatus") -> str:
         pairs.append(("Nodes", _range(status)))
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status
+        if node.runtime:
+            told = f"{told}, runtime {node.runtime}"
         if node.service_proxy:
             told = f"{told}, services: {node.service_proxy}"
         if node.network_policy:

@@ -64,6 +64,7 @@ class NodeDescription(NamedTuple):
             pod_cidr=self.pod_cidr,
             user_namespaces=not runtime.no_user_namespaces,
             annotations=self._annotations(),
+            runtime=f"{runtime.name}://{runtime.version}",
         )
 
     def write_record(self, port: int, node_network: str = "") -> None:
@@ -87,6 +88,7 @@ class NodeDescription(NamedTuple):
             host_image=self.base.host_image,
             registries=tuple(registry_settings(config).described()),
             registry_flags=registry_flags(config),
+            runtime=config.container_runtime,
         )
         node_record.write(config.state, written)
 

@@ -52,6 +52,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How it reaches registries, as people read it: mirrors, proxies, what is insecure."""
     registry_flags: tuple[str, ...] = ()
     """The flags of its registries."""
+    runtime: str = ""
+    """The setting `--runtime`: kedge's own, or the socket of a container runtime."""
 
 
 def write(directory: Path, record: NodeRecord) -> None:

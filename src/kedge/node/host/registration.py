@@ -85,9 +85,12 @@ def node_object(
     pod_cidr: str = "",
     user_namespaces: bool = False,
     annotations: Mapping[str, str] | None = None,
+    runtime: str = f"kedge://{__version__}",
 ) -> Node:
     """Return the Node object of this agent, without its conditions. Its `address` is the one of
-    the configuration, unless another is given."""
+    the configuration, unless another is given. `runtime` is the name and version of the one that
+    runs its containers."""
+    is_own = config.cri_socket is None
     labels = {
         "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/os": "linux",
@@ -106,13 +109,13 @@ def node_object(
         capacity=capacity,
         allocatable=allocatable(capacity, config.reserved),
         daemonEndpoints=NodeDaemonEndpoints(kubeletEndpoint=DaemonEndpoint(Port=port)),
-        nodeInfo=_info(machine),
-        features=NodeFeatures(supplementalGroupsPolicy=True),
+        nodeInfo=_info(machine, runtime),
+        features=NodeFeatures(supplementalGroupsPolicy=is_own),
         declaredFeatures=[*DECLARED_FEATURES],
         runtimeHandlers=[
             NodeRuntimeHandler(
                 features=NodeRuntimeHandlerFeatures(
-                    recursiveReadOnlyMounts=capabilities.is_root,
+                    recursiveReadOnlyMounts=is_own and capabilities.is_root,
                     userNamespaces=user_namespaces,
                 )
             )
@@ -149,14 +152,14 @@ def _size(number: int) -> Quantity:
     return Quantity.from_value(number // 1024 * 1024, Format.BINARY_SI)
 
 
-def _info(machine: MachineInfo) -> NodeSystemInfo:
+def _info(machine: MachineInfo, runtime: str) -> NodeSystemInfo:
     return NodeSystemInfo(
         machineID=machine.machine_id,
         systemUUID=machine.system_uuid,
         bootID=machine.boot_id,
         kernelVersion=machine.kernel,
         osImage=machine.os_image,
-        containerRuntimeVersion=f"kedge://{__version__}",
+        containerRuntimeVersion=runtime,
         kubeletVersion=f"v{KUBERNETES}+kedge",
         operatingSystem="linux",
         architecture=machine.architecture,

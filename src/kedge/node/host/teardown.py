@@ -12,6 +12,7 @@ import msgspec
 
 from kedge.machinery.clock import SystemClock
 from kedge.node.cgroups.tree import PodCgroupTree
+from kedge.node.config import CRI_SCHEME
 from kedge.node.host import node_record
 from kedge.node.host.kubelet_directory import unshare
 from kedge.node.host.user_namespaces import void_claims
@@ -48,11 +49,16 @@ def teardown(directory: Path) -> str:
         # While the supervisor lives: other nodes of the cluster may keep the namespace.
         with contextlib.suppress(OSError):
             asyncio.run(Bridge.find(network, namespace=namespace).remove())
+    known = node_record.read(directory)
+    if known is not None and known.runtime.startswith(CRI_SCHEME):
+        # Few nodes need the import.
+        from kedge.node.runtime.cri.opening import remove_pods
+
+        left.append(asyncio.run(remove_pods(known.runtime, directory)))
     if runtime.exists():
         left.append(asyncio.run(_end_containers(runtime)))
     if has_bridge and namespace.is_machine:
         asyncio.run(Bridge.find(network).remove())
-    known = node_record.read(directory)
     if known is not None and known.cgroup:
         groups = cgroups.here()
         if known.hierarchies:

@@ -37,6 +37,10 @@ class PullRecords:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    def is_known(self, image: str) -> bool:
+        """Return whether the node has pulled the image."""
+        return self._path(image).exists()
+
     def allows(
         self, image: str, repository: str, credentials: Collection[RegistryCredential | None]
     ) -> bool:

@@ -42,12 +42,18 @@ def sandbox_spec(
         host_pid=spec.hostPID,
         host_ipc=spec.hostIPC,
         shared_pid=bool(spec.shareProcessNamespace),
+        privileged=_has_privileged(pod),
         dns=dns,
         ports=() if spec.hostNetwork else list(_ports(pod)),
         sysctls={sysctl_name(s.name): s.value for s in context.sysctls} if context else {},
         labels=labels.pod_labels(pod),
         annotations=meta.annotations,
     )
+
+
+def _has_privileged(pod: Pod) -> bool:
+    contexts = (each.securityContext for each in (*pod.spec.initContainers, *pod.spec.containers))
+    return any(context is not None and context.privileged for context in contexts)
 
 
 def sysctl_name(name: str) -> str:

@@ -492,9 +492,12 @@ class _CommandStream(_StreamDescriptors):
 
     async def wait(self) -> int:
         if self._exit is None:
-            # The command owns the task: `close` kills the process and waits for its end. It must
-            # outlive a caller that is cancelled while it waits.
-            self._exit = asyncio.ensure_future(self._ended())
+            # Not needed for the start of a node.
+            from kedge.node.runtime.owned_tasks import OwnedTasks
+
+            # It must outlive a caller that is cancelled while it waits: `close` kills the process
+            # and waits for its end.
+            self._exit = OwnedTasks().start(self._ended())
         return await asyncio.shield(self._exit)
 
     async def _ended(self) -> int:

@@ -103,6 +103,8 @@ class SandboxConfig(RuntimeMessage):
     host_pid: bool = False
     host_ipc: bool = False
     shared_pid: bool = False
+    privileged: bool = False
+    """Whether one of its containers is privileged, which other runtimes want to know before."""
     dns: DnsConfig = DnsConfig()
     ports: Sequence[PortMapping] = ()
     sysctls: Mapping[str, str] = {}
@@ -243,6 +245,13 @@ class RuntimeContainer(RuntimeMessage):
     groups: Sequence[int] = ()
     shortfalls: Sequence[str] = ()
     """Requested properties that the machine cannot enforce, as text."""
+    runtime: str = "kedge"
+    """The name of the runtime that runs it."""
+
+    @property
+    def url(self) -> str:
+        """The containerID of a status."""
+        return f"{self.runtime}://{self.id}"
 
 
 class ExecResult(RuntimeMessage):

@@ -11,7 +11,6 @@ from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.node.host.inotify import Inotify
 from kedge.node.pod.runtime_cache import PodRuntimeState
-from kedge.node.pod.status.status import container_url
 from kedge.node.runtime.runtime import (
     NotFoundError,
     RunState,
@@ -83,7 +82,7 @@ def record_of(
         raise bad_request(f'container "{name}" in pod "{pod.metadata.name}" is not available')
     meant = _container_id(pod, status, observed, previous=previous)
     for record in observed.by_name.get(name, ()):
-        if container_url(record.id) == meant:
+        if record.url == meant:
             return record
     raise bad_request(f"unable to retrieve container logs for {meant}")
 
@@ -114,7 +113,7 @@ def _container_id(
         return state.terminated.containerID
     newest = observed.newest(status.name)
     if newest is not None and newest.state is RunState.RUNNING:
-        return container_url(newest.id)  # The container has started since the status was written.
+        return newest.url  # The container has started since the status was written.
     if last is not None and last.containerID:
         return last.containerID
     if state.terminated is not None:

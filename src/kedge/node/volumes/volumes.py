@@ -6,20 +6,21 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container, VolumeMount
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, ImageVolumeSource, Volume
 from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
 from kedge.node.host.kubelet_directory import KubeletDirectory
-from kedge.node.images.images import ImageService
+from kedge.node.images.image import LocalImage
 from kedge.node.pod.dependencies import (
     ConfigFailure,
     EventSink,
@@ -72,6 +73,20 @@ _REMOVALS: Final = ThreadPoolExecutor(2, "volume-removal")
 _LOOKS: Final = ThreadPoolExecutor(1, "volume-usage")
 
 
+class VolumeImages(Protocol):
+    """The images that volumes show (kedge.node.images.images)."""
+
+    async def resolve(
+        self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
+    ) -> LocalImage: ...
+
+    def hold_volume(self, id_: str, pod_directory: Path, volume: str) -> None:
+        """Record that a volume of a pod shows the image. Raises VolumeFailure if it cannot."""
+        ...
+
+    def release_volumes(self, uid: str) -> None: ...
+
+
 class _MountedVolumes:
     """The state of one pod's volumes."""
 
@@ -121,7 +136,7 @@ class PodVolumes:
         *,
         storage: PodStorage,
         kubelet: KubeletDirectory,
-        images: ImageService,
+        images: VolumeImages,
         pull_secrets: PullSecretReader,
         may_mount: bool,
         mounter: MemoryMounter | None,

@@ -19,6 +19,7 @@ def test_a_running_cluster_shows_how_its_nodes_carry_services() -> None:
         level="full",
         service_proxy="nftables",
         network_policy="none: no",
+        runtime="cri:///run/c.sock",
         pid=7,
     )
     status = ClusterStatus(
@@ -35,5 +36,6 @@ def test_a_running_cluster_shows_how_its_nodes_carry_services() -> None:
     }
     assert shown["Gateway"].strip() == "http://127.0.0.1:8080"
     assert shown["Node node-1"].strip() == (
-        "Running, level full, services: nftables, network policies: none: no, process 7"
+        "Running, level full, runtime cri:///run/c.sock, services: nftables,"
+        " network policies: none: no, process 7"
     )

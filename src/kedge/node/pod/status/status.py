@@ -218,7 +218,7 @@ def _container_status(
         restartCount=max(newest.attempt, before.restartCount if before is not None else 0),
         image=newest.annotations.get(labels.IMAGE) or newest.image_name or container.image,
         imageID=newest.annotations.get(labels.IMAGE_ID) or newest.image,
-        containerID=container_url(newest.id),
+        containerID=newest.url,
         allocatedResources=container.resources.requests,
         resources=actual or container.resources,
         volumeMounts=list(_mounts(container)) or (),
@@ -226,15 +226,10 @@ def _container_status(
     )
 
 
-def container_url(container: str) -> str:
-    """Return the containerID of a status."""
-    return f"kedge://{container}"
-
-
 def _carried(before: ContainerStatus, newest: runtime.RuntimeContainer) -> ContainerState:
     """Return the previous end of a container whose record is removed, from the latest status."""
     ended = before.state.terminated
-    if ended is not None and before.containerID != container_url(newest.id):
+    if ended is not None and before.containerID != newest.url:
         return ContainerState(terminated=ended)
     return before.lastState
 
@@ -287,7 +282,7 @@ def _state(record: runtime.RuntimeContainer, given: StatusInput, limit: int) -> 
             message=_cut(": ".join(part for part in (record.message, text) if part), limit),
             startedAt=_time(record.started_at),
             finishedAt=_time(record.finished_at),
-            containerID=container_url(record.id),
+            containerID=record.url,
         )
     )
 

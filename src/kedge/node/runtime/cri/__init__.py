@@ -1,0 +1,1 @@
+"""Containers of containerd, CRI-O and other runtimes with the Container Runtime Interface."""

@@ -1,0 +1,589 @@
+"""CriRuntime: runs containers with containerd, CRI-O or another runtime that speaks CRI."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Collection, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Self, TypeVar
+
+from msgspec.structs import replace
+
+from kedge import KUBERNETES
+from kedge.deviceplugin.messages import Empty
+from kedge.deviceplugin.methods import Method
+from kedge.machinery.clock import Clock, SystemClock
+from kedge.node.images.image import LocalImage
+from kedge.node.network.netlink import Netlink
+from kedge.node.runtime import supervisor_spec
+from kedge.node.runtime.channel import SupervisorChannel
+from kedge.node.runtime.cri import (
+    leftover_groups,
+    log_rotation,
+    placeholder_network,
+    streams,
+    sub_paths,
+    translation,
+)
+from kedge.node.runtime.cri import messages as m
+from kedge.node.runtime.cri.connection import CALL_SECONDS, CriConnection, UnsupportedCall
+from kedge.node.runtime.cri.container_events import (
+    SeenContainer,
+    event_of,
+    events_between,
+    removal_of,
+)
+from kedge.node.runtime.cri.namespace_sockets import made_within, netlink_socket, tcp_socket
+from kedge.node.runtime.embedded import EmbeddedRuntime, PodNetwork
+from kedge.node.runtime.owned_tasks import OwnedTasks
+from kedge.node.runtime.runtime import (
+    ContainerConfig,
+    ContainerEvent,
+    ContainerLimits,
+    ContainerStream,
+    ExecResult,
+    NotFoundError,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
+    RuntimeFailure,
+    SandboxConfig,
+)
+from kedge.node.runtime.spawn import SupervisorStart
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+POLL_SECONDS: Final = 1.0
+"""Between two lists of the runtime, as in the kubelet. The end of a container is seen at once."""
+READY_SECONDS: Final = 10.0
+"""For a runtime to read its network."""
+_PAUSE: Final = 0.1
+_ENDED_PAUSE: Final = 0.02
+_ENDED_LOOKS: Final = 50
+"""A process ends a little before its runtime says so."""
+_MOST_OUTPUT: Final = 256 << 10
+_LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+NO_USER_NAMESPACES: Final = "pods with hostUsers: false need kedge's own runtime"
+
+
+class ContainerProcessIds(NamedTuple):
+    """The process of a running container, and its owner."""
+
+    pid: int
+    user: int
+    group: int
+    groups: Sequence[int]
+
+
+class _NoImages:
+    """The images of a supervisor that runs no containers."""
+
+    def get(self, id_: str) -> LocalImage | None:
+        return None
+
+    def hold(self, id_: str, container: str) -> None: ...
+
+    def release(self, container: str) -> None: ...
+
+    def release_others(self, containers: Collection[str]) -> None: ...
+
+
+class CriRuntime(EmbeddedRuntime):
+    """Runs containers with a runtime at a Unix socket. Fulfils
+    kedge.node.runtime.runtime.Runtime.
+
+    The node keeps its supervisor, which holds sockets while the agent restarts and mounts volumes
+    in memory, but runs no containers.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        connection: CriConnection,
+        node: str,
+        *,
+        network: PodNetwork | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`node` distinguishes the sandboxes of this node from all others of the runtime."""
+        super().__init__(directory, _NoImages(), clock=clock)
+        self.connection = connection
+        self._node = node
+        self._pods_network = network
+        self._time = clock or SystemClock()
+        self._sandbox_specs: dict[str, SandboxConfig] = {}
+        self._namespaces: dict[str, str] = {}
+        self._processes: dict[str, ContainerProcessIds] = {}
+        self._ended: dict[str, RuntimeContainer] = {}
+        """Containers that do not change any more."""
+        self._seen: dict[str, SeenContainer] = {}
+        self._watches: set[asyncio.Queue[ContainerEvent | None]] = set()
+        self._pidfds: dict[str, int] = {}
+        self._looks = OwnedTasks()
+        self._sub_paths = directory / "subpaths"
+
+    @classmethod
+    async def connect(
+        cls,
+        directory: Path,
+        connection: CriConnection,
+        node: str,
+        *,
+        network: PodNetwork | None = None,
+        clock: Clock | None = None,
+        begun: SupervisorStart | None = None,
+    ) -> Self:
+        """Connect to the runtime and to the node's supervisor, and take over running pods."""
+        runtime = cls(directory, connection, node, network=network, clock=clock)
+        runtime._begun = begun
+        await runtime._connected()
+        await runtime._greet()
+        await runtime._adopt()
+        return runtime
+
+    async def _connect(self) -> SupervisorChannel:
+        connected = await super()._connect()
+        self.no_user_namespaces = NO_USER_NAMESPACES
+        return connected
+
+    async def _greet(self) -> None:
+        """Learn which runtime it is, and whether it can work for this node."""
+        call = self.connection.call
+        version = await call(m.VERSION, m.CriVersionRequest(version=KUBERNETES))
+        self.name, self.version = version.runtime_name, version.runtime_version
+        with contextlib.suppress(UnsupportedCall):
+            config = await call(m.RUNTIME_CONFIG, Empty())
+            if config.linux is not None and config.linux.cgroup_driver == m.SYSTEMD:
+                raise RuntimeFailure(
+                    f"{self.name} has systemd manage control groups, but kedge makes those of pods"
+                    " itself: set SystemdCgroup = false in its configuration"
+                )
+        status = await call(m.STATUS, m.CriVerbose(verbose=True))
+        placeholder_network.install(placeholder_network.directories(status.info))
+        await self._wait_for_network()
+
+    async def _wait_for_network(self) -> None:
+        deadline = self._time.monotonic() + READY_SECONDS
+        while True:
+            status = await self.connection.call(m.STATUS, m.CriVerbose())
+            conditions = status.status.conditions if status.status is not None else ()
+            missing = [each for each in conditions if not each.status]
+            if not missing:
+                return
+            if self._time.monotonic() > deadline:
+                said = "; ".join(each.message for each in missing)
+                raise RuntimeFailure(f"{self.name} is not ready: {said}")
+            await self._time.sleep(_PAUSE)
+
+    async def _adopt(self) -> None:
+        """Take over the pods of an earlier agent: their addresses and host ports."""
+        listed = await self._listed_sandboxes()
+        network = self._pods_network
+        if network is None:
+            return
+        ready = [each for each in listed if each.state == m.SANDBOX_READY]
+        await network.detach_others({each.id for each in ready})
+        for each in ready:
+            spec = self._sandbox_specs[each.id]
+            if not spec.host_network and (address := network.address_of(each.id)):
+                await network.adopt(each.id, spec, address)
+
+    async def _call(self, method: Method[Q, A], request: Q, seconds: float = CALL_SECONDS) -> A:
+        """Call a method for which a timeout is a failure of the runtime."""
+        try:
+            return await self.connection.call(method, request, seconds)
+        except TimeoutError as error:
+            raise RuntimeFailure(str(error)) from error
+
+    # Sandboxes.
+
+    async def sandboxes(self) -> list[PodSandbox]:
+        return [self._sandbox(each) for each in await self._listed_sandboxes()]
+
+    async def _listed_sandboxes(self) -> Sequence[m.CriSandbox]:
+        chosen = m.CriSandboxFilter(label_selector={translation.NODE_LABEL: self._node})
+        request = m.CriListSandboxesRequest(filter=chosen)
+        items = (await self.connection.call(m.LIST_SANDBOXES, request)).items
+        self._sandbox_specs = {each.id: translation.sandbox_spec(each) for each in items}
+        return items
+
+    def _sandbox(self, sandbox: m.CriSandbox) -> PodSandbox:
+        network = self._pods_network
+        return translation.pod_sandbox(sandbox, network.address_of(sandbox.id) if network else "")
+
+    async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
+        request = m.CriRunSandboxRequest(config=translation.sandbox_config(spec, self._node))
+        id_ = (await self._call(m.RUN_SANDBOX, request)).pod_sandbox_id
+        self._sandbox_specs[id_] = spec
+        try:
+            if not spec.host_network:
+                await self._attach_sandbox(id_, spec)
+            chosen = m.CriListSandboxesRequest(filter=m.CriSandboxFilter(id=id_))
+            [made] = (await self.connection.call(m.LIST_SANDBOXES, chosen)).items
+        except BaseException:
+            await self.remove_sandbox(id_)
+            raise
+        return self._sandbox(made)
+
+    async def _attach_sandbox(self, sandbox: str, spec: SandboxConfig) -> None:
+        """Attach a sandbox to the network of the node."""
+        namespace = await self._namespace(sandbox)
+        try:
+            with Netlink(await made_within(namespace, netlink_socket)) as inside:
+                inside.raise_link(inside.index("lo"))
+            if self._pods_network is not None:
+                inner = await made_within(namespace, netlink_socket)
+                await self._pods_network.attach(sandbox, spec, namespace, inner.detach())
+        except OSError as error:
+            raise RuntimeFailure(f"cannot set up the network of the pod: {error}") from error
+
+    async def _namespace(self, sandbox: str) -> str:
+        """Return the path of a sandbox's network namespace."""
+        known = self._namespaces.get(sandbox)
+        if known is None:
+            request = m.CriSandboxId(pod_sandbox_id=sandbox, verbose=True)
+            status = await self.connection.call(m.SANDBOX_STATUS, request)
+            known = translation.network_namespace(status.info)
+            if not known:
+                raise RuntimeFailure(
+                    f"{self.name} does not tell the network namespace of the sandbox {sandbox}"
+                )
+            self._namespaces[sandbox] = known
+        return known
+
+    async def stop_sandbox(self, sandbox: str) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self._call(m.STOP_SANDBOX, m.CriSandboxId(pod_sandbox_id=sandbox))
+        if self._pods_network is not None:
+            await self._pods_network.detach(sandbox)
+        await self.poll()
+
+    async def remove_sandbox(self, sandbox: str) -> None:
+        logs = [
+            translation.record_of(each.annotations).log_path
+            for each in await self._listed_containers()
+            if each.pod_sandbox_id == sandbox
+        ]
+        await self.stop_sandbox(sandbox)
+        with contextlib.suppress(NotFoundError):
+            await self._call(m.REMOVE_SANDBOX, m.CriSandboxId(pod_sandbox_id=sandbox))
+        for log in logs:
+            log_rotation.remove(log)
+        await asyncio.to_thread(sub_paths.unmount_all, self._sub_paths / sandbox)
+        self._namespaces.pop(sandbox, None)
+        spec = self._sandbox_specs.pop(sandbox, None)
+        if spec is not None:
+            leftover_groups.remove(spec.cgroup_parent, self._managed_hierarchies())
+        await self.poll()
+
+    def _managed_hierarchies(self) -> set[str]:
+        return {each.place for each in self.cgroups.hierarchies} if self.cgroups else set()
+
+    # Containers.
+
+    async def containers(self) -> list[RuntimeContainer]:
+        found = []
+        for each in await self._listed_containers():
+            with contextlib.suppress(NotFoundError):
+                found.append(self._ended.get(each.id) or await self.container(each.id))
+        return found
+
+    async def _listed_containers(self) -> Sequence[m.CriContainer]:
+        chosen = m.CriContainerFilter(label_selector={translation.NODE_LABEL: self._node})
+        request = m.CriListContainersRequest(filter=chosen)
+        return (await self.connection.call(m.LIST_CONTAINERS, request)).containers
+
+    async def container(self, container: str) -> RuntimeContainer:
+        is_known = container in self._processes
+        request = m.CriContainerStatusRequest(container_id=container, verbose=not is_known)
+        answer = await self.connection.call(m.CONTAINER_STATUS, request)
+        status = answer.status or m.CriContainerStatus()
+        if translation.SPEC not in status.annotations:
+            raise NotFoundError(f"the container {container} does not belong to this node")
+        if status.state == m.RUNNING and not is_known:
+            self._processes[container] = _process(translation.process_id(answer.info))
+        process = self._processes.get(container)
+        record = translation.record_of(status.annotations)
+        pid = process.pid if process else 0
+        seen = translation.runtime_container(status, record, pid, self.name)
+        if process is not None and process.pid:
+            owner = {"user": process.user, "group": process.group, "groups": process.groups}
+            seen = replace(seen, **owner)
+        if seen.state is RunState.EXITED:
+            self._ended[container] = seen
+        return seen
+
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
+        of_sandbox = self._sandbox_specs.get(sandbox)
+        if of_sandbox is None:
+            raise NotFoundError(f"there is no sandbox {sandbox}")
+        for mount in spec.mounts:
+            supervisor_spec.make_source(mount)
+        place = self._sub_paths / sandbox / f"{spec.name}-{spec.attempt}"
+        mounts = await asyncio.to_thread(sub_paths.mounted, spec.mounts, place)
+        record = translation.container_record(spec, sandbox, of_sandbox)
+        request = m.CriCreateRequest(
+            pod_sandbox_id=sandbox,
+            config=translation.container_config(spec, of_sandbox, mounts, record, self._node),
+            sandbox_config=translation.sandbox_config(of_sandbox, self._node),
+        )
+        try:
+            made = await self._call(m.CREATE_CONTAINER, request)
+        except BaseException:
+            await asyncio.to_thread(sub_paths.unmount_all, place)
+            raise
+        self._note(made.container_id, SeenContainer(sandbox, of_sandbox.uid, RunState.CREATED))
+        return made.container_id
+
+    async def start_container(self, container: str) -> None:
+        await self._call(m.START_CONTAINER, m.CriContainerId(container_id=container))
+        await self._look_at(container)
+
+    async def stop_container(self, container: str, grace: float) -> None:
+        request = m.CriStopRequest(container_id=container, timeout=translation.whole_seconds(grace))
+        try:
+            await self._call(m.STOP_CONTAINER, request, grace + CALL_SECONDS)
+        except NotFoundError:
+            return
+        await self._look_at(container)
+
+    async def remove_container(self, container: str) -> None:
+        try:
+            known = await self.container(container)
+        except NotFoundError:
+            return
+        await self._call(m.REMOVE_CONTAINER, m.CriContainerId(container_id=container))
+        log_rotation.remove(known.log_path)
+        place = self._sub_paths / known.sandbox / f"{known.name}-{known.attempt}"
+        await asyncio.to_thread(sub_paths.unmount_all, place)
+        self._note_removal(container)
+
+    async def update_container(self, container: str, resources: ContainerLimits) -> None:
+        request = m.CriUpdateRequest(container_id=container, linux=translation.resources(resources))
+        await self._call(m.UPDATE_CONTAINER, request)
+
+    async def exceed_memory(self, container: str) -> None:
+        raise RuntimeFailure("memory can be exceeded on purpose with kedge's own runtime only")
+
+    # Commands and streams.
+
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
+        request = m.CriExecSyncRequest(
+            container_id=container, cmd=argv, timeout=translation.whole_seconds(patience)
+        )
+        done = await self.connection.call(m.EXEC_SYNC, request, patience + _PAUSE)
+        return ExecResult(
+            exit_code=done.exit_code,
+            stdout=done.stdout[:_MOST_OUTPUT],
+            stderr=done.stderr[:_MOST_OUTPUT],
+        )
+
+    async def exec_stream(
+        self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
+    ) -> ContainerStream:
+        request = m.CriExecRequest(
+            container_id=container, cmd=argv, tty=tty, stdin=stdin, stdout=True, stderr=not tty
+        )
+        address = await self._call(m.EXEC, request)
+        opened = await streams.connect(address.url)
+        await opened.open(stdin=stdin, stdout=True, stderr=not tty, tty=tty)
+        return opened
+
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream:
+        tty, has_stdin = await self._terminal(container)
+        wants_stdin = stdin and has_stdin
+        request = m.CriAttachRequest(
+            container_id=container, stdin=wants_stdin, tty=tty, stdout=True, stderr=not tty
+        )
+        address = await self._call(m.ATTACH, request)
+        opened = await streams.connect(address.url, lambda: self._exit_code(container))
+        await opened.open(stdin=wants_stdin, stdout=True, stderr=not tty, tty=tty)
+        return opened
+
+    async def _terminal(self, container: str) -> tuple[bool, bool]:
+        """Return whether a container has a terminal, and whether it has an input."""
+        request = m.CriContainerStatusRequest(container_id=container)
+        answer = await self.connection.call(m.CONTAINER_STATUS, request)
+        status = answer.status or m.CriContainerStatus()
+        record = translation.record_of(status.annotations)
+        return record.tty, record.stdin
+
+    async def _exit_code(self, container: str) -> int:
+        while (seen := await self.container(container)).state is RunState.RUNNING:
+            await self._time.sleep(_PAUSE)
+        return seen.exit_code
+
+    async def dial(self, sandbox: str, port: int) -> int:
+        failure: OSError | None = None
+        for family, address in _LOOPBACK.items():
+            try:
+                connecting = await self._socket(sandbox, family)
+            except OSError as error:
+                failure = failure or error
+                continue
+            try:
+                await asyncio.get_running_loop().sock_connect(connecting, (address, port))
+                return connecting.detach()
+            except OSError as error:
+                failure = failure or error
+            connecting.close()
+        reason = os.strerror(failure.errno or 0) if failure else ""
+        raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
+
+    async def _socket(self, sandbox: str, family: socket.AddressFamily) -> socket.socket:
+        spec = self._sandbox_specs.get(sandbox)
+        if spec is None:
+            raise NotFoundError(f"there is no sandbox {sandbox}")
+        if spec.host_network:
+            return tcp_socket(family)
+        return await made_within(await self._namespace(sandbox), lambda: tcp_socket(family))
+
+    # Events.
+
+    def watch(self) -> AsyncIterator[ContainerEvent]:
+        queue: asyncio.Queue[ContainerEvent | None] = asyncio.Queue()
+        self._watches.add(queue)
+        return self._followed(queue)
+
+    async def _followed(
+        self, queue: "asyncio.Queue[ContainerEvent | None]"
+    ) -> AsyncIterator[ContainerEvent]:
+        """Yield events; list the runtime's containers each second, and when a process has ended."""
+        try:
+            while True:
+                event: ContainerEvent | None = None
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_SECONDS):
+                        event = await queue.get()
+                if event is not None:
+                    yield event
+                    continue
+                try:
+                    await self.poll()
+                except (RuntimeFailure, TimeoutError):
+                    return
+        finally:
+            self._watches.discard(queue)
+
+    async def poll(self) -> None:
+        """Compare the runtime's list with the last one, and rotate logs."""
+        listed = await self._listed_containers()
+        now: dict[str, SeenContainer] = {}
+        for each in listed:
+            record = translation.record_of(each.annotations)
+            state = translation.run_state(each.state)
+            now[each.id] = SeenContainer(each.pod_sandbox_id, record.pod_uid, state)
+            if state is RunState.RUNNING and log_rotation.needs_rotation(record.log_path):
+                await self._rotate(each.id, record.log_path)
+        before, self._seen = self._seen, now
+        for event in events_between(before, now):
+            self._publish(event)
+        for id_, seen in now.items():
+            if seen.state is RunState.RUNNING:
+                await self._follow_process(id_)
+        for gone in before.keys() - now.keys():
+            self._forget(gone)
+
+    async def _rotate(self, container: str, path: str) -> None:
+        log_rotation.rotate(path, int(self._time.now().timestamp() * 1e9))
+        with contextlib.suppress(RuntimeFailure, NotFoundError):
+            await self._call(m.REOPEN_LOG, m.CriContainerId(container_id=container))
+
+    async def _look_at(self, container: str) -> None:
+        """Publish the change of one container that this node has made."""
+        seen = await self.container(container)
+        uid = self._sandbox_specs[seen.sandbox].uid if seen.sandbox in self._sandbox_specs else ""
+        self._note(container, SeenContainer(seen.sandbox, uid, seen.state))
+        if seen.state is RunState.RUNNING:
+            await self._follow_process(container)
+
+    def _note(self, container: str, now: SeenContainer) -> None:
+        event = event_of(container, self._seen.get(container), now)
+        self._seen[container] = now
+        if event is not None:
+            self._publish(event)
+
+    def _note_removal(self, container: str) -> None:
+        last = self._seen.pop(container, None)
+        self._forget(container)
+        if last is not None:
+            self._publish(removal_of(container, last))
+
+    def _publish(self, event: ContainerEvent | None) -> None:
+        for queue in self._watches:
+            queue.put_nowait(event)
+
+    async def _follow_process(self, container: str) -> None:
+        """Have the kernel tell when the process of a container ends."""
+        if container in self._pidfds:
+            return
+        if container not in self._processes:
+            with contextlib.suppress(NotFoundError):
+                await self.container(container)
+        process = self._processes.get(container)
+        if process is None or not process.pid or container in self._pidfds:
+            return
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(process.pid)
+            self._pidfds[container] = descriptor
+            loop = asyncio.get_running_loop()
+            loop.add_reader(descriptor, self._process_ended, container)
+
+    def _process_ended(self, container: str) -> None:
+        self._release(container)
+        self._looks.start(self._await_end(container))
+
+    async def _await_end(self, container: str) -> None:
+        """Look at a container whose process has ended until the runtime knows it too."""
+        for _ in range(_ENDED_LOOKS):
+            try:
+                await self._look_at(container)
+            except (RuntimeFailure, NotFoundError, TimeoutError):
+                return
+            if self._seen[container].state is RunState.EXITED:
+                return
+            self._release(container)
+            await self._time.sleep(_ENDED_PAUSE)
+
+    def _release(self, container: str) -> None:
+        descriptor = self._pidfds.pop(container, -1)
+        if descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+
+    def _forget(self, container: str) -> None:
+        self._release(container)
+        self._processes.pop(container, None)
+        self._ended.pop(container, None)
+
+    # The end.
+
+    async def remove_all(self) -> None:
+        """Remove all sandboxes of the node with their containers."""
+        for each in await self._listed_sandboxes():
+            await self.remove_sandbox(each.id)
+
+    async def shutdown(self) -> None:
+        await self.remove_all()
+        await super().shutdown()
+
+    async def close(self) -> None:
+        for container in list(self._pidfds):
+            self._release(container)
+        await self._looks.close()
+        await self.connection.close()
+        await super().close()
+
+
+def _process(pid: int) -> ContainerProcessIds:
+    """Return the process of a container and its owner, as the kernel knows it."""
+    owners: dict[str, Sequence[int]] = {}
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name in ("Uid", "Gid", "Groups"):
+                owners[name] = [*map(int, value.split())]
+    user, group = owners.get("Uid") or (0,), owners.get("Gid") or (0,)
+    return ContainerProcessIds(pid, user[0], group[0], owners.get("Groups", ()))

@@ -1,0 +1,39 @@
+"""Rotation of logs that a runtime writes: it appends, and opens its file again on request."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from kedge.supervisor.container.logs import MOST_BYTES, MOST_FILES, older_parts
+
+_SECOND: Final = 1_000_000_000
+
+
+def needs_rotation(path: str) -> bool:
+    """Return whether a log file is too long."""
+    try:
+        return os.path.getsize(path) > MOST_BYTES
+    except OSError:
+        return False
+
+
+def rotate(path: str, now: int) -> None:
+    """Rename a log file, and delete the oldest ones; the runtime must open its log again."""
+    seconds, rest = divmod(now, _SECOND)
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+    os.rename(path, f"{path}.{moment}.{rest:09d}")
+    _remove(older_parts(path)[: -(MOST_FILES - 1)])
+
+
+def remove(path: str) -> None:
+    """Delete a log with its rotated files. Idempotent."""
+    if path:
+        _remove([path, *older_parts(path)])
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for each in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(each)

@@ -1,0 +1,335 @@
+"""Real programs in a real containerd: what they see, how they end, and who survives whom."""
+
+import asyncio
+import base64
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kedge.api.core_v1.secret import Secret
+from kedge.machinery.clock import SystemClock
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.pod.dependencies import ImageFailure
+from kedge.node.runtime.cri import log_rotation
+from kedge.node.runtime.cri.connection import CriConnection
+from kedge.node.runtime.cri.cri_runtime import CriRuntime
+from kedge.node.runtime.cri.image_service import CriImageService
+from kedge.node.runtime.runtime import (
+    ContainerConfig,
+    ContainerLimits,
+    ContainerMount,
+    ContainerSecurity,
+    ContainerStream,
+    DnsConfig,
+    PodSandbox,
+    RunState,
+    RuntimeFailure,
+    SandboxConfig,
+)
+from kedge.testing import containerd, images
+from kedge.testing.containerd import BOX, TestContainerd
+from kedge.testing.registry import registry
+
+SLEEP = "exec sleep 1000"
+LINES = "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i; done"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestContainerd]:
+    if reason := containerd.lacks() or ("" if os.geteuid() == 0 else "containerd needs root"):
+        pytest.skip(reason)
+    with containerd.running(tmp_path_factory.mktemp("containerd")) as running:
+        yield running
+
+
+async def connected(daemon: TestContainerd, tmp_path: Path) -> CriRuntime:
+    return await CriRuntime.connect(
+        tmp_path / "runtime", CriConnection(daemon.socket), tmp_path.name
+    )
+
+
+@pytest.fixture
+async def runtime(daemon: TestContainerd, tmp_path: Path) -> AsyncIterator[CriRuntime]:
+    opened = await connected(daemon, tmp_path)
+    yield opened
+    made = opened.cgroups
+    await opened.shutdown()
+    # The node makes and removes the groups of pods, in the hierarchies that it uses.
+    assert made is not None
+    made.group(group_of(tmp_path)).remove()
+    assert [each for each in mounts() if each.startswith(str(tmp_path))] == []
+    assert groups(tmp_path) == []
+
+
+def mounts() -> list[str]:
+    return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+
+
+def groups(tmp_path: Path) -> list[Path]:
+    """The control groups that runc has left in hierarchies that kedge does not use."""
+    return [*Path("/sys/fs/cgroup").glob(f"*/{group_of(tmp_path)[1:]}/*")]
+
+
+def text_of(path: str) -> str:
+    """The content of a file; empty if there is none."""
+    try:
+        return Path(path).read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def group_of(tmp_path: Path) -> str:
+    return f"/kedge-cri-{os.getpid()}-{tmp_path.name}"
+
+
+async def pod(runtime: CriRuntime, tmp_path: Path) -> PodSandbox:
+    return await runtime.run_sandbox(
+        SandboxConfig(
+            namespace="default",
+            name="web",
+            uid=f"uid-{tmp_path.name}",
+            hostname="web",
+            log_directory=str(tmp_path / "logs"),
+            cgroup_parent=group_of(tmp_path),
+            dns=DnsConfig(servers=["192.0.2.53"], searches=["here"], options=["ndots:5"]),
+        )
+    )
+
+
+def shell(script: str, name: str = "main", **more: object) -> ContainerConfig:
+    return ContainerConfig(
+        name=name,
+        image=BOX,
+        command=("/bin/sh", "-c", script),
+        log_path=f"{name}/0.log",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def started(runtime: CriRuntime, sandbox: PodSandbox, spec: ContainerConfig) -> str:
+    container = await runtime.create_container(sandbox.id, spec)
+    await runtime.start_container(container)
+    return container
+
+
+async def ended(runtime: CriRuntime, container: str) -> tuple[int, str]:
+    """The exit code and the reason, as soon as an event tells of the end."""
+    async with asyncio.timeout(20):
+        while (seen := await runtime.container(container)).state is not RunState.EXITED:
+            await anext(aiter(runtime.watch()))
+    return seen.exit_code, seen.reason
+
+
+async def output(stream: ContainerStream) -> bytes:
+    async with asyncio.timeout(20):
+        await stream.wait()
+    return os.read(stream.stdout, 65_536)
+
+
+async def test_a_program_gets_what_its_spec_says(runtime: CriRuntime, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    (volume / "inner").mkdir(parents=True)
+    (volume / "inner" / "file").write_text("in the volume\n")
+    sandbox = await pod(runtime, tmp_path)
+    script = (
+        "id -u; id -g; echo $GREETING; cat /data/file; cat /etc/resolv.conf; pwd; touch /data/x"
+    )
+    container = await started(
+        runtime,
+        sandbox,
+        shell(
+            f"{script} 2>&1; {SLEEP}",
+            env=[("GREETING", "hello")],
+            working_dir="/tmp",
+            mounts=[
+                ContainerMount(
+                    container_path="/data", host_path=str(volume), part="inner", read_only=True
+                )
+            ],
+            security=ContainerSecurity(user=1000, group=1000),
+            resources=ContainerLimits(memory_limit=64 << 20, cpu_shares=512),
+        ),
+    )
+    seen = await runtime.container(container)
+    assert (seen.user, seen.group, seen.runtime) == (1000, 1000, "containerd")
+    assert seen.cgroup == f"{group_of(tmp_path)}/{container}"
+    assert runtime.cgroups is not None
+    memory = runtime.cgroups.place("memory")
+    assert memory is not None
+    limit = "memory.max" if memory.unified else "memory.limit_in_bytes"
+    assert int(text_of(f"{memory.place}{seen.cgroup}/{limit}")) == 64 << 20
+    await runtime.update_container(container, ContainerLimits(memory_limit=128 << 20))
+    assert int(text_of(f"{memory.place}{seen.cgroup}/{limit}")) == 128 << 20
+    assert (await runtime.execute(container, ["cat", "/etc/hostname"], 10)).stdout == b"web\n"
+    said = [line.split(" ", 3)[3] for line in text_of(seen.log_path).splitlines()]
+    assert said[:4] == ["1000", "1000", "hello", "in the volume"]
+    assert "nameserver 192.0.2.53" in said
+    assert said[-2:] == ["/tmp", "touch: /data/x: Read-only file system"]
+
+
+async def test_ends_have_codes_and_reasons(runtime: CriRuntime, tmp_path: Path) -> None:
+    sandbox = await pod(runtime, tmp_path)
+    fine = await started(runtime, sandbox, shell("true", "fine"))
+    assert await ended(runtime, fine) == (0, "Completed")
+    failed = await started(runtime, sandbox, shell("exit 3", "failed"))
+    assert await ended(runtime, failed) == (3, "Error")
+    limited = ContainerLimits(memory_limit=20 << 20)
+    greedy = await started(
+        runtime, sandbox, shell("exec tail /dev/zero", "greedy", resources=limited)
+    )
+    assert await ended(runtime, greedy) == (137, "OOMKilled")
+    absent = ContainerConfig(name="absent", image=BOX, command=("/nothing",))
+    container = await runtime.create_container(sandbox.id, absent)
+    with pytest.raises(RuntimeFailure, match="no such file"):
+        await runtime.start_container(container)
+    assert await ended(runtime, container) == (128, "StartError")
+
+
+async def test_commands_have_streams_and_exit_codes(runtime: CriRuntime, tmp_path: Path) -> None:
+    container = await started(runtime, await pod(runtime, tmp_path), shell(SLEEP))
+    done = await runtime.execute(container, ["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
+    assert (done.exit_code, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+    with pytest.raises(TimeoutError):
+        await runtime.execute(container, ["sleep", "60"], 1)
+    stream = await runtime.exec_stream(
+        container, ["sh", "-c", "cat; exit 4"], tty=False, stdin=True
+    )
+    os.write(stream.stdin, b"to the command")
+    os.close(stream.stdin)
+    assert await output(stream) == b"to the command"
+    assert await stream.wait() == 4
+    await stream.close()
+    terminal = await runtime.exec_stream(
+        container, ["sh", "-c", "tty; read x; stty size"], tty=True, stdin=True
+    )
+    await terminal.resize(100, 40)
+    os.write(terminal.stdin, b"\n")
+    assert (await output(terminal)).split() == [b"/dev/pts/0", b"40", b"100"]
+    await terminal.close()
+    absent = await runtime.exec_stream(container, ["nothing"], tty=False, stdin=False)
+    with pytest.raises(RuntimeFailure, match="executable file not found"):
+        await absent.wait()
+    await absent.close()
+
+
+async def test_a_client_is_attached_and_a_port_is_dialled(
+    runtime: CriRuntime, tmp_path: Path
+) -> None:
+    sandbox = await pod(runtime, tmp_path)
+    # The program waits at the end: containerd may drop what one writes just before it ends.
+    script = "read line; sleep 0.3; echo got $line; read line; exit 5"
+    container = await started(runtime, sandbox, shell(script, stdin=True))
+    attached = await runtime.attach(container, stdin=True)
+    os.write(attached.stdin, b"it\n")
+    os.set_blocking(attached.stdout, True)
+    assert await asyncio.to_thread(os.read, attached.stdout, 100) == b"got it\n"
+    os.write(attached.stdin, b"\n")
+    async with asyncio.timeout(20):
+        assert await attached.wait() == 5
+    await attached.close()
+    server = await started(runtime, sandbox, shell("echo hi | nc -l -p 8080", "server"))
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                descriptor = await runtime.dial(sandbox.id, 8080)
+                break
+            except RuntimeFailure:
+                assert (await runtime.container(server)).state is RunState.RUNNING
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=descriptor))
+    assert await reader.readline() == b"hi\n"
+    writer.close()
+    with pytest.raises(RuntimeFailure, match="localhost:9 inside the pod: Connection refused"):
+        await runtime.dial(sandbox.id, 9)
+
+
+async def test_pods_outlive_the_agent_and_the_daemon(
+    daemon: TestContainerd, runtime: CriRuntime, tmp_path: Path
+) -> None:
+    sandbox = await pod(runtime, tmp_path)
+    container = await started(runtime, sandbox, shell(SLEEP))
+    before = await runtime.container(container)
+    again = await connected(daemon, tmp_path)
+    assert [each.id for each in await again.sandboxes()] == [sandbox.id]
+    assert await again.containers() == [before]
+    watch = aiter(again.watch())
+    daemon.kill()
+    with pytest.raises(RuntimeFailure, match="start the container runtime"):
+        await again.containers()
+    with pytest.raises(StopAsyncIteration):
+        await anext(watch)
+    await asyncio.to_thread(daemon.start)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert await again.containers() == [before]
+                break
+            except RuntimeFailure:
+                await SystemClock().sleep(0.1)
+    assert (await again.execute(container, ["echo", "alive"], 10)).stdout == b"alive\n"
+    await again.close()
+
+
+async def test_a_long_log_is_rotated(
+    runtime: CriRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_rotation, "MOST_BYTES", 1000)
+    container = await started(
+        runtime,
+        await pod(runtime, tmp_path),
+        shell(f"{LINES}; read x; echo last; read x", stdin=True),
+    )
+    log = Path((await runtime.container(container)).log_path)
+    attached = await runtime.attach(container, stdin=True)
+    async with asyncio.timeout(20):
+        while not [*log.parent.glob("0.log.*")]:
+            await runtime.poll()
+    os.write(attached.stdin, b"\n")
+    async with asyncio.timeout(20):
+        while "last" not in text_of(str(log)):
+            await runtime.poll()
+    assert "line 100" in next(log.parent.glob("0.log.*")).read_text()
+    await attached.close()
+    await runtime.remove_container(container)
+    assert [*log.parent.iterdir()] == []
+
+
+def pull_secret(host: str, username: str, password: str) -> Secret:
+    auths = {"auths": {host: {"username": username, "password": password}}}
+    data = {".dockerconfigjson": base64.b64encode(msgspec.json.encode(auths)).decode()}
+    return Secret(type="kubernetes.io/dockerconfigjson", data=data)
+
+
+async def test_images_are_pulled_with_the_credentials_of_the_pod(
+    daemon: TestContainerd, tmp_path: Path
+) -> None:
+    connection = CriConnection(daemon.socket)
+    service = CriImageService(connection, ImageMapping.parse(()), tmp_path / "pulls", SystemClock())
+    pulls: list[str] = []
+
+    async def resolve(name: str, policy: str, *secrets: Secret) -> str:
+        return (await service.resolve(name, policy, secrets, lambda: pulls.append(name))).user
+
+    async with registry() as serving:
+        serving.account = ("me", "secret")
+        built = images.build({"file": b"x"}, config={"User": "1000"})
+        name = serving.push("team/app:1", built)
+        with pytest.raises(ImageFailure, match="not present with pull policy of Never"):
+            await resolve(name, "Never")
+        with pytest.raises(ImageFailure, match="failed to pull image"):
+            await resolve(name, "IfNotPresent")
+        mine = pull_secret(serving.host, "me", "secret")
+        assert await resolve(name, "IfNotPresent", mine) == "1000"
+        assert await resolve(name, "IfNotPresent", mine) == "1000"
+        assert len(pulls) == 2
+        # Another tenant's pod must not use it.
+        with pytest.raises(ImageFailure, match="failed to pull image"):
+            await resolve(name, "IfNotPresent")
+    await service.refresh()
+    assert any(name in each.names for each in service.in_status())
+    with pytest.raises(ImageFailure, match="needs kedge's own runtime"):
+        await resolve("host", "IfNotPresent")
+    await connection.close()
