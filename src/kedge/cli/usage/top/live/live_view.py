@@ -175,7 +175,7 @@ class LiveView:
                         each.cancel()
         except BaseExceptionGroup as group:
             # Report the first failure like a failure of any other command.
-            raise group.exceptions[0] from None
+            raise _first(group) from None
 
     async def _wake_after_reports(self) -> None:
         while True:
@@ -354,6 +354,13 @@ class LiveView:
         namespace, name, _ = self._container(subject)
         self._why = await why_text(self._there, namespace, name)
         self._wake.set()
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return the first error of groups in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _copied(objects: UsageObjects) -> UsageObjects:

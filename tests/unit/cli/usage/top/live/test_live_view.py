@@ -15,6 +15,7 @@ from kedge.cli.usage.top.live.live_usage import LiveUsage
 from kedge.cli.usage.top.live.live_view import LiveView, start_state
 from kedge.cli.usage.top.live.screen_lines import ScreenLine, ScreenSize
 from kedge.cli.usage.top.live.view_state import Level, Mode, Place, SortOrder, ViewState
+from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
 
 MAIN = {"containers": [{"name": "main", "image": "host"}]}
@@ -183,6 +184,16 @@ async def test_silence_of_all_nodes_is_said(there: ApiSession, server: LocalServ
     async with opened(there, server) as viewer:
         lines = await viewer.wait(50)
         assert lines[1].startswith("No node has reported for ")
+
+
+async def test_a_request_that_the_server_rejects_ends_the_view_with_its_message(
+    there: ApiSession, server: LocalServer
+) -> None:
+    usage = LiveUsage(there.client, server.clock, namespace="", pod_labels="!!")
+    view = LiveView(there, usage, PaperScreen(), ViewState(), clock=server.clock, draw=UNICODE)
+    with pytest.raises(StatusError) as raised:
+        await view.show()
+    assert raised.value.code == 400
 
 
 async def test_keys_after_q_are_left_to_the_shell(there: ApiSession, server: LocalServer) -> None:
