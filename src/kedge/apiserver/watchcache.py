@@ -29,6 +29,7 @@ on.
 
 import asyncio
 import heapq
+import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +42,17 @@ from kedge.api.resource import Resource
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
 from kedge.machinery.turns import next_turn
-from kedge.storage.store import ENCRYPTED, Store, StoreEntry, StoreEvent, UndecryptableValue
+from kedge.storage.store import (
+    ENCRYPTED,
+    PROTOBUF,
+    Store,
+    StoreEntry,
+    StoreEvent,
+    UndecryptableValue,
+    UnreadableValue,
+)
+
+log = logging.getLogger(__name__)
 
 EVENTS_PER_TURN = 64
 """Writes that are applied before the event loop does something else."""
@@ -312,7 +323,13 @@ class ResourceCache:
     def item(self, entry: StoreEntry) -> Item:
         if entry.value.startswith(ENCRYPTED):
             raise UndecryptableValue(entry.key)  # the server runs without its key
-        return Item(entry.key, entry.revision, self.stamped(entry.value, entry.revision))
+        try:
+            return Item(entry.key, entry.revision, self.stamped(entry.value, entry.revision))
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+            # Only other programs that write to the same etcd store such values.
+            is_protobuf = entry.value.startswith(PROTOBUF)
+            why = "is stored as protobuf" if is_protobuf else f"cannot be read ({error})"
+            raise UnreadableValue(entry.key, why) from error
 
     def stamped(self, value: bytes, revision: int) -> bytes:
         """Return the stored value as clients see it, with its resourceVersion.
@@ -323,6 +340,8 @@ class ResourceCache:
         another beginning was stored under another version of the kind and takes the slow way.
         """
         head = self._head
+        if value.endswith(b"\n"):
+            value = value[:-1]  # kube-apiserver ends each value so; watches have one event per line
         if self.resource.read is None and value.startswith(head):
             return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
         return _reread(self.resource, msgspec.json.decode(value), revision)
@@ -368,7 +387,7 @@ class ResourceCache:
             # The list that filled this cache contained the write already.
             return
         previous = self._items.get(entry.key)
-        item = self.item(entry)
+        item = self._deleted(entry, previous) if event.kind == "delete" else self.item(entry)
         if event.kind == "delete":
             # The store sends the last value with a deletion. `previous` is the same object at its
             # own revision, which selectors compare; the event carries the revision of the deletion,
@@ -385,6 +404,16 @@ class ResourceCache:
         if previous is not None:
             previous.superseded()
         self._record(change)
+
+    def _deleted(self, entry: StoreEntry, previous: Item | None) -> Item:
+        """Return the last state of an object; the last readable one if another program replaced
+        it."""
+        try:
+            return self.item(entry)
+        except UnreadableValue:
+            if previous is None:
+                raise
+            return Item(entry.key, entry.revision, previous.body)
 
     def _record(self, change: Change) -> None:
         self.changed = change.revision
@@ -502,7 +531,11 @@ class WatchCache:
 
     def _feed(self, cache: ResourceCache, event: StoreEvent) -> None:
         before = cache.log_bytes
-        cache.feed(event)
+        try:
+            cache.feed(event)
+        except UnreadableValue as error:
+            # Its former state is served on: one value must not end the watches of all others.
+            log.error("event of another writer ignored error=%s", error)
         self._log_bytes += cache.log_bytes - before
         if self._log_bytes > ALL_LOGS_BYTES:
             self._shorten_logs()
@@ -543,7 +576,10 @@ class WatchCache:
     def _cache_of(self, key: str) -> ResourceCache | None:
         if not key.startswith("/registry/"):
             return None
-        _, _, first, rest = key.split("/", 3)
+        _, _, first, *more = key.split("/", 3)
+        if not more:
+            return None  # not a key of an object
+        (rest,) = more
         found = self._caches.get(first)
         if found is not None:
             return found

@@ -16,6 +16,10 @@ ENCRYPTED: Final = b"k8s:enc:"
 """The beginning of encrypted values, as in Kubernetes."""
 
 
+PROTOBUF: Final = b"k8s\0"
+"""The beginning of values that kube-apiserver stores as protobuf."""
+
+
 class StoreEntry(msgspec.Struct, frozen=True, gc=False):
     """The state of one key after one write."""
 
@@ -110,6 +114,17 @@ class UndecryptableValue(StoreError):
         super().__init__(
             f"{key} cannot be decrypted: no key of --encryption-provider-config fits. Start with a"
             " file that has the key with which it was written"
+        )
+
+
+class UnreadableValue(StoreError):
+    """Another program stored a value that is not an object in JSON."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"{key} {why}, and kedge reads objects in JSON. Let the kube-apiserver that wrote it"
+            " run with --storage-media-type=application/json and write all objects again, or delete"
+            " the key with etcdctl"
         )
 
 

@@ -6,6 +6,8 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from kedge.api.core_v1.config_map import RESOURCE
 from kedge.apiserver import render
 from kedge.apiserver.watchcache import (
@@ -16,7 +18,9 @@ from kedge.apiserver.watchcache import (
     splice_head,
 )
 from kedge.machinery.turns import next_turn
-from kedge.storage.store import StoreEntry, StoreEvent
+from kedge.storage.memory import MemoryStore
+from kedge.storage.store import StoreEntry, StoreEvent, UnreadableValue
+from kedge.testing.clock import FakeClock
 
 
 def written(number: int) -> StoreEvent:
@@ -83,3 +87,43 @@ async def test_writes_that_are_due_together_are_applied_in_turns() -> None:
             most = max(most, cache.revision - before)
         feeding.cancel()
     assert most <= EVENTS_PER_TURN
+
+
+def test_the_newline_of_a_value_of_kube_apiserver_is_not_served() -> None:
+    entry = written(1).entry
+    ended = StoreEntry(entry.key, entry.value + b"\n", entry.revision, entry.created)
+    cache = ResourceCache(RESOURCE, 0)
+    assert cache.item(ended).body == cache.item(entry).body
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"k8s\0\n\x0c", "is stored as protobuf"),
+        (b"{", "cannot be read"),
+        (b"[]", "cannot be read"),
+    ],
+)
+async def test_an_unreadable_value_stops_the_start_but_not_a_running_server(
+    value: bytes, why: str
+) -> None:
+    key = RESOURCE.key("default", "foreign")
+    store = MemoryStore(FakeClock())
+    cache = WatchCache(store)
+    await cache.load([RESOURCE])
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(cache.run())
+        await store.put(key, value, expect=0)
+        await store.put("/registry/short", b"", expect=0)
+        readable = written(1).entry
+        await store.put(readable.key, readable.value, expect=0)
+        gone = written(2).entry
+        for content in (gone.value, value):
+            current = await store.get(gone.key)
+            await store.put(gone.key, content, expect=current.revision if current else 0)
+        last = await store.delete(gone.key, expect=store.revision)
+        await cache.reached(last.revision)
+        running.cancel()
+    assert [item.key for item in cache.of(RESOURCE).values()] == [readable.key]
+    with pytest.raises(UnreadableValue, match=f"{key} {why}.*--storage-media-type"):
+        await WatchCache(store).load([RESOURCE])

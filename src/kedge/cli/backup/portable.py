@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kedge.storage.store import ENCRYPTED, StoreEntry
+from kedge.storage.store import ENCRYPTED, PROTOBUF, StoreEntry
 
 ROOT: Final = "/registry/"
 LEFT_BEHIND: Final = (
@@ -16,7 +16,6 @@ LEFT_BEHIND: Final = (
 )
 """Events would never expire without their time. The others are notes of running kube-apiservers,
 which make them again."""
-_PROTOBUF: Final = b"k8s\0"
 _HEAD: Final = ("kind", "apiVersion", "metadata")
 
 
@@ -59,7 +58,7 @@ def documents(entries: Iterable[StoreEntry]) -> Iterator[dict[str, Any]]:
 
 
 def _document(entry: StoreEntry) -> dict[str, Any]:
-    if entry.value.startswith(_PROTOBUF):
+    if entry.value.startswith(PROTOBUF):
         raise UnreadableObject(
             entry.key,
             "is stored as protobuf: start the kube-apiserver with"
