@@ -178,6 +178,12 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(data))
 
+    def busy_seconds(self) -> float:
+        """Processor time of the page, for scripts, styles and layout."""
+        self.call("Performance.enable", timeDomain="threadTicks")
+        metrics = self.call("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
     def cookies(self) -> list[dict[str, Any]]:
         return list(self.call("Network.getAllCookies")["cookies"])
 
@@ -210,9 +216,9 @@ class Browser:
             self._socket.close()
 
     @contextmanager
-    def page(self) -> Iterator[Page]:
-        """A new window that shares nothing with the others."""
-        context = self._call("Target.createBrowserContext")["browserContextId"]
+    def page(self, shared: str = "") -> Iterator[Page]:
+        """A new window that shares nothing with the others, or only with those of a context."""
+        context = shared or self._call("Target.createBrowserContext")["browserContextId"]
         target = self._call("Target.createTarget", url="about:blank", browserContextId=context)[
             "targetId"
         ]
@@ -225,7 +231,8 @@ class Browser:
             yield page
         finally:
             page.close()
-            self._call("Target.disposeBrowserContext", browserContextId=context)
+            if not shared:
+                self._call("Target.disposeBrowserContext", browserContextId=context)
 
 
 def program() -> str | None:

@@ -1,9 +1,17 @@
 // <k-log>: the log of a container, followed and searched.
 
 import { call, open, path } from "./session.js";
+import { shownLine } from "./log_lines.js";
 
 const MOST_LINES = 5000;
+/** Characters that are kept in all: containers write lines of any length. */
+const MOST_CHARACTERS = 4 << 20;
+/** A line without an end is shown after so many characters. */
+const LONGEST_REST = 1 << 16;
 const SHOWN_MS = 150;
+const AGAIN_MS = 1000;
+/** The codes with which a server that ends, or a lost connection, closes a WebSocket. */
+const LOST = [1001, 1006, 1011, 1012];
 
 class Log extends HTMLElement {
   connectedCallback() {
@@ -25,35 +33,50 @@ class Log extends HTMLElement {
     this._stop();
   }
 
-  /** `{namespace, pod, container, previous, follow, search}`. */
+  /** `{namespace, pod, container, instance, previous, follow, times, search}`. Another `instance` of the
+   *  container goes on below what the one before has said. */
   set source(source) {
-    const key = JSON.stringify({ ...source, search: "" });
-    const searches = this._source?.search !== source.search;
+    const before = this._source;
+    const key = JSON.stringify({ ...source, search: "", instance: "" });
     this._source = source;
     if (key !== this._key) {
       this._key = key;
       if (this._view) this._begin();
-    } else if (searches) this._show(true);
+    } else if (before.instance !== source.instance && source.follow && !source.previous) this._continue();
+    else if (before.search !== source.search) this._show(true);
   }
 
   _stop() {
     clearTimeout(this._timer);
+    clearTimeout(this._again);
     this._timer = null;
     this._generation = (this._generation ?? 0) + 1;
     this._socket?.close();
     this._socket = null;
   }
 
-  async _begin() {
+  _begin() {
     this._stop();
-    const generation = this._generation;
     this._lines = [];
-    this._rest = "";
+    this._characters = 0;
     this._fresh = 0;
     this._view.replaceChildren();
-    const { namespace, pod, container, previous, follow } = this._source;
+    this._read();
+  }
+
+  /** Follow the container after its restart. */
+  _continue() {
+    this._stop();
+    this._put(["", "── The container was restarted. ──"]);
+    this._read();
+  }
+
+  async _read() {
+    const generation = this._generation;
+    this._rest = "";
+    const { namespace, pod, container, previous, follow, times } = this._source;
     const target = path("v1", "pods", namespace, pod, "log");
-    const query = { container, tailLines: "1000", ...(previous ? { previous: "true" } : {}) };
+    const query = { container, tailLines: "1000", ...(previous ? { previous: "true" } : {}), ...(times ? { timestamps: "true" } : {}) };
     this._say("Loading …");
     if (follow && !previous) {
       this._follow(target, { ...query, follow: "true" }, generation);
@@ -61,10 +84,12 @@ class Log extends HTMLElement {
     }
     try {
       const text = await (await call(target, { query })).text();
-      if (generation === this._generation) this._add(text);
-      this._say("");
+      if (generation !== this._generation) return;
+      this._add(text);
+      this._end();
+      this._say(this._lines.length ? "" : "The log is empty.");
     } catch (error) {
-      this._say(error.message);
+      if (generation === this._generation) this._say(error.message);
     }
   }
 
@@ -78,9 +103,13 @@ class Log extends HTMLElement {
       this._say("");
     };
     socket.onmessage = ({ data }) => generation === this._generation && this._add(decoder.decode(data, { stream: true }));
-    socket.onclose = async () => {
+    socket.onclose = async ({ code }) => {
       if (generation !== this._generation) return;
-      if (opened) this._say("The log has ended.");
+      this._end();
+      if (opened && LOST.includes(code)) {
+        this._say("The connection was lost. Trying again …");
+        this._again = setTimeout(() => this._begin(), AGAIN_MS);
+      } else if (opened) this._say(this._lines.length ? "The log has ended." : "The log is empty.");
       // The reason of a refusal is only in the answer to an ordinary request.
       else this._say(await call(target, { query: { ...query, follow: "false", tailLines: "1" } }).then(() => "The log cannot be followed.", (error) => error.message));
     };
@@ -93,9 +122,28 @@ class Log extends HTMLElement {
   _add(text) {
     const lines = (this._rest + text).split("\n");
     this._rest = lines.pop();
-    for (const line of lines) this._lines.push(plain(line));
+    if (this._rest.length > LONGEST_REST) {
+      lines.push(this._rest);
+      this._rest = "";
+    }
+    this._put(lines.map(shownLine));
+  }
+
+  /** Show what came after the last end of a line. */
+  _end() {
+    if (this._rest) this._put([shownLine(this._rest)]);
+    this._rest = "";
+  }
+
+  _put(lines) {
+    for (const line of lines) {
+      this._lines.push(line);
+      this._characters += line.length;
+    }
     this._fresh += lines.length;
-    if (this._lines.length > MOST_LINES) this._lines.splice(0, this._lines.length - MOST_LINES);
+    let first = 0;
+    while (this._lines.length - first > MOST_LINES || (this._characters > MOST_CHARACTERS && first < this._lines.length - 1)) this._characters -= this._lines[first++].length;
+    if (first) this._lines.splice(0, first);
     this._timer ??= setTimeout(() => {
       this._timer = null;
       this._show(false);
@@ -106,15 +154,16 @@ class Log extends HTMLElement {
     const view = this._view;
     const isAtEnd = view.scrollHeight - view.scrollTop - view.clientHeight < 40;
     const wanted = this._source.search.toLowerCase();
-    const fresh = all ? this._lines : this._lines.slice(-this._fresh || this._lines.length);
     if (!all && !this._fresh) return;
+    const fresh = all ? this._lines : this._lines.slice(-this._fresh);
     this._fresh = 0;
-    if (all) view.replaceChildren();
+    if (all || fresh.length === this._lines.length) view.replaceChildren();
     const part = document.createDocumentFragment();
     for (const line of fresh) if (!wanted || line.toLowerCase().includes(wanted)) part.append(row(line, wanted));
     view.append(part);
-    while (view.childElementCount > MOST_LINES) view.firstElementChild.remove();
+    while (view.childElementCount > this._lines.length) view.firstElementChild.remove();
     if (isAtEnd || all) view.scrollTop = view.scrollHeight;
+    if (wanted || all) this._say(wanted ? `${view.childElementCount} of ${this._lines.length} lines` : "");
   }
 }
 
@@ -131,11 +180,6 @@ function row(line, wanted) {
   }
   node.append(line.slice(at) || (at ? "" : "\u200b"));
   return node;
-}
-
-/** Return a line without the colours of terminals, and what comes after the last carriage return. */
-function plain(line) {
-  return line.replace(/\r$/, "").replace(/^.*\r/, "").replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "");
 }
 
 customElements.define("k-log", Log);

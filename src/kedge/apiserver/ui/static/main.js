@@ -12,6 +12,7 @@ import { podPage } from "./pages/pod.js";
 import { limitsPage } from "./pages/limits.js";
 import { devicesPage } from "./pages/devices.js";
 import { workloadPage } from "./pages/workload.js";
+import { createPage } from "./pages/create.js";
 
 /** The link that is marked while a page of one object is shown. */
 const PARENTS = { pod: "pods", node: "nodes", workload: "overview" };
@@ -20,16 +21,18 @@ const root = document.getElementById("app");
 const THEME = "kedge-theme";
 const HEARTBEAT_MS = 5000;
 
-/** Pages by the first word of the address. */
+/** Pages by the first word of the address, which anybody may have written: only these names exist. */
 const PAGES = {
+  __proto__: null,
   overview: () => overviewPage(),
-  pods: () => podListPage(),
-  pod: (namespace, name, tab) => podPage(namespace, name, tab),
+  pods: (_words, query) => podListPage(query.get("show") ?? ""),
+  pod: ([namespace, name, tab]) => podPage(namespace, name, tab),
   nodes: () => nodesPage(),
-  node: (name) => nodePage(name),
+  node: ([name]) => nodePage(name),
   limits: () => limitsPage(),
   devices: () => devicesPage(),
-  workload: (kind, namespace, name, tab) => workloadPage(kind, namespace, name, tab),
+  new: () => createPage(),
+  workload: ([kind, namespace, name, tab]) => workloadPage(kind, namespace, name, tab),
 };
 
 /** The links of the navigation: key, label, and whether the user may see anything there. */
@@ -39,6 +42,7 @@ const LINKS = [
   { page: "nodes", key: "n", label: "Nodes", offered: () => may("list", "nodes") },
   { page: "limits", key: "l", label: "Limits", offered: () => may("list", "limitranges", scope.namespace) },
   { page: "devices", key: "d", label: "Devices", offered: () => may("list", "nodes") },
+  { page: "new", key: "c", label: "New", offered: () => may("create", "pods", scope.namespace || "default") },
 ];
 
 let state = "starting";
@@ -46,7 +50,16 @@ let failure = "";
 
 function address() {
   const [words, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return { words: words.split("/").map(decodeURIComponent), query: new URLSearchParams(query ?? "") };
+  return { words: words.split("/").map(decoded), query: new URLSearchParams(query ?? "") };
+}
+
+/** Anybody can make a link to this page. */
+function decoded(word) {
+  try {
+    return decodeURIComponent(word);
+  } catch {
+    return word;
+  }
 }
 
 async function start() {
@@ -67,9 +80,10 @@ async function enter() {
   failure = "";
 }
 
-onSignedOut(() => {
+onSignedOut((reason) => {
   stopAll();
   state = "out";
+  failure = reason;
   redraw();
 });
 
@@ -103,7 +117,7 @@ function signInPage() {
 // The frame of every page.
 
 function frame() {
-  const { words } = address();
+  const { words, query } = address();
   const page = PAGES[words[0]] ? words[0] : "overview";
   document.title = `${words.filter(Boolean).slice(0, 3).join(" ") || "overview"} – kedge`;
   return html`<a class="skip" href="#main" @click=${focusMain}>Skip to the content</a>
@@ -115,12 +129,34 @@ function frame() {
         <div class="menu">
           <p class="dim">${session.groups.join(", ")}</p>
           <p class="dim">until ${session.ends?.toLocaleTimeString()}</p>
+          <button @click=${showHelp}>Keys</button>
           <button @click=${nextTheme}>Theme: ${localStorage.getItem(THEME) ?? "system"}</button>
           <button @click=${signOut}>Sign out</button>
         </div>
       </details>
     </header>
-    <main id="main" tabindex="-1">${PAGES[page](...words.slice(1))}</main>`;
+    <main id="main" tabindex="-1">${otherUser()} ${PAGES[page](words.slice(1), query)}</main>
+    ${helpDialog()}`;
+}
+
+/** Say that this browser was signed in as somebody else until now. */
+function otherUser() {
+  if (!session.before) return nothing;
+  const close = () => {
+    session.before = "";
+    redraw();
+  };
+  return html`<p class="notice" role="alert">You are signed in as ${session.user} now. Before, it was ${session.before}. <button class="small" @click=${close}>Close</button></p>`;
+}
+
+// Help.
+
+const KEYS = [["o p n l d c", "overview, pods, nodes, limits, devices, new"], ["/", "filter or search"], ["j k", "next and previous row"], ["Esc", "leave the filter or this help"], ["Ctrl+Shift+Tab", "leave the shell"], ["?", "this help"]];
+
+function helpDialog() {
+  return html`<dialog class="help card" aria-label="Keys"><h2>Keys</h2>
+    <dl>${KEYS.map(([keys, words]) => html`<div><dt>${keys.split(" ").map((each) => html`<kbd>${each}</kbd> `)}</dt><dd>${words}</dd></div>`)}</dl>
+    <button @click=${(event) => event.target.closest("dialog").close()}>Close</button></dialog>`;
 }
 
 function focusMain(event) {
@@ -160,21 +196,43 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, k-terminal")) return;
   const link = LINKS.find(({ key, offered }) => key === event.key && offered());
   if (link && state === "in") location.hash = `#/${link.page}`;
-  if (event.key === "/") {
-    const search = document.querySelector("input[type=search]");
-    if (search) {
-      search.focus();
-      event.preventDefault();
-    }
-  }
+  const act = ACTIONS[event.key];
+  if (act && state === "in" && act() !== false) event.preventDefault();
 });
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && event.target.matches?.("input[type=search]")) event.target.blur();
+});
+
+/** What keys do; false if there is nothing to do. */
+const ACTIONS = {
+  "/": () => {
+    const search = document.querySelector("input[type=search]");
+    search?.focus();
+    return search !== null;
+  },
+  "?": showHelp,
+  j: () => moveRow(1),
+  k: () => moveRow(-1),
+  ArrowDown: () => document.activeElement.closest("k-rows") !== null && moveRow(1),
+  ArrowUp: () => document.activeElement.closest("k-rows") !== null && moveRow(-1),
+};
+
+function moveRow(step) {
+  return document.querySelector("k-rows")?.move(step) ?? false;
+}
+
+function showHelp() {
+  document.querySelector(".user").open = false;
+  document.querySelector(".help").showModal();
+}
 
 let shownPage = "";
 
 function draw() {
   if (state === "starting") return;
   render(state === "in" ? frame() : signInPage(), root);
-  const page = address().words.slice(0, 3).join("/");
+  const page = address().words.slice(0, 4).join("/");
   if (page !== shownPage) {
     shownPage = page;
     window.scrollTo(0, 0);

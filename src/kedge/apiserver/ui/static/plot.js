@@ -12,6 +12,12 @@ class Plot extends HTMLElement {
     document.addEventListener("theme", this._retheme);
     this._scheme = matchMedia("(prefers-color-scheme: dark)");
     this._scheme.addEventListener("change", this._retheme);
+    if (!this._readout) {
+      this._readout = document.createElement("p");
+      this._readout.className = "readout";
+      this._readout.setAttribute("aria-hidden", "true");
+      this.append(this._readout);
+    }
     this._make();
   }
 
@@ -62,13 +68,14 @@ class Plot extends HTMLElement {
         width: this.clientWidth || 400,
         height: HEIGHT,
         legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false } },
+        // The plots of a page show the values of the same moment.
+        cursor: { y: false, drag: { x: false, y: false }, sync: { key: "kedge" } },
         scales: {
           x: { time: true, range: () => this._content.range },
           y: { range: (_plot, _low, high) => [0, (high || 1) * 1.1] },
         },
         axes: [
-          { ...axis, space: 70, values: (_plot, ticks) => ticks.map((each) => this._clock(each)) },
+          { ...axis, space: 70, size: 30, values: (_plot, ticks) => ticks.map((each) => this._clock(each)) },
           { ...axis, size: 62, incrs: this._content.binary ? BINARY : undefined, values: (_plot, ticks) => ticks.map((each) => this._content.show(each)) },
         ],
         series: [
@@ -116,8 +123,8 @@ class Plot extends HTMLElement {
   _tell(plot) {
     const at = plot.cursor.idx;
     const { lines, times, show } = this._content;
-    const values = at === null || at === undefined ? [] : lines.filter((each) => each.values[at] !== null && each.values[at] !== undefined).map((each) => `${each.label} ${show(each.values[at])}`);
-    this.title = values.length ? `${new Date(times[at] * 1000).toLocaleTimeString()}: ${values.join(", ")}` : "";
+    const values = at === null || at === undefined ? [] : lines.filter((each) => !each.dash && each.values[at] !== null && each.values[at] !== undefined).map((each) => `${each.label} ${show(each.values[at])}`);
+    this._readout.textContent = values.length ? `${new Date(times[at] * 1000).toLocaleTimeString()}  ${values.join("  ")}` : "";
   }
 }
 

@@ -1,6 +1,6 @@
 // What the page says of a pod: its state, its requests and limits, its owner.
 
-import { number } from "./quantity.js";
+import { age, number } from "./quantity.js";
 
 /** Return the containers that run as long as the pod does: sidecars, then the others. */
 export function lasting(spec) {
@@ -76,4 +76,38 @@ export function ownerOf(pod) {
   if (owner.kind === "ReplicaSet" && hash && owner.name.endsWith(`-${hash}`))
     return { kind: "Deployment", name: owner.name.slice(0, -hash.length - 1) };
   return { kind: owner.kind, name: owner.name };
+}
+
+/** Return how many of a pod's containers and sidecars are ready, as kubectl prints it: `[ready, all]`. */
+export function readyOf(pod) {
+  const lastingNames = new Set(lasting(pod.spec).map((each) => each.name));
+  const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
+  return [statuses.filter((each) => each.ready && lastingNames.has(each.name)).length, lastingNames.size];
+}
+
+const RECENT_MS = 10 * 60 * 1000;
+
+/** Return what is wrong with a pod, in words; empty if nothing is known to be. */
+export function troubleOf(pod) {
+  const status = pod.status ?? {};
+  if (status.phase === "Succeeded" || pod.metadata.deletionTimestamp) return "";
+  const scheduled = (status.conditions ?? []).find((each) => each.type === "PodScheduled");
+  if (scheduled?.status === "False") return scheduled.message || scheduled.reason || "";
+  const found = [...(status.initContainerStatuses ?? []), ...(status.containerStatuses ?? [])].flatMap(containerTrouble);
+  return found.length ? found.join("; ") : status.phase === "Failed" ? (status.message ?? status.reason ?? "") : "";
+}
+
+function containerTrouble({ name, state = {}, lastState = {}, restartCount = 0 }) {
+  const ended = state.terminated?.exitCode ? state.terminated : lastState.terminated;
+  const isRecent = ended && (!state.running || Date.now() - Date.parse(ended.finishedAt) < RECENT_MS);
+  const end = isRecent ? `${endText(ended)}, ${age(ended.finishedAt)} ago${restartCount ? `; ${restartCount} restart${restartCount === 1 ? "" : "s"}` : ""}` : "";
+  const { reason = "", message = "" } = state.waiting ?? {};
+  if (/^(|ContainerCreating|PodInitializing)$/.test(reason)) return end ? [`${name} ${end}`] : [];
+  return [end ? `${name} ${end}` : `${name}: ${message || reason}`];
+}
+
+/** Return how a container ended, in words. */
+export function endText({ reason = "", exitCode, signal }) {
+  const how = signal ? `signal ${signal}` : `exit code ${exitCode}`;
+  return /^(|Error|Completed)$/.test(reason) ? `ended with ${how}` : `ended with ${reason}, ${how}`;
 }

@@ -1,8 +1,11 @@
 // <k-rows>: a table that draws only the rows in view, so that thousands scroll smoothly.
 
-import { html, render, repeat } from "./lit.js";
+import { guard, html, render, repeat } from "./lit.js";
 
 const ROW_PIXELS = 40;
+/** On a phone a row has two lines. */
+const PHONE_ROW_PIXELS = 72;
+const PHONE = matchMedia("(max-width: 640px)");
 const SPARE_ROWS = 8;
 
 class Rows extends HTMLElement {
@@ -19,8 +22,7 @@ class Rows extends HTMLElement {
     space.append(this._window);
     this._space = space;
     this.append(space);
-    this.addEventListener("scroll", () => this._draw(), { passive: true });
-    this.addEventListener("keydown", (event) => this._move(event));
+    this.addEventListener("scroll", () => this._draw(true), { passive: true });
     this._resize = new ResizeObserver(() => this._draw());
     this._resize.observe(this);
     this._draw();
@@ -36,43 +38,52 @@ class Rows extends HTMLElement {
     this._draw();
   }
 
-  _draw() {
+  /** Draw the rows in view. If the page was only scrolled, those that were in view already stay. */
+  _draw(scrolled = false) {
     if (!this._window || !this._content) return;
     const { items, row, key, label } = this._content;
     if (label) this.setAttribute("aria-label", label);
     const height = this.clientHeight || 600;
-    const first = Math.max(0, Math.floor(this.scrollTop / ROW_PIXELS) - SPARE_ROWS);
-    const last = Math.min(items.length, Math.ceil((this.scrollTop + height) / ROW_PIXELS) + SPARE_ROWS);
-    this._space.style.height = `${items.length * ROW_PIXELS}px`;
-    this._window.style.transform = `translateY(${first * ROW_PIXELS}px)`;
+    const pixels = PHONE.matches ? PHONE_ROW_PIXELS : ROW_PIXELS;
+    const first = Math.max(0, Math.floor(this.scrollTop / pixels) - SPARE_ROWS);
+    const last = Math.min(items.length, Math.ceil((this.scrollTop + height) / pixels) + SPARE_ROWS);
+    this._space.style.height = `${items.length * pixels}px`;
+    this._window.style.transform = `translateY(${first * pixels}px)`;
+    if (scrolled && first === this._first && last === this._last) return;
+    Object.assign(this, { _first: first, _last: last });
     const shown = items.slice(first, last).map((item, at) => ({ item, at: first + at }));
     render(
-      html`${repeat(shown, ({ item }) => key(item), ({ item, at }) => html`<div class="row" role="row" aria-rowindex=${at + 2}>${row(item)}</div>`)}`,
+      html`${repeat(shown, ({ item }) => key(item), ({ item, at }) => html`<div class="row" role="row" aria-rowindex=${at + 2}>${guard([item], () => row(item))}</div>`)}`,
       this._window,
     );
   }
 
-  /** j and k, or the arrow keys, move the focus from row to row. */
-  _move(event) {
-    const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    const links = [...this.querySelectorAll(".row a")];
-    const at = links.indexOf(document.activeElement);
-    const next = links[at + step] ?? links[0];
-    if (next) {
-      next.focus({ preventScroll: true });
-      next.closest(".row").scrollIntoView({ block: "nearest" });
-      event.preventDefault();
-    }
+  /** Move the focus to the first link of another row. */
+  move(step) {
+    const links = [...this.querySelectorAll(".row")].map((row) => row.querySelector("a")).filter(Boolean);
+    const at = links.findIndex((each) => each.closest(".row") === document.activeElement.closest(".row"));
+    const next = at < 0 ? links[0] : links[at + step];
+    if (!next) return false;
+    next.focus({ preventScroll: true });
+    next.closest(".row").scrollIntoView({ block: "nearest" });
+    return true;
   }
 }
 
 customElements.define("k-rows", Rows);
 
-/** Draw a table: `columns` are `{label, class}`, the rest as in `content`. */
+/** Draw the head of a column. A column with `sort` is a button; `ascends` is its order
+ *  until it is reversed; `sorted` says how the rows are sorted. */
+function head({ label, class: style = "", sort, ascends = false }, sorted) {
+  if (!sort || !sorted) return html`<div role="columnheader" class=${style}>${label}</div>`;
+  const order = sorted.key !== sort ? "none" : sorted.reversed === ascends ? "descending" : "ascending";
+  return html`<div role="columnheader" class=${style} aria-sort=${order}><button class="sort" @click=${() => sorted.by(sort)}>${label}<span aria-hidden="true">${{ none: "", ascending: " ▴", descending: " ▾" }[order]}</span></button></div>`;
+}
+
+/** Draw a table: `columns` are `{label, class, sort, ascends}`, the rest as in `content`. */
 export function table(columns, content) {
   return html`<div class="table" role="table" aria-label=${content.label} aria-rowcount=${content.items.length + 1}>
-    <div role="rowgroup"><div class="row head" role="row" aria-rowindex="1">${columns.map((each) => html`<div role="columnheader" class=${each.class ?? ""}>${each.label}</div>`)}</div></div>
+    <div role="rowgroup"><div class="row head" role="row" aria-rowindex="1">${columns.map((each) => head(each, content.sorted))}</div></div>
     <k-rows .content=${content}></k-rows>
   </div>`;
 }

@@ -4,14 +4,22 @@
 // this origin. A request needs both.
 
 const SECRET = "kedge-page-secret";
+const USER = "kedge-user";
 const MOST_TRIES = 5;
 const KEEP_ALIVE_MS = 5 * 60 * 1000;
+const ENDED = "The session has ended: it was idle, too long, or the server was started again. This page goes on as soon as you are signed in.";
 
-export const session = { user: "", groups: [], ends: null };
+export const session = {
+  user: "",
+  groups: [],
+  ends: null,
+  /** The user whom this browser was signed in as before, if that is another one. */
+  before: "",
+};
 
 let signedOut = () => {};
 
-/** Call this function when the session has ended. */
+/** Call this function with the reason when the session has ended. */
 export function onSignedOut(callback) {
   signedOut = callback;
 }
@@ -59,21 +67,40 @@ export async function signOut() {
 }
 
 function take(found) {
+  const before = localStorage.getItem(USER) ?? "";
+  // Whoever follows a link with a code of somebody else works as that user: the page says so.
+  if (before && before !== found.user) session.before = before;
+  localStorage.setItem(USER, found.user);
   Object.assign(session, { user: found.user, groups: found.groups, ends: new Date(found.ends) });
 }
 
-function forget() {
+function forget(reason = "") {
   localStorage.removeItem(SECRET);
-  session.user = "";
-  signedOut();
+  leave(reason);
 }
 
+function leave(reason) {
+  session.user = "";
+  signedOut(reason);
+}
+
+/** Another tab of this browser has signed in or out: this one does the same. */
+window.addEventListener("storage", ({ key, newValue }) => {
+  if (key !== SECRET && key !== null) return;
+  if (!newValue) {
+    if (session.user) leave("You have signed out in another tab.");
+  } else if (!session.user) location.reload();
+  else send("ui/session").then((response) => response.json()).then((found) => found.user === session.user || location.reload(), () => {});
+});
+
 setInterval(() => {
-  if (session.user && !document.hidden) send("ui/session").then(noteEnd, () => {});
+  const secret = localStorage.getItem(SECRET);
+  if (session.user && !document.hidden) send("ui/session").then((response) => noteEnd(response, secret), () => {});
 }, KEEP_ALIVE_MS);
 
-function noteEnd(response) {
-  if (response.status === 401 && session.user) forget();
+/** Note the end of the session of a response, unless another tab has begun another one meanwhile. */
+function noteEnd(response, secret) {
+  if (response.status === 401 && session.user && localStorage.getItem(SECRET) === secret) forget(ENDED);
 }
 
 function send(path, options = {}) {
@@ -90,7 +117,7 @@ async function patiently(url, options, tries) {
       return await fetch(url, options);
     } catch (error) {
       tries -= 1;
-      if (tries <= 0) throw error;
+      if (tries <= 0) throw new ApiError(0, `The server does not answer: ${error.message}.`);
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }
@@ -106,19 +133,26 @@ async function errorOf(response) {
   }
 }
 
+/** Return a name as one segment of a path. Names come from the address of the page too, which others may
+ *  have written: none leads to another path, or to a query. */
+function segment(name) {
+  return /^\.*$/.test(name) ? name.replaceAll(".", "-") : encodeURIComponent(name);
+}
+
 /** Return the path of a resource, of one object, or of a subresource. */
 export function path(version, plural, namespace = "", name = "", part = "") {
   const root = version.includes("/") ? `apis/${version}` : `api/${version}`;
-  const words = [root, ...(namespace ? ["namespaces", namespace] : []), plural, name, part];
-  return words.filter(Boolean).join("/");
+  const words = [...(namespace ? ["namespaces", namespace] : []), plural, name, part];
+  return [root, ...words.filter(Boolean).map(segment)].join("/");
 }
 
 /** Call the API; returns the response, throws ApiError. */
 export async function call(target, { query = {}, ...options } = {}) {
   const parameters = new URLSearchParams({ pretty: "false", ...query });
+  const secret = localStorage.getItem(SECRET);
   const response = await send(`${target}?${parameters}`, options);
   if (response.ok) return response;
-  noteEnd(response);
+  noteEnd(response, secret);
   throw await errorOf(response);
 }
 
@@ -137,4 +171,9 @@ export function open(target, query, protocol) {
   const parameters = new URLSearchParams(query);
   const url = `wss://${location.host}/${target}?${parameters}`;
   return new WebSocket(url, [protocol, `dashboard.kedge.${localStorage.getItem(SECRET) ?? ""}`]);
+}
+
+/** Return the warnings of a response. */
+export function warningsOf(response) {
+  return [...(response.headers.get("Warning") ?? "").matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map((each) => each[1].replace(/\\(.)/g, "$1"));
 }

@@ -3,7 +3,7 @@
 import { get, open } from "./session.js";
 import { changed } from "./redraw.js";
 
-const LONGEST_WAIT_MS = 15000;
+const LONGEST_WAIT_MS = 5000;
 
 export class Watch {
   /** `target` is the path of a list; `query` selects; `prepare` makes of an object what is kept. */

@@ -1,38 +1,42 @@
-// Devices: those of device plugins, those of drivers (DRA), and who holds them.
+// Devices: those of device plugins, those of drivers (DRA), who holds them and who waits for them.
 
 import { html, nothing } from "../lit.js";
 import { nodes, watched } from "../cluster.js";
 import { meter } from "../meter.js";
 import { allContainers, stateOf, toneOf } from "../pods.js";
-import { number } from "../quantity.js";
-import { badge, card, plainTable, problem } from "../parts.js";
+import { age, number } from "../quantity.js";
+import { badge, card, clipped, plainTable, problem } from "../parts.js";
 import { may } from "../rights.js";
+import { byName } from "./nodes.js";
 
 const DRA = "resource.k8s.io/v1";
+const GROUP = { group: "resource.k8s.io" };
 
 export function devicesPage() {
   const watch = nodes();
-  const pods = may("list", "pods") ? watched("v1", "pods").all.filter((pod) => toneOf(stateOf(pod)) !== "done") : [];
-  const plugins = watch.all.flatMap((node) => pluginRows(node, pods));
+  const pods = may("list", "pods") ? watched("v1", "pods").all.filter((pod) => toneOf(stateOf(pod)) !== "done") : undefined;
+  const lines = byName(watch.all).flatMap((node) => pluginLines(node, pods));
   return html`<h1>Devices</h1>${problem(watch)}
-    ${card("Device plugins", plugins.length ? html`<ul class="plain">${plugins}</ul>` : html`<p class="dim">No node has devices of a device plugin.</p>`)}
-    ${may("list", "resourceslices", "", { group: "resource.k8s.io" }) ? drivers() : nothing}`;
+    ${card("Device plugins", lines.length ? html`<ul class="plain">${lines}</ul>${waiting(pods ?? [], watch.all)}` : html`<p class="dim">No node has devices of a device plugin.</p>`)}
+    ${may("list", "resourceslices", "", GROUP) ? drivers() : nothing}`;
 }
 
+// Device plugins.
+
 /** Return the lines of a node: one for each resource of a device plugin. */
-function pluginRows(node, pods) {
+function pluginLines(node, pods) {
   const capacity = node.status?.capacity ?? {};
   return Object.keys(capacity).filter(isDevice).sort().map((resource) => {
     const all = number(capacity[resource]);
     const healthy = number(node.status?.allocatable?.[resource]) ?? 0;
-    const holders = holdersOf(node, resource, pods);
-    const held = holders.reduce((total, each) => total + each.count, 0);
-    return html`<li class="line">
-      <span class="name">${resource}<span class="dim">on ${node.metadata.name}</span></span>
-      ${badge(healthy === all ? "healthy" : `${all - healthy} unhealthy`, healthy === all ? "good" : "bad")}
-      <span>${meter(resource, { used: held, capacity: all })}
-        ${holders.map(({ pod, container, count, devices }) => html`<div class="figure"><a href="#/pod/${pod.metadata.namespace}/${pod.metadata.name}">${pod.metadata.name}</a> <span class="of">${container}: ${count}${devices.length ? ` (${devices.join(", ")})` : ""}</span></div>`)}
-        ${holders.length ? nothing : html`<div class="figure of">held by no pod</div>`}</span>
+    const holders = pods && holdersOf(node, resource, pods);
+    const held = (holders ?? []).reduce((total, each) => total + each.count, 0);
+    const words = [holders ? `${held} held, ${Math.max(0, healthy - held)} free` : "", all > healthy ? `${all - healthy} unhealthy` : ""];
+    return html`<li class="line why">
+      <span class="name">${resource}<span class="dim">on <a href="#/node/${node.metadata.name}">${node.metadata.name}</a></span></span>
+      <span>${badge(healthy === all ? "healthy" : `${all - healthy} unhealthy`, healthy === all ? "good" : "bad")}</span>
+      <span>${meter(resource, { used: holders && held, capacity: all })}<div class="figure">${words.filter(Boolean).join(", ")}</div>
+        ${holders ? holderTable(resource, holders) : html`<div class="figure of">You may not list the pods that hold them.</div>`}</span>
     </li>`;
   });
 }
@@ -47,23 +51,58 @@ function holdersOf(node, resource, pods) {
     .map((each) => ({ pod, container: each.name, count: number(each.resources.limits[resource]), devices: devicesOf(pod, each.name, resource) })));
 }
 
-/** Return the ids of devices with their health, if the node reports them. */
+/** Return the devices of a container, if the node reports them: `{id, health}`. */
 function devicesOf(pod, container, resource) {
-  const status = (pod.status?.containerStatuses ?? []).find((each) => each.name === container);
+  const status = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find((each) => each.name === container);
   const found = (status?.allocatedResourcesStatus ?? []).find((each) => each.name === resource);
-  return (found?.resources ?? []).map((each) => `${each.resourceID}${each.health && each.health !== "Healthy" ? ` ${each.health}` : ""}`);
+  return (found?.resources ?? []).map((each) => ({ id: each.resourceID, health: each.health ?? "" }));
 }
+
+function holderTable(resource, holders) {
+  if (!holders.length) return html`<div class="figure of">held by no pod</div>`;
+  const device = ({ id, health }) => html`<span class="device">${id}${health && health !== "Healthy" ? html` ${badge(health, "bad")}` : nothing}</span> `;
+  return plainTable(`Holders of ${resource}`, ["Pod", "Container", "Devices"], holders.map(({ pod, container, count, devices }) => [podLink(pod.metadata), container, devices.length ? devices.map(device) : count]));
+}
+
+function podLink({ namespace, name }) {
+  return html`<a href="#/pod/${namespace}/${name}">${name}</a> <span class="dim">in ${namespace}</span>`;
+}
+
+/** Draw the pods without a node that request devices of these nodes. */
+function waiting(pods, all) {
+  const known = new Set(all.flatMap((node) => Object.keys(node.status?.capacity ?? {}).filter(isDevice)));
+  const wanted = (pod) => allContainers(pod.spec).flatMap((each) => Object.entries(each.resources?.limits ?? {}).filter(([name]) => known.has(name)).map(([name, amount]) => `${amount} ${name}`));
+  const rows = pods.filter((pod) => !pod.spec.nodeName && wanted(pod).length).map((pod) => [podLink(pod.metadata), wanted(pod).join(", "), html`<a href="#/pod/${pod.metadata.namespace}/${pod.metadata.name}/why">why it waits</a>`]);
+  return rows.length ? html`<h3>Pods that wait for devices</h3>${plainTable("Pods that wait for devices", ["Pod", "Requests", ""], rows)}` : nothing;
+}
+
+// Drivers.
 
 function drivers() {
   const slices = watched(DRA, "resourceslices");
-  const claims = may("list", "resourceclaims", "", { group: "resource.k8s.io" }) ? watched(DRA, "resourceclaims").all : [];
-  const holder = new Map();
-  for (const claim of claims) for (const each of claim.status?.allocation?.devices?.results ?? []) holder.set(`${each.driver}/${each.pool}/${each.device}`, claim);
+  const claims = may("list", "resourceclaims", "", GROUP) ? watched(DRA, "resourceclaims").all : undefined;
+  const holders = claims && holdersByDevice(claims);
   const rows = slices.all.flatMap((slice) => (slice.spec.devices ?? []).map((device) => {
-    const claim = holder.get(`${slice.spec.driver}/${slice.spec.pool.name}/${device.name}`);
-    return [device.name, slice.spec.driver, slice.spec.nodeName ?? slice.spec.pool.name, attributes(device), claim ? holderText(claim) : html`<span class="dim">free</span>`];
+    const held = holders?.get(`${slice.spec.driver}/${slice.spec.pool.name}/${device.name}`);
+    return [device.name, slice.spec.driver, slice.spec.nodeName ?? slice.spec.pool.name, taints(device), html`<span class="mono">${clipped(attributes(device), 300)}</span>`, held ? held.map(holderText) : holders ? html`<span class="dim">free</span>` : "–"];
   }));
-  return card("Devices of drivers", rows.length ? plainTable("Devices of drivers", ["Device", "Driver", "Node", "Attributes", "Held by"], rows) : html`<p class="dim">No driver publishes devices.</p>`);
+  return html`${card("Devices of drivers", rows.length ? plainTable("Devices of drivers", ["Device", "Driver", "Node", "Taints", "Attributes", "Held by"], rows) : html`<p class="dim">No driver publishes devices.</p>`)}
+    ${claims?.length ? card("Claims", claimTable(claims)) : nothing}`;
+}
+
+function holdersByDevice(claims) {
+  const found = new Map();
+  for (const claim of claims)
+    for (const each of claim.status?.allocation?.devices?.results ?? []) {
+      const key = `${each.driver}/${each.pool}/${each.device}`;
+      found.set(key, [...(found.get(key) ?? []), claim]);
+    }
+  return found;
+}
+
+function taints(device) {
+  const found = (device.taints ?? []).map((each) => `${each.key}:${each.effect}`);
+  return found.length ? badge(found.join(", "), "bad") : "none";
 }
 
 function attributes(device) {
@@ -73,7 +112,22 @@ function attributes(device) {
 }
 
 function holderText(claim) {
-  const { namespace, name } = claim.metadata;
-  const pods = (claim.status?.reservedFor ?? []).filter((each) => each.resource === "pods");
-  return html`claim ${namespace}/${name}${pods.map((each) => html` <a href="#/pod/${namespace}/${each.name}">${each.name}</a>`)}`;
+  const pods = podsOf(claim);
+  return html`<div>${pods.length ? pods.map((name) => podLink({ namespace: claim.metadata.namespace, name })) : html`<span class="dim">no pod yet</span>`}</div>`;
+}
+
+function podsOf(claim) {
+  return (claim.status?.reservedFor ?? []).filter((each) => each.resource === "pods").map((each) => each.name);
+}
+
+/** Draw the claims: what each got, and for whom. */
+function claimTable(claims) {
+  return plainTable("Claims", ["Claim", "State", "Devices", "Pods", "Age"], byName([...claims]).map((claim) => {
+    const results = claim.status?.allocation?.devices?.results;
+    const pods = podsOf(claim);
+    const state = pods.length ? badge("in use", "good") : results ? badge("allocated", "done") : badge("pending", "busy");
+    const owner = claim.metadata.ownerReferences?.find((each) => each.kind === "Pod");
+    const names = pods.length ? pods : owner ? [owner.name] : [];
+    return [html`${claim.metadata.name} <span class="dim">in ${claim.metadata.namespace}</span>`, state, (results ?? []).map((each) => `${each.device} of ${each.driver}`).join(", ") || "none yet", names.map((name) => html`<a href="#/pod/${claim.metadata.namespace}/${name}">${name}</a> `), age(claim.metadata.creationTimestamp)];
+  }));
 }

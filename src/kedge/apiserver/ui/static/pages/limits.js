@@ -18,7 +18,7 @@ export function limitsPage() {
   const quotas = watched("v1", "resourcequotas", scope.namespace);
   return html`<h1>Limits and quotas</h1>
     ${problem(ranges)}
-    ${scope.namespace ? nextPod(scope.namespace, [ranges, quotas]) : html`<p class="notice">Choose a namespace to see what the next pod would get there.</p>`}
+    ${scope.namespace ? nextPod(scope.namespace, ranges, quotas) : html`<p class="notice">Choose a namespace to see what the next pod would get there.</p>`}
     ${quotas.all.map(quotaCard)} ${ranges.all.map(rangeCard)}
     ${ranges.state === "live" && !ranges.items.size && !quotas.items.size ? html`<p class="dim">No LimitRange and no ResourceQuota${scope.namespace ? ` in ${scope.namespace}` : ""}: pods may use what their nodes have.</p>` : nothing}`;
 }
@@ -46,9 +46,9 @@ function rangeCard(range) {
 }
 
 /** Ask the server for a pod without requests and limits, with everything but the write. */
-function nextPod(namespace, watches) {
+function nextPod(namespace, ranges, quotas) {
   if (!may("create", "pods", namespace)) return nothing;
-  const version = watches.map((each) => each.version).join(" ");
+  const version = `${ranges.version} ${quotas.version}`;
   const isStale = next.version !== version || Date.now() - next.asked > ASKED_MS;
   if (next.namespace !== namespace) next = { namespace, version, asked: 0, pod: null, refusal: "" };
   if (isStale && Date.now() - next.asked > 1000) {
@@ -60,7 +60,7 @@ function nextPod(namespace, watches) {
       (error) => Object.assign(mine, { pod: null, refusal: error.message }),
     ).then(changed);
   }
-  return card(`What the next pod in ${namespace} would get`, next.refusal ? html`<p class="notice bad">It would be refused: ${next.refusal}</p>` : next.pod ? given(next.pod) : html`<p class="dim" role="status">Asking the server …</p>`);
+  return card(`What the next pod in ${namespace} would get`, next.refusal ? html`<p class="notice bad">It would be refused: ${next.refusal}</p>` : next.pod ? html`${given(next.pod)} ${room(next.pod, quotas.all)}` : html`<p class="dim" role="status">Asking the server …</p>`);
 }
 
 function given(pod) {
@@ -69,4 +69,21 @@ function given(pod) {
   if (!names.length) return html`<p>A container that asks for nothing gets no request and no limit.</p>`;
   const cell = (amounts, name) => (name in amounts ? format(name)(number(amounts[name])) : "none");
   return html`<p>A container that asks for nothing gets:</p>${plainTable("What it gets", ["Resource", "Request", "Limit"], names.map((name) => [name, cell(requests, name), cell(limits, name)]))}`;
+}
+
+/** Say how many such pods the quotas have room for. Quotas with scopes may not count them. */
+function room(pod, quotas) {
+  const { requests = {}, limits = {} } = pod.spec.containers[0].resources ?? {};
+  const costs = { pods: 1, "count/pods": 1 };
+  for (const [name, amount] of Object.entries(requests)) costs[name] = costs[`requests.${name}`] = number(amount);
+  for (const [name, amount] of Object.entries(limits)) costs[`limits.${name}`] = number(amount);
+  const counts = quotas.filter((each) => !each.spec.scopes?.length && !each.spec.scopeSelector).flatMap((quota) => Object.entries(quota.status?.hard ?? {}).filter(([name]) => costs[name]).map(([name, hard]) => ({ name, quota: quota.metadata.name, count: roomFor(number(hard) - (number(quota.status.used?.[name]) ?? 0), costs[name]) })));
+  if (!counts.length) return nothing;
+  const least = counts.reduce((best, each) => (each.count < best.count ? each : best));
+  return html`<p>The quotas have room for <strong>${least.count}</strong> such pod${least.count === 1 ? "" : "s"}; ${least.name} of ${least.quota} is used up first.</p>`;
+}
+
+/** Sums of decimal fractions are not exact. */
+function roomFor(rest, cost) {
+  return Math.max(0, Math.floor(Math.round((rest / cost) * 1e6) / 1e6));
 }

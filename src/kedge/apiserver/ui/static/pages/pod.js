@@ -2,9 +2,9 @@
 
 import { html, nothing } from "../lit.js";
 import { watched } from "../cluster.js";
-import { ownerOf, restarts, stateOf, toneOf } from "../pods.js";
+import { ownerOf, readyOf, restarts, stateOf, toneOf, troubleOf } from "../pods.js";
 import { age } from "../quantity.js";
-import { badge, facts, problem } from "../parts.js";
+import { badge, clipped, facts, problem } from "../parts.js";
 import { may, mayEnter } from "../rights.js";
 import { usageTab } from "./pod_usage.js";
 import { logsTab, shellTab } from "./pod_streams.js";
@@ -15,6 +15,7 @@ import { yamlEditor } from "./yaml.js";
 
 /** The tabs: label, whether it is offered to the user, and what it shows. */
 const TABS = {
+  __proto__: null,
   usage: { label: "Usage", offered: () => true, show: usageTab },
   logs: { label: "Logs", offered: (pod) => may("get", "pods/log", pod.metadata.namespace), show: logsTab },
   shell: { label: "Shell", offered: (pod) => pod.status?.phase === "Running" && mayEnter(pod.metadata.namespace), show: shellTab },
@@ -46,10 +47,21 @@ function heading(pod) {
       ["Namespace", namespace],
       ["Node", pod.spec.nodeName ? (may("get", "nodes") ? html`<a href="#/node/${pod.spec.nodeName}">${pod.spec.nodeName}</a>` : pod.spec.nodeName) : "none yet"],
       ["Address", pod.status.podIP],
-      ["Of", owner.kind === "Pod" ? undefined : html`<a href="#/workload/${owner.kind}/${namespace}/${owner.name}">${owner.kind} ${owner.name}</a>`],
-      ["Class", pod.status.qosClass],
+      ["Workload", owner.kind === "Pod" ? undefined : html`<a href="#/workload/${owner.kind}/${namespace}/${owner.name}">${owner.kind} ${owner.name}</a>`],
+      ["Ready", readyOf(pod).join("/")],
+      ["QoS class", pod.status.qosClass],
       ["Restarts", restarts(pod)],
       ["Age", age(creationTimestamp)],
     ])}
-    ${pod.status.message ? html`<p class="notice">${pod.status.message}</p>` : nothing}`;
+    ${troubleNotice(pod)}`;
+}
+
+/** Say what is wrong with the pod, and where to look. */
+function troubleNotice(pod) {
+  const { namespace, name } = pod.metadata;
+  const words = troubleOf(pod) || pod.status.message;
+  if (!words) return nothing;
+  const tone = toneOf(stateOf(pod)) === "bad" ? "bad" : "";
+  const link = pod.spec.nodeName ? (TABS.logs.offered(pod) ? ["logs", "Look at the log"] : null) : TABS.why.offered(pod) ? ["why", "See which node refused it, and why"] : null;
+  return html`<p class="notice ${tone}">${clipped(words)} ${link ? html`<a href="#/pod/${namespace}/${name}/${link[0]}">${link[1]}</a>` : nothing}</p>`;
 }

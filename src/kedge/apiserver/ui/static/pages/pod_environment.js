@@ -6,7 +6,7 @@ import { sourceValue } from "../downward.js";
 import { get, path } from "../session.js";
 import { changed, redraw } from "../redraw.js";
 import { run } from "../command.js";
-import { card, plainTable } from "../parts.js";
+import { card, clipped, plainTable } from "../parts.js";
 import { may, mayEnter } from "../rights.js";
 
 const SECRET = "(secret)";
@@ -24,7 +24,7 @@ export function environmentTab(pod) {
       ${mayEnter(pod.metadata.namespace) ? html`<button @click=${() => readActual(pod, own)}>Compare with the running container</button>` : nothing}
     </div>
     ${view.problem ? html`<p role="alert" class="notice bad">${view.problem}</p>` : nothing}
-    ${card(`Variables of ${own.name}`, rows.length ? plainTable("Variables", head, rows.map((each) => [html`<code>${each.name}</code>`, html`<code>${each.value}</code>`, each.from, ...(view.actual ? [html`<code>${each.value === SECRET ? SECRET : (view.actual.get(each.name) ?? "–")}</code>`] : [])])) : html`<p class="dim">The manifest sets none.</p>`)}
+    ${card(`Variables of ${own.name}`, rows.length ? plainTable("Variables", head, rows.map((each) => [html`<code>${each.name}</code>`, html`<code>${clipped(each.value)}</code>`, clipped(each.from, 300), ...(view.actual ? [html`<code>${each.value === SECRET ? SECRET : clipped(view.actual.get(each.name) ?? "–")}</code>`] : [])])) : html`<p class="dim">The manifest sets none.</p>`)}
     <p class="dim">The image, its devices and the Services of the namespace may bring more.</p>`;
 }
 

@@ -5,7 +5,7 @@ import { allContainers } from "../pods.js";
 import { sourceValue } from "../downward.js";
 import { redraw } from "../redraw.js";
 import { run } from "../command.js";
-import { card, plainTable } from "../parts.js";
+import { card, clipped, plainTable } from "../parts.js";
 import { mayEnter } from "../rights.js";
 
 const read = { uid: "", contents: new Map() };
@@ -34,7 +34,7 @@ export function filesTab(pod) {
     ${card("Files of downward API volumes", plainTable("Files", ["File", "Content", "From", "Volume"], files.map((file) => {
       const { value, from } = sourceValue(pod, file.mounts[0]?.container, file.item) ?? { value: "", from: "" };
       const place = file.mounts[0] ? `${file.mounts[0].path}/${file.item.path}` : file.item.path;
-      return [html`<code>${place}</code>${file.mounts[0] ? html`<div class="dim">in ${file.mounts[0].container}</div>` : nothing}`, html`<pre class="content">${read.contents.get(place) ?? value}</pre>`, from, file.volume];
+      return [html`<code>${place}</code>${file.mounts[0] ? html`<div class="dim">in ${file.mounts[0].container}</div>` : nothing}`, html`<pre class="content">${clipped(read.contents.get(place) ?? value, 20000)}</pre>`, from, file.volume];
     })))}`;
 }
 

@@ -6,7 +6,7 @@ import "../terminal.js";
 import { allContainers } from "../pods.js";
 import { redraw } from "../redraw.js";
 
-const view = { container: "", previous: false, follow: true, search: "" };
+const view = { container: "", previous: false, follow: true, times: false, search: "" };
 
 function containerOf(pod, names) {
   return names.includes(view.container) ? view.container : names[0];
@@ -25,9 +25,15 @@ export function logsTab(pod) {
   return html`<div class="controls">
       ${containerChoice(names, container)}
       <label>Search <input type="search" .value=${view.search} @input=${(event) => { view.search = event.target.value; redraw(); }}></label>
-      ${box("follow", "Follow")} ${box("previous", "Before the last restart")}
+      ${box("follow", "Follow")} ${box("times", "Times")} ${box("previous", "Before the last restart")}
     </div>
-    <k-log .source=${{ namespace, pod: name, container, previous: view.previous, follow: view.follow, search: view.search }}></k-log>`;
+    <k-log .source=${{ namespace, pod: name, container, instance: instanceOf(pod, container), previous: view.previous, follow: view.follow, times: view.times, search: view.search }}></k-log>`;
+}
+
+/** Return the identity of the container that runs, or ran last. */
+function instanceOf(pod, container) {
+  const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? []), ...(pod.status?.ephemeralContainerStatuses ?? [])];
+  return statuses.find((each) => each.name === container)?.containerID ?? "";
 }
 
 export function shellTab(pod) {

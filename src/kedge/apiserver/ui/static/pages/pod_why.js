@@ -4,9 +4,12 @@ import { html, svg, nothing } from "../lit.js";
 import { get, path } from "../session.js";
 import { changed } from "../redraw.js";
 import { age, bytes, cpu, number } from "../quantity.js";
-import { badge, card, facts } from "../parts.js";
+import { badge, card, facts, plainTable } from "../parts.js";
+import { may } from "../rights.js";
 
 const KEPT_MS = 15000;
+const MOST_DOTS = 24;
+const MOST_NAMES = 5;
 const TONES = { chosen: "good", passed: "done", refused: "bad" };
 let known = { key: "", asked: 0, decision: null, problem: "" };
 
@@ -40,7 +43,17 @@ function shown(decision) {
     ${card("Nodes", html`<ul class="plain">${(decision.nodes ?? []).map((node) => nodeLine(node, decision))}</ul>
       ${legend(decision)}
       ${decision.same?.length ? html`<p class="dim">Made no difference: ${decision.same.join(", ")}.</p>` : nothing}`)}
-    <p class="dim">Filters, in their order: ${(decision.filters ?? []).join(", ")}.</p>`;
+    ${card("Filters, in their order", filterTable(decision))}`;
+}
+
+/** Draw which node passed which filter. The first filter that refuses a node is the last one asked. */
+function filterTable(decision) {
+  const [filters, all] = [decision.filters ?? [], decision.nodes ?? []];
+  return plainTable("Filters", ["Filter", "Passed", "Refused"], filters.map((filter, at) => {
+    const refused = all.filter((node) => node.verdict === "refused" && node.filter === filter);
+    const passed = all.filter((node) => node.verdict !== "refused" || filters.indexOf(node.filter) > at);
+    return [filter, passed.length ? html`${passed.length} <span class="passed" aria-hidden="true">${"●".repeat(Math.min(passed.length, MOST_DOTS))}</span>` : html`<span class="dim">none left</span>`, refused.length ? html`${badge(refused.length, "bad")} ${refused.slice(0, MOST_NAMES).map((node) => node.name).join(", ")}${refused.length > MOST_NAMES ? " …" : ""}` : "–"];
+  }));
 }
 
 function scoreNames(decision) {
@@ -64,7 +77,7 @@ function nodeLine(node, decision) {
   });
   const words = (node.scores ?? []).map((each) => `${each.name} ${each.value} × ${each.weight}`).join(", ");
   return html`<li class="line">
-    <span class="name">${node.name}</span> ${badge(node.verdict, TONES[node.verdict] ?? "done")}
+    <span class="name">${may("get", "nodes") ? html`<a href="#/node/${node.name}">${node.name}</a>` : node.name}</span> <span>${badge(node.verdict, TONES[node.verdict] ?? "done")}</span>
     ${node.verdict === "refused"
       ? html`<span>${node.filter}: ${(node.reasons ?? []).join("; ")}</span>`
       : html`<span>${node.total === undefined ? html`<span class="dim">the only node that will do</span>` : html`<svg class="bar tall" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label="total ${node.total}: ${words}"><rect class="track" width="100" height="10"></rect>${parts}</svg><span class="figure">total ${node.total}${words ? html` <span class="of">(${words})</span>` : nothing}</span>`}

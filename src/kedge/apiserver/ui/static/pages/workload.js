@@ -4,8 +4,10 @@ import { html, nothing } from "../lit.js";
 import { watched } from "../cluster.js";
 import { meter } from "../meter.js";
 import { lasting, ownerOf } from "../pods.js";
-import { bytes, cpu, format, number, round } from "../quantity.js";
+import { age, bytes, cpu, format, number, round } from "../quantity.js";
 import "../plot.js";
+import { Course } from "../course.js";
+import { courseTimes } from "../usage_plot.js";
 import { call, get, path } from "../session.js";
 import { changed, redraw } from "../redraw.js";
 import { badge, card, facts, plainTable, problem } from "../parts.js";
@@ -17,6 +19,7 @@ import { yamlEditor } from "./yaml.js";
 
 /** Version and plural of the kinds that have pods. */
 const KINDS = {
+  __proto__: null,
   Deployment: ["apps/v1", "deployments"],
   StatefulSet: ["apps/v1", "statefulsets"],
   DaemonSet: ["apps/v1", "daemonsets"],
@@ -26,9 +29,9 @@ const KINDS = {
   CronJob: ["batch/v1", "cronjobs"],
 };
 const ENDED = ["Succeeded", "Failed"];
-const HISTORY_MS = 30000;
-/** The last day of pods, by uid: when it was requested, and the document. */
+/** The courses of pods, by their identity: containers may have been busiest in different pods. */
 const days = new Map();
+const MOST_DAYS = 20;
 /** The usage of pods that have ended, by uid: lists have only pods that run. */
 const lastUsage = new Map();
 const applied = { key: "", said: "", isGood: false };
@@ -42,7 +45,7 @@ export function workloadPage(kind, namespace, name, tab = "pods") {
   const above = object ? ownerOf(object) : {};
   const link = (key, label) => html`<a href="#/workload/${kind}/${namespace}/${name}/${key}" aria-current=${key === tab ? "page" : nothing}>${label}</a>`;
   return html`<h1>${name} ${badge(kind, "done")}</h1>
-    ${object ? facts([["Namespace", namespace], ["Replicas", object.spec.replicas === undefined ? undefined : `${object.status?.readyReplicas ?? 0} of ${object.spec.replicas} ready`], ["Of", KINDS[above.kind] ? html`<a href="#/workload/${above.kind}/${namespace}/${above.name}">${above.kind} ${above.name}</a>` : undefined]]) : problem(watch)}
+    ${object ? facts([["Namespace", namespace], ["Pods", readiness(object)], ["Age", age(object.metadata.creationTimestamp)], ["Of", KINDS[above.kind] ? html`<a href="#/workload/${above.kind}/${namespace}/${above.name}">${above.kind} ${above.name}</a>` : undefined]]) : watch.state === "live" ? html`<p role="alert" class="notice bad">${kind} ${name} does not exist in ${namespace}.</p>` : problem(watch)}
     <nav class="tabs" aria-label="Parts of the workload">${link("pods", "Pods")} ${link("sizes", "Right size")} ${link("yaml", "YAML")}</nav>
     ${tab === "yaml" ? yamlEditor({ version, plural, namespace, name }) : tab === "sizes" ? sizes(object, mine, { kind, version, plural, namespace, name }) : podsTab(mine, namespace)}`;
 }
@@ -75,11 +78,19 @@ function templateOf(object) {
   return (object.spec.jobTemplate ?? object).spec.template;
 }
 
+/** Return how many pods of a workload are ready, or have ended, in the words of its kind. */
+function readiness({ kind, spec, status = {} }) {
+  if (kind === "CronJob") return undefined;
+  if (kind === "Job") return `${status.succeeded ?? 0} of ${spec.completions ?? 1} completed${status.failed ? `, ${status.failed} failed` : ""}`;
+  if (kind === "DaemonSet") return `${status.numberReady ?? 0} of ${status.desiredNumberScheduled ?? 0} ready`;
+  return `${status.readyReplicas ?? 0} of ${spec.replicas ?? 1} ready`;
+}
+
 function podsTab(mine, namespace) {
   const usage = watched("metrics/v1alpha1", "pods", namespace);
   const [sums] = workloads(mine, usage);
-  return html`${sums ? card("All pods together", html`<div class="pair">${meter("cpu", sums.cpu)} ${meter("memory", sums.memory)}</div>`) : nothing}
-    ${podTable(mine, { filter: "" })}`;
+  return html`${sums ? card("All pods together", html`<div class="pair">${["cpu", "memory"].map((each) => html`<div><div class="dim">${each === "cpu" ? "CPU" : "Memory"}: used / limit</div>${meter(each, sums[each])}</div>`)}</div>`) : nothing}
+    ${podTable(mine, { filter: "", usage })}`;
 }
 
 // Right size.
@@ -107,19 +118,13 @@ function dayPlot(documents, container, resource, size) {
   const most = (document) => number(document.containers?.find((each) => each.metadata.name === container)?.metrics["1d"]?.max?.[resource]) ?? 0;
   const busiest = documents.reduce((best, each) => (most(each) > most(best) ? each : best));
   const { namespace, name, uid } = busiest.metadata;
-  if (!days.has(uid)) days.set(uid, { asked: 0, document: null });
-  const day = days.get(uid);
-  if (Date.now() - day.asked > HISTORY_MS) {
-    day.asked = Date.now();
-    get(path("metrics/v1alpha1", "pods", namespace, name), { history: "true" }).then((document) => {
-      day.document = document;
-      changed();
-    }, () => {});
-  }
-  const course = day.document?.containers?.find((each) => each.metadata.name === container)?.history?.[size.window];
-  if (!course?.[resource]) return nothing;
-  const [start, step] = [Date.parse(course.starttime) / 1000, Number.parseInt(course.step, 10)];
-  const times = course[resource].mean.map((_, at) => start + (at + 1) * step);
+  const day = dayOf(uid);
+  const document = day.of(uid, path("metrics/v1alpha1", "pods", namespace, name));
+  const course = document?.containers?.find((each) => each.metadata.name === container)?.history?.[size.window];
+  const span = size.window === "1d" ? "day" : "hour";
+  const title = `${resource} of ${container}: the last ${span} of ${name}`;
+  if (!course?.[resource]) return card(title, html`<p class="dim">${day.missing || (document ? `There is no point of the ${span} yet.` : "Loading …")}</p>`);
+  const times = courseTimes(course, resource);
   const flat = (text) => times.map(() => number(text));
   const lines = [
     { label: "mean", color: "part-0", values: course[resource].mean, width: 2, fill: true },
@@ -129,10 +134,15 @@ function dayPlot(documents, container, resource, size) {
     { label: "proposed request", color: "dim", values: flat(size.request), width: 1.5, dash: [2, 3] },
     { label: "proposed limit", color: "bad-fill", values: flat(size.limit), width: 2 },
   ];
-  const span = size.window === "1d" ? "day" : "hour";
   const label = `${resource} of ${container} in ${name} over a ${span}, proposed request ${size.request}, limit ${size.limit}`;
-  return card(`${resource} of ${container}: the last ${span} of ${name}`, html`<k-plot .content=${{ lines, times, marks: [], show: format(resource), range: [times[0], times.at(-1)], binary: resource === "memory", label }}></k-plot>
+  return card(title, html`<k-plot .content=${{ lines, times, marks: [], show: format(resource), range: [times[0], times.at(-1)], binary: resource === "memory", label }}></k-plot>
     <ul class="legend"><li><span class="dot part-0" aria-hidden="true"></span>mean</li>${course[resource]["95th"] ? html`<li><span class="dot part-1" aria-hidden="true"></span>95th</li>` : nothing}<li><span class="dot part-3" aria-hidden="true"></span>max</li><li><span class="dot request" aria-hidden="true"></span>proposed request ${size.request}</li><li><span class="dot limit" aria-hidden="true"></span>proposed limit ${size.limit}</li></ul>`);
+}
+
+function dayOf(uid) {
+  if (!days.has(uid) && days.size >= MOST_DAYS) days.clear();
+  if (!days.has(uid)) days.set(uid, new Course(30000));
+  return days.get(uid);
 }
 
 function row(container, resource, size) {

@@ -1,7 +1,7 @@
 // An object as YAML: look at it, change it, check the change on the server, save it.
 
 import { html, nothing } from "../lit.js";
-import { call, path } from "../session.js";
+import { call, path, warningsOf } from "../session.js";
 import { redraw } from "../redraw.js";
 import { may } from "../rights.js";
 
@@ -87,10 +87,6 @@ async function save(key) {
 function put(key, body, query) {
   const headers = { "Content-Type": "application/yaml", Accept: "application/yaml" };
   return call(key, { method: "PUT", headers, body, query: { fieldValidation: "Strict", fieldManager: "kedge-dashboard", ...query } });
-}
-
-function warningsOf(response) {
-  return [...(response.headers.get("Warning") ?? "").matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)].map((each) => each[1].replace(/\\(.)/g, "$1"));
 }
 
 /** Leave out the owners of fields. The server keeps them if they are missing. */
