@@ -336,7 +336,7 @@ def test_limits_devices_and_sizes(
     ).stdout
     patch = yaml.safe_load(said)
     (sizes,) = [each["resources"] for each in patch["spec"]["template"]["spec"]["containers"]]
-    assert shown[2:] == [sizes["requests"]["memory"], sizes["limits"]["memory"]]
+    assert shown[-2:] == [sizes["requests"]["memory"], sizes["limits"]["memory"]]
     page.wait("document.querySelectorAll('k-plot canvas').length === 2")
     page.click(".card button")
     page.wait_for_text("The server would accept it.")

@@ -1,6 +1,8 @@
 """The files of the dashboard, as they are sent."""
 
+import base64
 import gzip
+import hashlib
 import re
 from pathlib import Path
 
@@ -75,6 +77,13 @@ def test_the_policy_allows_nothing_from_elsewhere() -> None:
     assert "http" not in policy
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
+
+
+def test_the_policy_allows_the_one_script_in_the_page() -> None:
+    policy = dict(SECURITY_HEADERS)["Content-Security-Policy"]
+    (script,) = re.findall(r"<script[^>]*>([^<]+)</script>", (ROOT / "index.html").read_text())
+    hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert re.findall("'sha256-([^']+)'", policy) == [hashed]
 
 
 def test_no_file_names_another_server() -> None:

@@ -4,7 +4,14 @@
 const TRIES = "kedge-load-tries";
 const MOST_TRIES = 10;
 
-import("./main.js").then(
+/** Load the page, if everything that index.html names is there: once it runs, it may sign in. */
+async function load() {
+  const styles = [...document.querySelectorAll("link[rel=stylesheet]")];
+  if (!window.uPlot || !styles.every((each) => each.sheet)) throw new Error("a part of it is missing");
+  await import("./main.js");
+}
+
+load().then(
   () => sessionStorage.removeItem(TRIES),
   (error) => {
     const tries = Number(sessionStorage.getItem(TRIES) ?? 0);

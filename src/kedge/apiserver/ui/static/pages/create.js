@@ -34,7 +34,7 @@ export function createPage() {
       <button ?disabled=${view.busy} @click=${() => send(true)}>Check on the server</button>
       <button class="primary" ?disabled=${view.busy || !isChecked} @click=${() => send(false)}>Create</button>
     </div>
-    <ul class="plain" role="status">${view.results.map(({ name, said, isGood, href, warnings }) => html`<li class="notice ${isGood ? "good" : "bad"}">${name}: ${said} ${href ? html`<a href=${href}>look</a>` : nothing}${warnings.map((each) => html`<div>${each}</div>`)}</li>`)}</ul>`;
+    <div role="status"><ul class="plain">${view.results.map(({ name, said, isGood, href, warnings }) => html`<li class="notice ${isGood ? "good" : "bad"}">${name}: ${said} ${href ? html`<a href=${href}>look</a>` : nothing}${warnings.map((each) => html`<div>${each}</div>`)}</li>`)}</ul></div>`;
 }
 
 /** Create the objects in their order, or only check them; the first refusal ends it. */
