@@ -33,7 +33,7 @@ export function podPage(namespace, name, tab = "usage") {
     return html`<h1>${name}</h1>${gone}`;
   }
   const chosen = TABS[tab]?.offered(pod) ? tab : "usage";
-  return html`${heading(pod)}
+  return html`${heading(pod)} ${chosen === "why" ? nothing : troubleNotice(pod)}
     <nav class="tabs" aria-label="Parts of the pod">${Object.entries(TABS).filter(([, each]) => each.offered(pod)).map(([key, each]) => html`<a href="#/pod/${namespace}/${name}/${key}" aria-current=${key === chosen ? "page" : nothing}>${each.label}</a>`)}</nav>
     ${TABS[chosen].show(pod)}`;
 }
@@ -52,8 +52,7 @@ function heading(pod) {
       ["QoS class", pod.status.qosClass],
       ["Restarts", restarts(pod)],
       ["Age", age(creationTimestamp)],
-    ])}
-    ${troubleNotice(pod)}`;
+    ])}`;
 }
 
 /** Say what is wrong with the pod, and where to look. */
