@@ -45,7 +45,7 @@ export function workloadPage(kind, namespace, name, tab = "pods") {
   const above = object ? ownerOf(object) : {};
   const link = (key, label) => html`<a href="#/workload/${kind}/${namespace}/${name}/${key}" aria-current=${key === tab ? "page" : nothing}>${label}</a>`;
   return html`<h1>${name} ${badge(kind, "done")}</h1>
-    ${object ? facts([["Namespace", namespace], ["Pods", readiness(object)], ["Age", age(object.metadata.creationTimestamp)], ["Of", KINDS[above.kind] ? html`<a href="#/workload/${above.kind}/${namespace}/${above.name}">${above.kind} ${above.name}</a>` : undefined]]) : watch.state === "live" ? html`<p role="alert" class="notice bad">${kind} ${name} does not exist in ${namespace}.</p>` : problem(watch)}
+    ${object ? facts([["Namespace", namespace], ["Pods", readiness(kind, object)], ["Age", age(object.metadata.creationTimestamp)], ["Of", KINDS[above.kind] ? html`<a href="#/workload/${above.kind}/${namespace}/${above.name}">${above.kind} ${above.name}</a>` : undefined]]) : watch.state === "live" ? html`<p role="alert" class="notice bad">${kind} ${name} does not exist in ${namespace}.</p>` : problem(watch)}
     <nav class="tabs" aria-label="Parts of the workload">${link("pods", "Pods")} ${link("sizes", "Right size")} ${link("yaml", "YAML")}</nav>
     ${tab === "yaml" ? yamlEditor({ version, plural, namespace, name }) : tab === "sizes" ? sizes(object, mine, { kind, version, plural, namespace, name }) : podsTab(mine, namespace)}`;
 }
@@ -79,7 +79,7 @@ function templateOf(object) {
 }
 
 /** Return how many pods of a workload are ready, or have ended, in the words of its kind. */
-function readiness({ kind, spec, status = {} }) {
+function readiness(kind, { spec, status = {} }) {
   if (kind === "CronJob") return undefined;
   if (kind === "Job") return `${status.succeeded ?? 0} of ${spec.completions ?? 1} completed${status.failed ? `, ${status.failed} failed` : ""}`;
   if (kind === "DaemonSet") return `${status.numberReady ?? 0} of ${status.desiredNumberScheduled ?? 0} ready`;
