@@ -171,8 +171,8 @@ class Change(msgspec.Struct, eq=False, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes that are kept for it: the object and the line that shows it."""
-        return 2 * len(self.item.body) + CHANGE_BYTES
+        """Bytes that are kept for it: the object, its labels and fields."""
+        return len(self.item.body) + CHANGE_BYTES
 
     @property
     def revision(self) -> int:
@@ -180,10 +180,15 @@ class Change(msgspec.Struct, eq=False, gc=False):
 
     @property
     def line(self) -> bytes:
-        """The event as a watcher without any wishes gets it; made once for all of them."""
+        """The event as a watcher without any wishes gets it; made once for all that listen."""
         if self._line is None:
             self._line = event_line(self.type, self.item.body)
-        return self._line
+        return self._line or event_line(self.type, self.item.body)
+
+    def sent(self) -> None:
+        """Keep the line no longer: the lines of a full log would take as much memory as its
+        objects. Watchers that lag, and read the log, make their own."""
+        self._line = b""
 
 
 def event_line(type_: str, body: bytes) -> bytes:
@@ -426,6 +431,7 @@ class ResourceCache:
         # A copy, because a listener may remove itself: a watch whose client reads too slowly does.
         for listener in tuple(self.listeners):
             listener(change)
+        change.sent()
 
     def changes_after(self, revision: int) -> list[Change]:
         """Return the changes after a revision; complete unless it lies before `log_start`.

@@ -27,33 +27,35 @@ class Output:
         """Whether the peer reads more slowly than this server writes."""
         self._drained: asyncio.Future[None] | None = None
         self._unwritten: list[bytes] = []
-        """Responses that are written when the other requests of this turn are answered."""
+        """Responses and chunks that are written when the other requests of this turn are
+        answered."""
         self._unwritten_size = 0
         self._stalled_from = 0.0
         self._unsent = 0
 
-    def write(self, response: bytes) -> None:
-        """Write a whole response, together with others, at the end of the turn."""
+    def write(self, *parts: bytes) -> None:
+        """Write a whole response or chunk, together with others, at the end of the turn."""
         if not self._unwritten:
             self._queue.write_soon(self)
-        self._unwritten.append(response)
-        self._unwritten_size += len(response)
+        self._unwritten += parts
+        self._unwritten_size += sum(map(len, parts))
         if self._unwritten_size > _MAX_UNWRITTEN:
             self.flush()
 
     def send(self, data: bytes) -> None:
         """Write at once, after the responses that still wait."""
-        if self._unwritten:
-            data = b"".join((*self._unwritten, data))
-            self._unwritten.clear()
-            self._unwritten_size = 0
-        if not self._transport.is_closing():
-            self._transport.write(data)
+        self._unwritten.append(data)
+        self.flush()
 
     def flush(self) -> None:
         """Write the responses that wait."""
-        if self._unwritten:
-            self.send(b"")
+        if not self._unwritten:
+            return
+        data = b"".join(self._unwritten)  # no copy if there is one
+        self._unwritten.clear()
+        self._unwritten_size = 0
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def pause(self, now: float) -> None:
         """Note that the transport's buffer is full."""
@@ -90,7 +92,11 @@ class Output:
 
 
 class Chunks:
-    """A chunked body, piece by piece. HTTP/1.0 peers get the pieces without frames."""
+    """A chunked body, piece by piece. HTTP/1.0 peers get the pieces without frames.
+
+    Pieces are written at the end of the turn: a commit of thirty objects is one write for each of a
+    hundred watchers, not thirty, and encryption and system call cost more than the copy.
+    """
 
     __slots__ = ("_framed", "_output")
 
@@ -103,8 +109,12 @@ class Chunks:
         return self._output.paused
 
     def write(self, data: bytes) -> None:
-        if data:
-            self._output.send(b"%x\r\n%b\r\n" % (len(data), data) if self._framed else data)
+        if not data:
+            return
+        if self._framed:
+            self._output.write(b"%x\r\n" % len(data), data, b"\r\n")
+        else:
+            self._output.write(data)
 
     async def drain(self) -> None:
         await self._output.drain()

@@ -406,7 +406,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _begin_chunks(self, response: Response) -> Chunks:
         """Write the head of a response that is sent in pieces; returns its body."""
-        self._output.send(self._head(response, response.length))
+        self._output.write(self._head(response, response.length))
         if response.length is not None:
             self._chunked = False
         return Chunks(self._output, framed=self._chunked)

@@ -54,6 +54,19 @@ def test_small_changes_take_no_more_memory_than_is_counted() -> None:
     assert taken < cache.log_bytes
 
 
+def test_listeners_share_a_line_which_the_log_does_not_keep() -> None:
+    cache = ResourceCache(RESOURCE, 0)
+    lines: list[bytes] = []
+    for _ in range(2):
+        cache.listeners.add(lambda change: lines.append(change.line) if change else None)
+    cache.feed(written(1))
+    assert lines[0] is lines[1]
+    assert lines[0].startswith(b'{"type":"ADDED","object":{"kind":"ConfigMap"')
+    change = cache.log[-1]
+    assert change.line == lines[0]
+    assert change.line is not change.line
+
+
 def test_a_superseded_state_keeps_no_row() -> None:
     cache = ResourceCache(RESOURCE, 0)
     cache.feed(written(512))

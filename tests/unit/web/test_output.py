@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kedge.machinery.turns import Turns
 from kedge.testing.clock import BusyClock
-from kedge.web.output import Chunks, write_pieces
+from kedge.web.output import Chunks, Output, write_pieces
 
 
 class WrittenChunks(Chunks):
@@ -53,3 +53,52 @@ async def test_many_large_answers_leave_time_for_others_in_each_turn() -> None:
     assert max(later) <= 5
     last = {number: at for at, number in enumerate(made)}
     assert min(last.values()) > 30, "no answer waits until another one is complete"
+
+
+class NotedWrites(asyncio.Transport):
+    """The end of a connection that takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+
+class EndOfTurn:
+    """A write queue whose turn a test ends."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Output] = []
+
+    def write_soon(self, output: Output) -> None:
+        self.outputs.append(output)
+
+    def end(self) -> None:
+        while self.outputs:
+            self.outputs.pop().flush()
+
+
+def test_chunks_of_one_turn_are_one_write() -> None:
+    transport, turn = NotedWrites(), EndOfTurn()
+    chunks = Chunks(Output(transport, turn), framed=True)
+    for event in (b"first", b"second"):
+        chunks.write(event)
+    assert transport.writes == []
+    turn.end()
+    assert transport.writes == [b"5\r\nfirst\r\n6\r\nsecond\r\n"]
+    chunks.write(b"third")
+    chunks.end()
+    assert transport.writes[1:] == [b"5\r\nthird\r\n0\r\n\r\n"]
+
+
+def test_chunks_that_are_large_together_do_not_wait_for_the_end_of_the_turn() -> None:
+    transport, turn = NotedWrites(), EndOfTurn()
+    chunks = Chunks(Output(transport, turn), framed=False)
+    for _ in range(3):
+        chunks.write(b"x" * (40 << 10))
+    assert [len(data) for data in transport.writes] == [80 << 10]

@@ -332,13 +332,13 @@ async def test_huge_answers_are_written_in_pieces_with_their_length(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []
-    send = Output.send
+    write = Output.write
 
-    def noted(output: Output, data: bytes) -> None:
-        written.append(len(data))
-        send(output, data)
+    def noted(output: Output, *parts: bytes) -> None:
+        written.append(sum(map(len, parts)))
+        write(output, *parts)
 
-    monkeypatch.setattr(Output, "send", noted)
+    monkeypatch.setattr(Output, "write", noted)
     async with listening(site) as (_, wire):
         wire.get("/huge")
         _, headers, body = await wire.answer()
