@@ -1,6 +1,6 @@
 """Lists of objects as JSON and YAML, whole or metadata only, in pieces of a limited size."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -135,6 +135,26 @@ def joined(
             first, piece, size = False, [], 0
     if piece:
         yield (head + opening if first else separator) + separator.join(piece) + tail
+    else:
+        yield (head if first else b"") + tail
+
+
+def joined_groups(head: bytes, groups: Iterable[Sequence[bytes]], tail: bytes) -> Iterator[bytes]:
+    """Join elements as `joined` does, several at a time. An empty group ends the piece."""
+    piece: list[bytes] = []
+    size = 0
+    first = True
+    for group in groups:
+        piece += group
+        size += sum(map(len, group))
+        if size >= PIECE or not group:
+            if not piece:
+                yield b""
+                continue
+            yield (head if first else b",") + b",".join(piece)
+            first, piece, size = False, [], 0
+    if piece:
+        yield (head if first else b",") + b",".join(piece) + tail
     else:
         yield (head if first else b"") + tail
 

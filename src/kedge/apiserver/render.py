@@ -14,9 +14,9 @@ from kedge.api.resource import Resource
 from kedge.apiserver import protobuf_answers
 from kedge.apiserver.media import ACCEPTED, STREAMS, Form, ResponseForm, accepts, negotiate
 from kedge.apiserver.object_lists import (
+    TURN,
     address_pieces,
-    in_turns,
-    joined,
+    joined_groups,
     list_pieces,
     own_document,
     own_version,
@@ -28,7 +28,7 @@ from kedge.apiserver.object_lists import (
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import human_age, parse_time
+from kedge.machinery.durations import LONG_AGE, constant_age, human_age, parse_time
 from kedge.machinery.errors import StatusError, bad_request, not_acceptable
 from kedge.web.message import JSON, HttpRequest, Response, warning_headers
 
@@ -36,6 +36,9 @@ ROW_KEPT: Final = 32 << 10
 """Rows of larger objects are not kept: they may take as much memory as the objects."""
 _SEARCHED_BYTES: Final = 4 << 20
 """How much of a list is searched for objects that call for a further column."""
+
+ROWS_TOGETHER: Final = 32
+"""Rows that are looked at together: at most a megabyte, of the largest objects with a kept row."""
 
 _INCLUDES = ("None", "Metadata", "Object")
 
@@ -201,15 +204,45 @@ class TableForm(NamedTuple):
     """How much of each object a row carries."""
     version: str
 
+    @property
+    def row_form(self) -> tuple[object, ...]:
+        """All that the text of a row depends on, besides the object and the time."""
+        return self.resource, len(self.columns), self.include, self.version
+
 
 def table_pieces(
     request: Request, items: Sequence[Item], meta: ListMeta, now: datetime, version: str
 ) -> Iterator[bytes]:
     columns = columns_for(request.resource, items)
     form = TableForm(request.resource, columns, included(request), version)
-    seconds = int(now.timestamp())
-    rows = in_turns(items, lambda item: row(form, item, seconds))
-    return joined(table_head(form, meta), rows, b"]}\n")
+    rows = _row_groups(form, items, int(now.timestamp()))
+    return joined_groups(table_head(form, meta), rows, b"]}\n")
+
+
+def _row_groups(form: TableForm, items: Sequence[Item], seconds: int) -> Iterator[Sequence[bytes]]:
+    """Return the rows of some items at a time. Those that were written before are gathered without
+    a call for each: of a long table most are. An empty group ends the piece when enough objects
+    were decoded."""
+    asked = form.row_form
+    effort = 0
+    for start in range(0, len(items), ROWS_TOGETHER):
+        group = items[start : start + ROWS_TOGETHER]
+        texts = [
+            kept.text
+            for item in group
+            if (kept := item.row) is not None
+            and kept.asked == asked
+            and kept.since <= seconds < kept.until
+        ]
+        if len(texts) == len(group):
+            yield texts
+            continue
+        for item in group:
+            effort += len(item.body)
+            if effort > TURN:
+                yield ()
+                effort = len(item.body)
+            yield (row(form, item, seconds),)
 
 
 def columns_for(resource: Resource[Any], items: Iterable[Item]) -> Sequence[Column]:
@@ -218,7 +251,8 @@ def columns_for(resource: Resource[Any], items: Iterable[Item]) -> Sequence[Colu
     further, left = presentation.further_column, _SEARCHED_BYTES
     for item in items if further is not None else ():
         assert further is not None
-        if further.marker in item.body:
+        kept = item.row
+        if kept.is_marked if kept is not None else further.marker in item.body:
             return (*presentation.columns, further.column)
         left -= len(item.body)
         if left < 0:
@@ -257,24 +291,40 @@ def column_definitions(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 def row(form: TableForm, item: Item, seconds: int) -> bytes:
     """One row. All but the ages is made once for each state of an object."""
-    cached = item.row
-    if not isinstance(cached, _Row) or not cached.is_for(form):
-        cached = _Row(form, item)
+    kept = item.row
+    if not isinstance(kept, _Row) or not kept.is_for(form):
+        kept = _Row(form, item)
         if len(item.body) <= ROW_KEPT:
-            item.row = cached
-    return cached.written(item, form.include, seconds, form.version)
+            item.row = kept
+    return kept.written(form, item, seconds)
 
 
 class _Row:
     """The cells of a row with gaps where ages go, and the row as it was last written."""
 
-    __slots__ = ("_ages", "_asked", "_resource", "_texts", "_width", "_written")
+    __slots__ = (
+        "_ages",
+        "_resource",
+        "_texts",
+        "_width",
+        "asked",
+        "is_marked",
+        "since",
+        "text",
+        "until",
+    )
 
     def __init__(self, form: TableForm, item: Item) -> None:
         self._resource = resource = form.resource
         self._width = len(form.columns)
-        self._asked: tuple[str, int, str] | None = None
-        self._written = b""
+        further = resource.presentation.further_column
+        self.is_marked = further is not None and further.marker in item.body
+        """Whether the object calls for the further column."""
+        self.asked: tuple[object, ...] = ()
+        """The form of the text."""
+        self.text = b""
+        """The row as it was last written, for all seconds from `since` to before `until`."""
+        self.since = self.until = 0
         obj = resource.decode(own_version(resource, item.body))
         texts = [b'{"cells":[']
         ages: list[tuple[int | None, Age]] = []
@@ -295,13 +345,18 @@ class _Row:
         """Whether this is a row of such a table."""
         return self._resource is form.resource and self._width == len(form.columns)
 
-    def written(self, item: Item, include: str, seconds: int, version: str) -> bytes:
-        asked = (include, seconds, version)
-        if self._asked != asked:
-            # Ages stand still for a second, and so do whole tables for those who ask at once.
-            self._written = self._write(item, *asked)
-            self._asked = asked
-        return self._written
+    def written(self, form: TableForm, item: Item, seconds: int) -> bytes:
+        asked = form.row_form
+        if self.asked != asked or not self.since <= seconds < self.until:
+            self.text = self._write(item, form.include, seconds, form.version)
+            self.asked = asked
+            self.since, self.until = seconds, seconds + self._constant_seconds(seconds)
+        return self.text
+
+    def _constant_seconds(self, seconds: int) -> int:
+        """Return for how long the row stays the same: the ages of old objects change rarely."""
+        moments = [moment for moment, _ in self._ages if moment is not None]
+        return min((constant_age(seconds - moment) for moment in moments), default=LONG_AGE)
 
     def _write(self, item: Item, include: str, seconds: int, version: str) -> bytes:
         cells = self._cells(seconds)

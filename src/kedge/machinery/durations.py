@@ -101,6 +101,18 @@ def human_age(seconds: int) -> str:
     return f"{days // 365}y"
 
 
+LONG_AGE: Final = 24 * 3600
+"""Seconds for which a long age stays the same at most."""
+
+
+def constant_age(seconds: int) -> int:
+    """Return for how many seconds from now on `human_age` stays the same."""
+    if seconds < 600:
+        return 1
+    unit = 60 if seconds < 8 * 3600 else 3600 if seconds < 8 * 86400 else LONG_AGE
+    return unit - seconds % unit
+
+
 def _pair(amount: int, size: int, big: str, small: str) -> str:
     whole, rest = divmod(amount, size)
     return f"{whole}{big}{rest}{small}" if rest else f"{whole}{big}"

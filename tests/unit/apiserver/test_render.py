@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kedge.apiserver import object_lists, render
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import LABELS_KEPT, Item
 from kedge.machinery.clock import SystemClock
+from kedge.machinery.durations import format_time
 from kedge.web.message import HttpRequest
 
 META = ListMeta(resourceVersion="7")
@@ -79,6 +81,33 @@ def pod_table(items: list[Item]) -> dict[str, Any]:
     pieces = render.table_pieces(asked, items, META, SystemClock().now(), "v1")
     found: dict[str, Any] = json.loads(b"".join(pieces))
     return found
+
+
+def test_a_row_is_written_again_only_when_its_age_changes() -> None:
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    several = [aged_item(number, made) for number in range(render.ROWS_TOGETHER + 1)]
+
+    def table(seconds: int) -> list[str]:
+        now = made + timedelta(seconds=seconds)
+        rows = json.loads(b"".join(render.table_pieces(request(), several, META, now, "v1")))[
+            "rows"
+        ]
+        return [each["cells"][-1] for each in rows]
+
+    assert set(table(90)) == {"90s"}
+    assert set(table(91)) == {"91s"}
+    assert set(table(90)) == {"90s"}, "clocks may be set back"
+    assert set(table(1200)) == {"20m"}
+    texts = [each.row.text for each in several]
+    assert set(table(1259)) == {"20m"}
+    assert all(each.row.text is text for each, text in zip(several, texts, strict=True))
+    assert set(table(1260)) == {"21m"}
+
+
+def aged_item(number: int, made: datetime) -> Item:
+    meta = {"name": f"m{number}", "namespace": "default", "creationTimestamp": format_time(made)}
+    document = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
+    return Item(f"/registry/configmaps/default/m{number}", number, json.dumps(document).encode())
 
 
 def test_a_table_with_limits_that_the_kernel_does_not_enforce_says_so() -> None:

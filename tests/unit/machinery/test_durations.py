@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kedge.machinery.durations import (
     SECOND,
+    constant_age,
     format_duration,
     format_micro_time,
     format_time,
@@ -187,3 +188,15 @@ def test_a_moment_moved_too_far_is_the_last_or_first_there_is() -> None:
     last, first = (moved(now, sign * 10**15) for sign in (1, -1))
     assert (last, first) == (moved(now, 2**63 - 1), moved(now, -(2**63)))
     assert moved(now, -(2**63)) == datetime(1, 1, 1, tzinfo=UTC)
+
+
+@given(st.integers(-10, 20 * 365 * 86400))
+def test_an_age_stays_the_same_for_as_long_as_it_says(seconds: int) -> None:
+    constant = constant_age(seconds)
+    assert constant >= 1
+    assert human_age(seconds + constant - 1) == human_age(seconds)
+
+
+@pytest.mark.parametrize("seconds", [599, 660, 3 * 3600, 7 * 3600, 9 * 3600, 3 * 86400, 30 * 86400])
+def test_an_age_changes_after_that(seconds: int) -> None:
+    assert human_age(seconds + constant_age(seconds)) != human_age(seconds)
