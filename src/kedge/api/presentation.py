@@ -68,5 +68,8 @@ class Presentation(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=Fal
     """Returns the conditions of an object's row, as kubectl reads them from a table."""
     fields: Mapping[str, Callable[[T], str]] = msgspec.field(default_factory=dict)
     """Field selectors beyond metadata.name and metadata.namespace."""
+    field_source: type[Any] | None = None
+    """A Struct with just what `fields` read, if decoding it takes much less time than the whole
+    object: a watch with a field selector looks at every change."""
     deprecation: str = ""
     """The warning that every request for the kind gets."""

@@ -179,6 +179,12 @@ class Resource(
     def _decode(self) -> Callable[[bytes], T]:
         return tolerant(msgspec.json.Decoder(self.type, dec_hook=dec_hook))
 
+    @cached_property
+    def decode_fields(self) -> Callable[[bytes], Any]:
+        """Decodes what the readers of field selectors need of an object."""
+        source = self.presentation.field_source
+        return self.decode if source is None else msgspec.json.Decoder(source).decode
+
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from kedge.machinery.clock import Clock
-from kedge.machinery.patience import PatienceError, on_event_loop
+from kedge.machinery.patience import PatienceError, call_on_event_loop
 from kedge.machinery.tenant_threads import TenantThreads
 from kedge.machinery.turns import TurnShare, next_turn
 
@@ -67,8 +67,7 @@ class LongWork:
             while not self._share.is_left():
                 await next_turn()
             try:
-                with on_event_loop():
-                    return function(*arguments)
+                return call_on_event_loop(function, *arguments)
             except PatienceError:
                 pass  # An expression of the client takes longer than its size lets expect.
         loop = asyncio.get_running_loop()

@@ -116,7 +116,8 @@ class Item(msgspec.Struct, eq=False, gc=False):
     protobuf: bytes | None = None
     """The object as protobuf, if a client has asked for it."""
     _labels: Mapping[str, str] | None = None
-    _fields: Mapping[str, str] | None = None
+    _fields: Any = None
+    """The source of the values of selectable fields, or the values."""
 
     def superseded(self) -> None:
         """Drop large derived values: there is a newer state, and only watches that are behind ask
@@ -150,12 +151,22 @@ class Item(msgspec.Struct, eq=False, gc=False):
         document: dict[str, Any] = msgspec.json.decode(self.body)
         return document
 
-    def fields(self, resource: Resource[Any]) -> Mapping[str, str]:
-        """The values of the resource's selectable fields."""
+    def field(self, resource: Resource[Any], name: str) -> str:
+        """Return the value of a selectable field; empty if the resource has no such field."""
+        readers = resource.presentation.fields
+        read = readers.get(name)
+        if read is None:
+            return ""
         if self._fields is None:
-            obj = resource.decode(self.body)
-            self._fields = {name: read(obj) for name, read in resource.presentation.fields.items()}
-        return self._fields
+            source = resource.decode_fields(self.body)
+            # A whole object is not kept: it takes more memory than its JSON.
+            is_small = resource.presentation.field_source is not None
+            self._fields = (
+                source if is_small else {each: of(source) for each, of in readers.items()}
+            )
+        kept = self._fields
+        value: str = kept[name] if isinstance(kept, dict) else read(kept)
+        return value
 
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -231,7 +242,7 @@ class Selection:
             return item.key.rpartition("/")[2]
         if name == "metadata.namespace":
             return item.key.split("/")[-2] if self.resource.namespaced else ""
-        return item.fields(self.resource).get(name, "")
+        return item.field(self.resource, name)
 
     def sees(self, change: Change) -> ChangeType | None:
         """Return the type of the event that a watcher of this selection gets, or None.

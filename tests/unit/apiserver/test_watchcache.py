@@ -34,7 +34,7 @@ def written(number: int) -> StoreEvent:
 def derive(item: Item) -> None:
     """Ask for all that is derived of an object."""
     assert item.labels == {"a": "b"}
-    item.fields(RESOURCE)
+    assert item.field(RESOURCE, "metadata.other") == ""
     form = render.TableForm(RESOURCE, RESOURCE.presentation.columns, "Metadata", "v1")
     render.row(form, item, item.revision // 50)
 

@@ -15,3 +15,14 @@ def test_the_event_loop_waits_for_a_bounded_amount_of_work() -> None:
         with pytest.raises(patience.PatienceError):
             patience.spend(1)
     assert patience.left() is None
+
+
+def test_a_call_on_the_event_loop_is_limited_too() -> None:
+    def work(cost: int) -> int | None:
+        patience.spend(cost)
+        return patience.left()
+
+    assert patience.call_on_event_loop(work, 1) == patience.LOOP_PATIENCE - 1
+    with pytest.raises(patience.PatienceError):
+        patience.call_on_event_loop(work, patience.LOOP_PATIENCE + 1)
+    assert patience.left() is None

@@ -3,8 +3,8 @@
 import base64
 
 from kedge.api.builtin.content import text
-from kedge.api.model import Document, Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.api.model import Document
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.admission.signing_requests import concerns
 from kedge.apiserver.authorization.authorizer import SUPERUSERS
@@ -12,13 +12,10 @@ from kedge.apiserver.authorization.authorizer import SUPERUSERS
 SIGNER = "kubernetes.io/kube-apiserver-client"
 
 
-class CertificateSubjectRestriction:
+class CertificateSubjectRestriction(ValidatingPlugin):
     """Refuses requests for client certificates of the group `system:masters`."""
 
     name = "CertificateSubjectRestriction"
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         obj = attempt.object

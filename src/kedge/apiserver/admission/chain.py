@@ -39,6 +39,21 @@ class AdmissionPlugin(Protocol):
         ...
 
 
+class ValidatingPlugin:
+    """A plugin that changes nothing. The chain does not ask it to: most plugins concern few kinds,
+    and thirty questions without an answer take a twentieth of the time of a write."""
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        return attempt.object
+
+
+class MutatingPlugin:
+    """A plugin that refuses nothing, or only while it changes objects."""
+
+    async def validate(self, attempt: Attempt) -> None:
+        return None
+
+
 @runtime_checkable
 class Holding(Protocol):
     """A plugin that holds something for a write from its admission until it is over."""
@@ -53,20 +68,31 @@ class Chain:
 
     def __init__(self, plugins: Sequence[AdmissionPlugin]) -> None:
         self.plugins = tuple(plugins)
+        self._mutate = tuple(
+            each.mutate for each in plugins if not _inherits(each, ValidatingPlugin, "mutate")
+        )
+        self._validate = tuple(
+            each.validate for each in plugins if not _inherits(each, MutatingPlugin, "validate")
+        )
         self._holding = [plugin for plugin in plugins if isinstance(plugin, Holding)]
 
     async def mutate(self, attempt: Attempt) -> Object | None:
-        for plugin in self.plugins:
-            changed = await plugin.mutate(attempt)
+        for mutate in self._mutate:
+            changed = await mutate(attempt)
             if changed is not attempt.object:
                 attempt = msgspec.structs.replace(attempt, object=changed)
         return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
-        for plugin in self.plugins:
-            await plugin.validate(attempt)
+        for validate in self._validate:
+            await validate(attempt)
 
     def release(self, request: Request) -> None:
         """Tell those who hold something for the request that it is over."""
         for plugin in self._holding:
             plugin.release(request)
+
+
+def _inherits(plugin: AdmissionPlugin, base: type, name: str) -> bool:
+    """Whether the method of a plugin is the one of the base class, which does nothing."""
+    return getattr(type(plugin), name, None) is getattr(base, name)

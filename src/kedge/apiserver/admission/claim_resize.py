@@ -1,15 +1,14 @@
 """PersistentVolumeClaimResize: a claim grows only if its class says that volumes can."""
 
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.model import Object
 from kedge.api.storage_v1 import storage_class
 from kedge.api.storage_v1.binding import class_of, size_of
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.watchcache import ResourceCache
 
 
-class PersistentVolumeClaimResize:
+class PersistentVolumeClaimResize(ValidatingPlugin):
     """Lets the request of a bound PersistentVolumeClaim grow if its StorageClass has
     `allowVolumeExpansion`."""
 
@@ -17,9 +16,6 @@ class PersistentVolumeClaimResize:
 
     def __init__(self, classes: ResourceCache) -> None:
         self._classes = classes
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         new, old = attempt.object, attempt.old

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kedge.api.builtin.content import text, with_spec
 from kedge.api.model import Document, Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 from kedge.apiserver.watchcache import ResourceCache
 
 DEFAULT_ANNOTATION: Final = "ingressclass.kubernetes.io/is-default-class"
@@ -12,7 +12,7 @@ CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 """How an Ingress named its class before it had a field for it."""
 
 
-class DefaultIngressClass:
+class DefaultIngressClass(MutatingPlugin):
     """Sets the class of an Ingress that names none to the default IngressClass."""
 
     name = "DefaultIngressClass"
@@ -29,9 +29,6 @@ class DefaultIngressClass:
             return ingress
         name = self._default()
         return with_spec(ingress, {**spec, "ingressClassName": name}) if name else ingress
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None
 
     def _default(self) -> str:
         """Return the default class: of several the newest, then the first by name."""

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.pod.affinity import Toleration
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 
 SECONDS = 300
 DEFAULTS = tuple(
@@ -14,7 +14,7 @@ DEFAULTS = tuple(
 )
 
 
-class DefaultTolerationSeconds:
+class DefaultTolerationSeconds(MutatingPlugin):
     """Lets a pod tolerate a node that is not ready or unreachable for 300 s by default."""
 
     name = "DefaultTolerationSeconds"
@@ -24,9 +24,6 @@ class DefaultTolerationSeconds:
         if not isinstance(pod, Pod) or attempt.request.subresource:
             return pod
         return tolerant(pod)
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None
 
 
 def tolerant(pod: Pod) -> Pod:

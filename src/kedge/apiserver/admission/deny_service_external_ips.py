@@ -1,12 +1,11 @@
 """DenyServiceExternalIPs: refuses external IPs of Services, which take the traffic of others."""
 
 from kedge.api.core_v1.service_types import Service
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 
 
-class DenyServiceExternalIPs:
+class DenyServiceExternalIPs(ValidatingPlugin):
     """Refuses Services with external IPs that they did not have before.
 
     Nodes send connections to an external IP to the Service, also if the address belongs to another
@@ -14,9 +13,6 @@ class DenyServiceExternalIPs:
     """
 
     name = "DenyServiceExternalIPs"
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         if isinstance(attempt.object, Service) and not attempt.request.subresource:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.authentication.service_accounts import groups_of, user_name
 from kedge.apiserver.authorization.attributes import Attributes
@@ -20,7 +19,7 @@ from kedge.settings.device_access import VERB, DeviceAccessRule, UsedObject, use
 DEFAULT_ACCOUNT = "default"
 
 
-class DeviceAccess:
+class DeviceAccess(ValidatingPlugin):
     """Checks the variables of containers with devices against the rights of the pod's service
     account."""
 
@@ -29,9 +28,6 @@ class DeviceAccess:
     def __init__(self, authorizer: Authorizer, rules: Sequence[DeviceAccessRule]) -> None:
         self._authorizer = authorizer
         self._rules = rules
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         pod = attempt.object

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Container, Iterator
 from typing import Final
 
-from kedge.api.model import Object, ObjectMeta
-from kedge.apiserver.admission.chain import Attempt
+from kedge.api.model import ObjectMeta
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 READERS: Final = {
@@ -38,16 +38,13 @@ PARTS: Final[dict[tuple[str, str], tuple[str, Callable[[ObjectMeta], str]]]] = {
 """The plugins without which a label or annotation of an object has no effect."""
 
 
-class DisabledPlugins:
+class DisabledPlugins(ValidatingPlugin):
     """A member of the admission chain that is always on, and only warns."""
 
     name = "DisabledPlugins"
 
     def __init__(self, enabled: Container[str]) -> None:
         self._enabled = enabled
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         request, obj = attempt.request, attempt.object

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.model import Object
-from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt
+from kedge.apiserver.admission.chain import AdmissionPlugin, Attempt, MutatingPlugin
 from kedge.apiserver.admission.patched_object import fitted, settled
 from kedge.apiserver.long_work import off_loop
 from kedge.apiserver.verbs import decode
@@ -29,7 +29,7 @@ from kedge.machinery.patch import PatchError, apply_json
 _MUTATION = "mutation.webhook.admission.k8s.io/"
 
 
-class MutatingAdmissionWebhook:
+class MutatingAdmissionWebhook(MutatingPlugin):
     """Calls the webhooks of MutatingWebhookConfigurations one after another; each may change the
     object.
 
@@ -52,9 +52,6 @@ class MutatingAdmissionWebhook:
                 return await _Mutation(self._webhooks, attempt, matches).run(self._earlier)
         except TimeoutError:
             raise timeout(TOO_LATE) from None
-
-    async def validate(self, attempt: Attempt) -> None:
-        pass
 
 
 class _Mutation:

@@ -7,22 +7,18 @@ from kedge.api.core_v1.node_types import INIT_CONTAINER_RESIZE, POD_LEVEL_RESIZE
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.spec import PodSpec
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.watchcache import ResourceCache
 
 
-class NodeDeclaredFeatureValidator:
+class NodeDeclaredFeatureValidator(ValidatingPlugin):
     """Refuses updates of bound pods that need features which their node does not declare."""
 
     name = "NodeDeclaredFeatureValidator"
 
     def __init__(self, nodes: ResourceCache) -> None:
         self._nodes = nodes
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         new, old = attempt.object, attempt.old

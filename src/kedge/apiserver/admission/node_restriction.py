@@ -25,7 +25,7 @@ from kedge.api.storage_v1.local_volumes import (
     capacity_name,
 )
 from kedge.api.storage_v1.persistent_volume import PersistentVolume, reachable_from
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 from kedge.apiserver.admission.mirror_pods import is_mirror, reference
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.admission.token_audiences import audiences
@@ -60,7 +60,7 @@ Check = Callable[["NodeRestriction", str, Attempt], str]
 """(plugin, node, attempt): why the node may not do it; empty if it may."""
 
 
-class NodeRestriction:
+class NodeRestriction(MutatingPlugin):
     """Lets a node write only its own objects and the pods that are bound to it."""
 
     name = "NodeRestriction"
@@ -77,9 +77,6 @@ class NodeRestriction:
         """Changes nothing, but what a node wants must be judged before others add to it."""
         self._check(attempt)
         return attempt.object
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None
 
     def _check(self, attempt: Attempt) -> None:
         who = node_name(attempt.request.user)

@@ -7,8 +7,7 @@ from kedge.api.core_v1.node import RESOURCE
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import pod_requests
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import StatusCause, StatusError, forbidden
@@ -18,16 +17,13 @@ _SYSTEM: Final = "kubernetes.io/os"
 _NOTHING: Final = Quantity(0)
 
 
-class PodResizeValidator:
+class PodResizeValidator(ValidatingPlugin):
     """Refuses resizes of pods beyond the allocatable CPU and memory of their node."""
 
     name = "PodResizeValidator"
 
     def __init__(self, nodes: ResourceCache) -> None:
         self._nodes = nodes
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         new, old = attempt.object, attempt.old

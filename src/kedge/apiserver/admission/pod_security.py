@@ -21,7 +21,7 @@ from kedge.api.pod_security.levels import (
     stricter,
 )
 from kedge.api.pod_security.standards import details, violations
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.pod_security_survey import ExistingPods
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.watchcache import ResourceCache
@@ -34,7 +34,7 @@ _IGNORED: Final = frozenset(
 """Subresources of pods that do not change the spec."""
 
 
-class PodSecurity:
+class PodSecurity(ValidatingPlugin):
     """Enforces the Pod Security Standard of a namespace on pods, warns about workloads whose pods
     would be refused, and about pods of a namespace whose level is raised."""
 
@@ -50,9 +50,6 @@ class PodSecurity:
         self._namespaces = namespaces
         self._configuration = configuration
         self._existing = ExistingPods(pods, clock, configuration.runtime_classes)
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         if attempt.operation not in ("CREATE", "UPDATE"):

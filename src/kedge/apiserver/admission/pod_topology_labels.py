@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1 import node
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document, Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 from kedge.apiserver.watchcache import ResourceCache
 
 TOPOLOGY: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
@@ -28,7 +28,7 @@ class _LabelledNode(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_LabelledNode)
 
 
-class PodTopologyLabels:
+class PodTopologyLabels(MutatingPlugin):
     """Copies the zone and region labels of a node to the pods that are bound to it."""
 
     name = "PodTopologyLabels"
@@ -48,9 +48,6 @@ class PodTopologyLabels:
                 self._placed(obj, target.get("name", "")) if target.get("kind") == "Node" else obj
             )
         return obj
-
-    async def validate(self, attempt: Attempt) -> None:
-        pass
 
     def _placed(self, obj: Object, name: str) -> Object:
         item = self._nodes.get(node.RESOURCE.key("", name)) if name else None

@@ -1,9 +1,8 @@
 """ResourceQuota: the objects of a namespace together take no more than its quotas allow."""
 
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.model import Object
 from kedge.api.quota.pods import is_terminating
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.request import Request, check_dry_run
@@ -18,16 +17,13 @@ _GROWING = frozenset(
 """Resources whose usage an update can increase, by group and plural."""
 
 
-class ResourceQuotaPlugin:
+class ResourceQuotaPlugin(ValidatingPlugin):
     """Keeps the objects of a namespace within its ResourceQuotas, also under concurrent writes."""
 
     name = "ResourceQuota"
 
     def __init__(self, ledger: QuotaLedger) -> None:
         self._ledger = ledger
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         request, obj = attempt.request, attempt.object

@@ -7,7 +7,7 @@ from typing import Any
 
 from kedge.api.builtin import signing_requests
 from kedge.api.model import Document, Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 from kedge.apiserver.request import Request, User
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
@@ -16,7 +16,7 @@ GROUP = "certificates.k8s.io"
 PLURAL = "certificatesigningrequests"
 
 
-class SigningRequests:
+class SigningRequests(MutatingPlugin):
     """Writes into the requests what only the server knows."""
 
     name = "SigningRequests"
@@ -33,9 +33,6 @@ class SigningRequests:
         if attempt.request.subresource and isinstance(old, Document):
             return signing_requests.with_condition_times(obj, old, format_time(self._clock.now()))
         return obj
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None
 
 
 def concerns(request: Request) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 
 FINALIZERS: Final = {
     ("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
@@ -14,7 +14,7 @@ FINALIZERS: Final = {
 }
 
 
-class StorageObjectInUseProtection:
+class StorageObjectInUseProtection(MutatingPlugin):
     """Adds the finalizers that keep claims, volumes and VolumeAttributesClasses while they are in
     use."""
 
@@ -29,6 +29,3 @@ class StorageObjectInUseProtection:
             return obj
         finalizers = [*obj.metadata.finalizers, finalizer]
         return replace(obj, metadata=replace(obj.metadata, finalizers=finalizers))
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Node, Taint
 from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 
 NOT_READY: Final = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 
 
-class TaintNodesByCondition:
+class TaintNodesByCondition(MutatingPlugin):
     """Taints new nodes with `node.kubernetes.io/not-ready`, except those that come with the
     condition that they are ready."""
 
@@ -27,9 +27,6 @@ class TaintNodesByCondition:
         if _is_ready(obj) or any(_is_same(each) for each in obj.spec.taints):
             return obj
         return replace(obj, spec=replace(obj.spec, taints=[*obj.spec.taints, NOT_READY]))
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None
 
 
 def _is_ready(obj: Node) -> bool:

@@ -2,24 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.first_binding import FirstBinding
 
 if TYPE_CHECKING:
     from kedge.apiserver.policies.validating_policies import ValidatingPolicies
 
 
-class ValidatingAdmissionPolicy:
+class ValidatingAdmissionPolicy(ValidatingPlugin):
     """Evaluates ValidatingAdmissionPolicies for the requests that their bindings match."""
 
     name = "ValidatingAdmissionPolicy"
 
     def __init__(self, policies: "FirstBinding[ValidatingPolicies]") -> None:
         self._policies = policies
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         if (policies := self._policies.get()) is not None:

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.webhooks import review
 from kedge.apiserver.webhooks.caller import CallFailed
 from kedge.apiserver.webhooks.dispatch import (
@@ -18,16 +17,13 @@ from kedge.machinery.errors import StatusError, timeout
 _FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io/round_0_index_"
 
 
-class ValidatingAdmissionWebhook:
+class ValidatingAdmissionWebhook(ValidatingPlugin):
     """Calls the webhooks of ValidatingWebhookConfigurations, all at once; each may refuse."""
 
     name = "ValidatingAdmissionWebhook"
 
     def __init__(self, webhooks: Webhooks) -> None:
         self._webhooks = webhooks
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         matches = self._webhooks.matching(attempt)

@@ -11,7 +11,7 @@ from kedge.api.rbac_v1.cluster_role import ClusterRole
 from kedge.api.rbac_v1.cluster_role_binding import ClusterRoleBinding
 from kedge.api.rbac_v1.role import GROUP, PolicyRule, Role
 from kedge.api.rbac_v1.role_binding import RoleBinding, RoleRef
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, MutatingPlugin
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.authorizer import SUPERUSERS, Authorizer
 from kedge.apiserver.authorization.rbac import EVERYWHERE, RoleName, together
@@ -26,7 +26,7 @@ EVERYTHING: Final = (
 """The permissions that a user needs to let a cluster role aggregate the rules of others."""
 
 
-class Escalation:
+class Escalation(MutatingPlugin):
     """A member of the admission chain that is always on, after all that change objects."""
 
     name = "Escalation"
@@ -38,9 +38,6 @@ class Escalation:
         # Upstream asks before it validates the object: who may not, learns nothing more.
         self.check(attempt)
         return attempt.object
-
-    async def validate(self, attempt: Attempt) -> None:
-        return None
 
     def check(self, attempt: Attempt) -> None:
         """403 if a write of a role or binding would give away more than its author holds."""

@@ -5,7 +5,12 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1 import config_map
 from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt, Chain
+from kedge.apiserver.admission.chain import (
+    Attempt,
+    Chain,
+    MutatingPlugin,
+    ValidatingPlugin,
+)
 from kedge.apiserver.request import Request
 from kedge.testing.admission import attempt
 
@@ -61,3 +66,21 @@ async def test_only_plugins_that_hold_something_release_it() -> None:
     log: list[str] = []
     Chain([Labels("a", log), Holds("b", log)]).release(wanted().request)
     assert log == ["b releases"]
+
+
+class OnlyChanges(MutatingPlugin, Labels):
+    """Changes objects and refuses none."""
+
+
+class OnlyRefuses(ValidatingPlugin, Labels):
+    """Refuses objects and changes none."""
+
+
+async def test_a_plugin_is_asked_only_for_what_it_does() -> None:
+    log: list[str] = []
+    chain = Chain([OnlyChanges("a", log), OnlyRefuses("b", log), Labels("c", log)])
+    changed = await chain.mutate(wanted())
+    assert changed is not None
+    assert changed.metadata.labels == {"seen": "ac"}
+    await chain.validate(wanted())
+    assert log == ["b validates", "c validates"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.subresources.pod_streams import container_of, log_parameters
 from kedge.machinery.errors import StatusError
 from kedge.testing.agents import FakeAgent
@@ -280,8 +281,8 @@ async def test_admission_is_asked_about_connections(server: LocalServer, node: F
             self.seen.append((attempt.operation, attempt.object.kind, attempt.object.content))
             raise StatusError(403, "Forbidden", "nobody enters")
 
-    chain = server.app.api.admission
-    chain.plugins = (*chain.plugins, Nobody())
+    api = server.app.api
+    api.admission = Chain([*api.admission.plugins, Nobody()])
     answer = await server.call("GET", f"{PODS}/p/exec?command=ls&stdin=true", headers=UPGRADE)
     assert (answer.status, answer.message) == (403, "nobody enters")
     assert Nobody.seen == [("CONNECT", "PodExecOptions", {"command": ["ls"], "stdin": True})]

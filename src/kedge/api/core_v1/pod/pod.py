@@ -1,5 +1,8 @@
 """Pod: a group of containers that run together on one node."""
 
+from collections.abc import Sequence
+
+import msgspec
 from msgspec import field
 
 from kedge.api.core_v1.pod.columns import COLUMNS, LIMITS, row_conditions
@@ -9,7 +12,7 @@ from kedge.api.core_v1.pod.defaults import (
     prepare_for_status_update,
 )
 from kedge.api.core_v1.pod.spec import PodSpec
-from kedge.api.core_v1.pod.status import PodStatus
+from kedge.api.core_v1.pod.status import PodIP, PodStatus
 from kedge.api.core_v1.pod.update import (
     validate_status,
     validate_update,
@@ -50,6 +53,31 @@ def grace_period(pod: Pod, asked: int | None) -> int:
 
 def _address(pod: Pod) -> str:
     return pod.status.podIPs[0].ip if pod.status.podIPs else ""
+
+
+class SelectableSpec(msgspec.Struct, frozen=True, gc=False):
+    """The part of a PodSpec that field selectors read."""
+
+    nodeName: str = ""
+    restartPolicy: str = ""
+    schedulerName: str = ""
+    serviceAccountName: str = ""
+    hostNetwork: bool = False
+
+
+class SelectableStatus(msgspec.Struct, frozen=True, gc=False):
+    """The part of a PodStatus that field selectors read."""
+
+    phase: str = ""
+    podIPs: Sequence[PodIP] = ()
+    nominatedNodeName: str = ""
+
+
+class SelectablePod(msgspec.Struct, frozen=True, gc=False):
+    """The part of a Pod that field selectors read."""
+
+    spec: SelectableSpec = SelectableSpec()
+    status: SelectableStatus = SelectableStatus()
 
 
 RESOURCE: Resource[Pod] = Resource(
@@ -98,5 +126,6 @@ RESOURCE: Resource[Pod] = Resource(
             "status.podIPs": _address,
             "status.nominatedNodeName": lambda pod: pod.status.nominatedNodeName,
         },
+        field_source=SelectablePod,
     ),
 )

@@ -98,3 +98,31 @@ def test_the_address_is_selected_by_either_name() -> None:
 def test_new_pods_are_pending_whatever_was_written() -> None:
     pod = RESOURCE.strategy.prepare_for_create(Pod(status=PodStatus(phase="Running")))
     assert (pod.status.phase, pod.status.qosClass) == ("Pending", "BestEffort")
+
+
+WHOLE = {
+    "metadata": {"name": "a", "namespace": "b", "managedFields": [{"manager": "m"}]},
+    "spec": {
+        "nodeName": "n",
+        "restartPolicy": "Never",
+        "schedulerName": "s",
+        "serviceAccountName": "robot",
+        "hostNetwork": True,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+    },
+    "status": {
+        "phase": "Running",
+        "nominatedNodeName": "m",
+        "podIP": "10.0.0.1",
+        "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+    },
+}
+
+
+@pytest.mark.parametrize("document", [WHOLE, {}, {"spec": {}, "status": {}}])
+def test_field_selectors_read_the_same_of_the_part_as_of_the_whole(document: object) -> None:
+    body = msgspec.json.encode(document)
+    part, whole = RESOURCE.decode_fields(body), RESOURCE.decode(body)
+    assert part != whole
+    for name, read in RESOURCE.presentation.fields.items():
+        assert read(part) == read(whole), name
