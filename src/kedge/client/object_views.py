@@ -5,6 +5,7 @@ from typing import Any, Final, Generic
 
 from msgspec.structs import replace
 
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.resource import Resource, T
 from kedge.client.view import View
 
@@ -61,8 +62,22 @@ class _SharedDecoder(Generic[T]):
 
 
 def _trimmed(resource: Resource[T]) -> Callable[[bytes], T]:
+    """Return the function that decodes an object and leaves its managed fields out."""
+    if resource.type is not Pod:
+        return lambda body: _without_owners(resource.decode(body))
+    # Imported here: a server that starts has no informers.
+    from kedge.client.alike_pods import AlikePods
+
+    alike: Callable[[Any], Any] = AlikePods().trimmed
+
     def decode(body: bytes) -> T:
-        obj = resource.decode(body)
-        return replace(obj, metadata=replace(obj.metadata, managedFields=()))
+        # Large ones are decoded in threads, and nothing else is shared with those.
+        trim = alike if len(body) < LARGE else _without_owners
+        pod: T = trim(resource.decode(body))
+        return pod
 
     return decode
+
+
+def _without_owners(obj: T) -> T:
+    return replace(obj, metadata=replace(obj.metadata, managedFields=()))

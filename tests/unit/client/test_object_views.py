@@ -1,5 +1,10 @@
+import json
+
+import pytest
+
 from kedge.api.core_v1.config_map import RESOURCE, ConfigMap
-from kedge.client.object_views import MOST, ObjectViews
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.client.object_views import LARGE, MOST, ObjectViews
 
 
 def encoded(name: str) -> bytes:
@@ -30,3 +35,16 @@ def test_a_reader_who_never_comes_keeps_few_objects() -> None:
     found: list[ConfigMap] = [first(body) for body in bodies]
     assert late(bodies[1]) is found[1]
     assert late(bodies[0]) is not found[0]
+
+
+@pytest.mark.parametrize(("size", "is_shared"), [(10, True), (LARGE, False)])
+def test_pods_of_one_owner_share_parts_unless_they_are_large(size: int, is_shared: bool) -> None:
+    meta = {"labels": {"a": "b"}, "annotations": {"note": "x" * size}}
+    owned = meta | {"ownerReferences": [{"uid": "u"}], "managedFields": [{"manager": "m"}]}
+    view = ObjectViews().of(PODS)
+    first, second = (
+        view.decode(json.dumps({"metadata": owned | {"name": name}}).encode()) for name in "ab"
+    )
+    assert (first.metadata.name, second.metadata.name) == ("a", "b")
+    assert (second.metadata.labels is first.metadata.labels) == is_shared
+    assert (*first.metadata.managedFields, *second.metadata.managedFields) == ()

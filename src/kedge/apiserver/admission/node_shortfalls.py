@@ -8,8 +8,7 @@ from kedge.api.builtin.resources import NETWORKING
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.limits.workloads import template_of
-from kedge.api.model import Object
-from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.watchcache import ResourceCache
 
 _NAMED: Final = 3
@@ -25,16 +24,13 @@ _OF_OBJECTS: Final = ("configMap", "secret", "projected", "downwardAPI", "image"
 """Volumes that are read-only or follow objects."""
 
 
-class NodeShortfalls:
+class NodeShortfalls(ValidatingPlugin):
     """A member of the admission chain that is always on, and only warns."""
 
     name = "NodeShortfalls"
 
     def __init__(self, nodes: ResourceCache) -> None:
         self._nodes = nodes
-
-    async def mutate(self, attempt: Attempt) -> Object | None:
-        return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
         request = attempt.request
