@@ -58,10 +58,10 @@ EVENTS_PER_TURN = 64
 """Writes that are applied before the event loop does something else."""
 LOG_LENGTH = 4096
 """Changes kept in memory for each resource; watches that start further back read the store."""
-LOG_BYTES = 16 << 20
+LOG_BYTES = 8 << 20
 """How large they may be together. An object may have a megabyte, and four thousand changes of one
 that is as large would fill four gigabytes, by a tenant who may write a single ConfigMap."""
-ALL_LOGS_BYTES = 64 << 20
+ALL_LOGS_BYTES = 32 << 20
 """How large the logs of all resources may be together. A tenant may write dozens of resources, and
 an administrator may define hundreds."""
 CHANGE_BYTES = 1 << 10
