@@ -722,6 +722,8 @@ def test_a_pod_is_made_in_the_browser(
 ) -> None:
     page.open(address(cluster, user("developer", "edit")))
     page.wait_for_text("No workloads")
+    # The key works as soon as the server has said that the user may.
+    page.wait("document.querySelector('nav a[href=\"#/new\"]') !== null")
     page.press("c")
     page.wait("document.querySelector('.yaml.new') !== null")
     page.fill(".yaml.new", page.evaluate("document.querySelector('.yaml.new').value") + "  nope: 1")
