@@ -16,6 +16,7 @@ does not exist, and 125 if the cluster could not be started: so CI can tell a fa
 failed tests. `kedge up` exits with 1 if it was used wrongly, which it finds before anything is
 started, and with 125 if the cluster could not be started, also because its files are damaged, lost
 or of another version.
+The live view of `kedge top` exits with 129 or 143 if SIGHUP or SIGTERM ended it.
 `kedge doctor` exits with 1 if no cluster can run, and with `--strict` with 2 if something lacks.
 [Exit codes of containers](../runtime.md#exit-codes-and-reasons) are others."""
 

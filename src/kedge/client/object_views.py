@@ -64,7 +64,7 @@ class _SharedDecoder(Generic[T]):
 def _trimmed(resource: Resource[T]) -> Callable[[bytes], T]:
     """Return the function that decodes an object and leaves its managed fields out."""
     if resource.type is not Pod:
-        return lambda body: _without_owners(resource.decode(body))
+        return lambda body: _without_managed_fields(resource.decode(body))
     # Imported here: a server that starts has no informers.
     from kedge.client.alike_pods import AlikePods
 
@@ -72,12 +72,12 @@ def _trimmed(resource: Resource[T]) -> Callable[[bytes], T]:
 
     def decode(body: bytes) -> T:
         # Large ones are decoded in threads, and nothing else is shared with those.
-        trim = alike if len(body) < LARGE else _without_owners
+        trim = alike if len(body) < LARGE else _without_managed_fields
         pod: T = trim(resource.decode(body))
         return pod
 
     return decode
 
 
-def _without_owners(obj: T) -> T:
+def _without_managed_fields(obj: T) -> T:
     return replace(obj, metadata=replace(obj.metadata, managedFields=()))

@@ -123,6 +123,8 @@ class Chunks:
         """Write the end of the body."""
         if self._framed:
             self._output.send(b"0\r\n\r\n")
+        else:
+            self._output.flush()
 
 
 async def write_pieces(

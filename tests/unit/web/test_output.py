@@ -96,6 +96,14 @@ def test_chunks_of_one_turn_are_one_write() -> None:
     assert transport.writes[1:] == [b"5\r\nthird\r\n0\r\n\r\n"]
 
 
+def test_the_end_of_a_body_without_frames_waits_for_no_turn() -> None:
+    transport = NotedWrites()
+    chunks = Chunks(Output(transport, EndOfTurn()), framed=False)
+    chunks.write(b"last event")
+    chunks.end()
+    assert transport.writes == [b"last event"]
+
+
 def test_chunks_that_are_large_together_do_not_wait_for_the_end_of_the_turn() -> None:
     transport, turn = NotedWrites(), EndOfTurn()
     chunks = Chunks(Output(transport, turn), framed=False)

@@ -49,10 +49,11 @@ class NodeShortfalls(ValidatingPlugin):
 def _written_spec(attempt: Attempt) -> PodSpec | None:
     """Return the pod spec that the author of an object wrote; a controller reads no warnings."""
     obj = attempt.object
+    if obj is None or obj.metadata.ownerReferences:
+        return None
     if isinstance(obj, Pod):
-        is_written = attempt.operation == "CREATE" and not obj.metadata.ownerReferences
-        return obj.spec if is_written else None
-    template = template_of(obj) if obj is not None else None
+        return obj.spec if attempt.operation == "CREATE" else None
+    template = template_of(obj)
     return None if template is None else template.spec.spec
 
 

@@ -18,8 +18,9 @@ To an etcd, objects are copied as they are stored, with their uids. 'kedge up --
 the cluster there, and so does a kube-apiserver with --storage-media-type=application/json and the
 keys in the directory 'pki' of the cluster. The etcd must not have objects.
 
-In YAML the fields that servers set are left out, so that 'kubectl apply' can create the objects
-elsewhere. Secrets are in it.
+In YAML the status and the metadata that servers set are left out, and so are objects that a
+controller makes again, so that 'kubectl apply' can create the others elsewhere. Addresses of
+Services and nodes of pods stay. Secrets are in it.
 
 Events are not copied: they expire."""
 EXAMPLES: Final = """\
@@ -112,19 +113,21 @@ def _to_yaml(target: str, entries: "list[StoreEntry]") -> None:
     from kedge.machinery import yaml_text
 
     try:
-        text = "---\n".join(
-            yaml_text.write(each, sort=False) for each in portable.documents(entries)
-        )
+        texts = [yaml_text.write(each, sort=False) for each in portable.documents(entries)]
     except portable.UnreadableObject as error:
         raise Failure(str(error)) from error
     if target == "-":
-        sys.stdout.write(text)
+        sys.stdout.write("---\n".join(texts))
         return
     try:
         # It has the secrets of the cluster.
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise Failure(f"cannot write {target}: {error.strerror}") from error
-    with open(descriptor, "w") as file:
-        file.write(text)
-    print(f"{len(entries)} objects are in {Path(target)}, secrets among them.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write("---\n".join(texts))
+    except OSError as error:
+        os.unlink(target)
+        raise Failure(f"cannot write {target}: {error.strerror}") from error
+    print(f"{len(texts)} objects are in {Path(target)}, secrets among them.")

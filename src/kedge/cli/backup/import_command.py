@@ -47,7 +47,7 @@ def run(flags: Namespace) -> int:
 
     from kedge.apiserver.config import EtcdFiles
     from kedge.cli.backup import portable, transfer
-    from kedge.cli.cluster import process, registry, state
+    from kedge.cli.cluster import registry, state
     from kedge.cli.cluster.integrity import DATABASE
     from kedge.cli.config.cluster import place, where
     from kedge.cli.config.settings import Settings
@@ -59,14 +59,7 @@ def run(flags: Namespace) -> int:
         raise Failure(f"{flags.source} is not an etcd: write etcd://HOST:PORT,...")
     name, directory = place(source)
     root = where(source).root
-    if process.running(directory):
-        raise Failure(f"cluster \"{name}\" runs: stop it with 'kedge down --name {name}'")
-    there = state.read(directory)
-    if (directory / DATABASE).exists() and not (there and there.etcd):
-        raise Failure(
-            f"{directory / DATABASE} exists: choose another --name, or delete the cluster with"
-            f" 'kedge down --name {name} --purge'"
-        )
+    _check_target(directory, name)
     registry.check_free(root, name, directory)
     entries = asyncio.run(transfer.entries_of_etcd(flags.source, source.fill(EtcdFiles)))
     try:
@@ -75,18 +68,38 @@ def run(flags: Namespace) -> int:
         raise Failure(str(error)) from error
     if not objects:
         raise Failure(f"{flags.source} has no objects below {portable.ROOT}")
-    cluster = state.prepare(directory, name)
-    _set_aside(directory)
-    _make_database(directory, objects)
-    if cluster.has_run:
-        cluster = replace(cluster, kept=tuple(sorted({*cluster.kept, DATABASE})), etcd="")
-        state.write(directory, cluster)
-    registry.register(root, name, directory)
+    state.prepare(directory, name)
+    with state.changing(directory):
+        # Again: the cluster may have been started while the objects were read.
+        _check_target(directory, name)
+        cluster = state.prepare(directory, name)
+        _set_aside(directory)
+        _make_database(directory, objects)
+        if cluster.has_run:
+            cluster = replace(cluster, kept=tuple(sorted({*cluster.kept, DATABASE})), etcd="")
+            state.write(directory, cluster)
+        registry.register(root, name, directory)
     print(
         f"{len(objects)} objects are in {directory / DATABASE}.\n"
         f"Start the cluster with:  kedge up --name {name}"
     )
     return 0
+
+
+def _check_target(directory: Path, name: str) -> None:
+    """Raise Failure if the cluster runs, or has objects of its own."""
+    from kedge.cli.cluster import process, state
+    from kedge.cli.cluster.integrity import DATABASE
+    from kedge.cli.failure import Failure
+
+    if process.running(directory):
+        raise Failure(f"cluster \"{name}\" runs: stop it with 'kedge down --name {name}'")
+    there = state.read(directory)
+    if (directory / DATABASE).exists() and not (there and there.etcd):
+        raise Failure(
+            f"{directory / DATABASE} exists: choose another --name, or delete the cluster with"
+            f" 'kedge down --name {name} --purge'"
+        )
 
 
 def _set_aside(directory: Path) -> None:
@@ -95,7 +108,11 @@ def _set_aside(directory: Path) -> None:
     from kedge.cli.cluster.integrity import DATABASE
 
     (directory / f"{DATABASE}.lock").unlink(missing_ok=True)
-    for suffix in ("", "-wal", "-shm"):
+    suffixes = ("", "-wal", "-shm")
+    for suffix in suffixes if (directory / DATABASE).exists() else ():
+        # SQLite would read the log of an earlier file into this one.
+        (directory / f"{DATABASE}.old{suffix}").unlink(missing_ok=True)
+    for suffix in suffixes:
         old = directory / f"{DATABASE}{suffix}"
         if old.exists():
             old.replace(directory / f"{DATABASE}.old{suffix}")

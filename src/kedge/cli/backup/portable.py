@@ -16,6 +16,17 @@ LEFT_BEHIND: Final = (
 )
 """Events would never expire without their time. The others are notes of running kube-apiservers,
 which make them again."""
+_SET_BY_SERVERS: Final = (
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+)
+"""Fields of the metadata. Owners would be looked for by uids that no longer exist, and what they
+own be deleted."""
 _HEAD: Final = ("kind", "apiVersion", "metadata")
 
 
@@ -46,11 +57,15 @@ def normal_form(entry: StoreEntry) -> bytes:
 
 
 def documents(entries: Iterable[StoreEntry]) -> Iterator[dict[str, Any]]:
-    """Yield objects for people and kubectl, without the fields that a server sets."""
+    """Yield objects for people and kubectl, without their status and the metadata that a server
+    sets. Objects of controllers are left out: those make them again."""
     for entry in entries:
         document = _document(entry)
         metadata = document.get("metadata") or {}
-        for field in ("uid", "creationTimestamp", "generation", "managedFields"):
+        if any(each.get("controller") for each in metadata.get("ownerReferences") or ()):
+            continue
+        document.pop("status", None)
+        for field in _SET_BY_SERVERS:
             metadata.pop(field, None)
         yield {name: document[name] for name in ("apiVersion", "kind") if name in document} | {
             name: value for name, value in document.items() if name not in ("apiVersion", "kind")

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from kedge.cli.cluster import state
-from kedge.cli.failure import Failure
 from kedge.settings.parse import etcd_endpoints
 
 DATABASE: Final = "store.db"
@@ -121,8 +120,8 @@ def _lost_database(directory: Path) -> state.DamagedState:
     )
 
 
-def _elsewhere(cluster: state.ClusterRecord) -> Failure:
-    return Failure(
+def _elsewhere(cluster: state.ClusterRecord) -> state.DamagedState:
+    return state.DamagedState(
         f'cluster "{cluster.name}" has its objects in etcd: nothing was changed. Start it with'
         f" --store {cluster.etcd}, or under another --name with a store of its own"
     )

@@ -40,7 +40,7 @@ def upgrade(
         raise state.unwritable(directory, error) from error
     say(
         f'Converted cluster "{cluster.name}" from layout {cluster.layout} to {LAYOUT}: {changes}.\n'
-        f"The cluster as it was is in {copy}; an older kedge can restore it."
+        f"The cluster as it was is in {copy}: 'kedge restore' takes it."
     )
     return new
 

@@ -43,8 +43,8 @@ class ProgressLine:
             self._write("")
 
     def _write(self, text: str) -> None:
-        # A longer line would wrap, and its first part would stay.
-        text = text[: shutil.get_terminal_size().columns - 1]
+        # Of a text that wraps or has several lines, the first part would stay.
+        text = " ".join(text.split())[: shutil.get_terminal_size().columns - 1]
         # Blanks cover the rest of the text before.
         self._stream.write(f"\r{text.ljust(self._width)}" + ("" if text else "\r"))
         self._stream.flush()

@@ -129,6 +129,8 @@ def _serve(connection: socket.socket, entry_points: Mapping[str, EntryPoint]) ->
         except OSError as error:
             pid, failure = -1, (error.errno or 0, error.strerror or str(error))
         if pid == 0:
+            # It may have children of its own, and waits for them itself.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             arguments = _arguments(file)
             descriptors.renumber(dict(zip(numbers, received, strict=True)))
             entry_points[entry_point](*arguments)

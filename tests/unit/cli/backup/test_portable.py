@@ -57,8 +57,11 @@ def test_other_values_are_refused_with_their_key(value: bytes, words: str) -> No
 def test_documents_for_people_have_no_fields_of_the_server() -> None:
     value = (
         b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u",'
-        b'"creationTimestamp":"t","generation":1,"managedFields":[]},"data":{"x":"1"}}'
+        b'"creationTimestamp":"t","generation":1,"managedFields":[],"ownerReferences":'
+        b'[{"uid":"o"}]},"data":{"x":"1"},"status":{}}'
     )
-    [document] = documents([entry("configmaps/default/a", value)])
+    owned = b'{"metadata":{"name":"b","ownerReferences":[{"uid":"o","controller":true}]}}'
+    entries = [entry("configmaps/default/a", value), entry("pods/default/b", owned)]
+    [document] = documents(entries)
     assert list(document) == ["apiVersion", "kind", "metadata", "data"]
     assert document["metadata"] == {"name": "a"}

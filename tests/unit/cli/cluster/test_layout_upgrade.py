@@ -77,8 +77,8 @@ def test_it_is_converted_and_a_copy_is_kept(old: Path) -> None:
     assert (new.layout, new.port, new.has_run) == (LAYOUT, 7001, True)
     assert said == (
         'Converted cluster "blue" from layout 1 to 2: cluster.json lists the files that a start'
-        f" must not replace.\nThe cluster as it was is in {old}/copies/{COPY}; an older kedge can"
-        " restore it."
+        f" must not replace.\nThe cluster as it was is in {old}/copies/{COPY}: 'kedge restore'"
+        " takes it."
     )
     copy = old / "copies" / COPY
     assert copy.stat().st_mode & 0o777 == 0o600

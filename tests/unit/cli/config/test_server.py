@@ -123,7 +123,7 @@ def test_an_admission_plugin_that_does_not_exist_is_refused(environment: dict[st
     [
         ("KEDGE_PORT", "http", '"http" is not a port'),
         ("KEDGE_PORT", "65536", '"65536" is not a port'),
-        ("KEDGE_STORE", "floppy", "choose sqlite or memory"),
+        ("KEDGE_STORE", "floppy", "choose sqlite, memory or etcd:"),
         ("KEDGE_NAME", "No Name", "is no name for a cluster"),
         ("KEDGE_UPSTREAM_ONLY", "maybe", "neither true nor false"),
         ("KEDGE_MAX_REQUESTS_INFLIGHT", "-1", '"-1" is not a number from 0 on'),

@@ -28,6 +28,12 @@ async def test_a_terminal_has_one_line_after_a_second() -> None:
     assert out.getvalue() == "\rlonger text\rshort      \r     \r"
 
 
+def test_a_text_of_several_lines_is_one_line() -> None:
+    out = Terminal()
+    ProgressLine(out, FakeClock()).announce("Waiting for x: one\n\ttwo")
+    assert out.getvalue() == "\rWaiting for x: one two"
+
+
 def test_a_terminal_shows_an_announcement_at_once_and_no_more_than_its_width(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,6 +30,32 @@ def test_a_child_gets_arguments_and_descriptors_and_is_ours() -> None:
         os.waitpid(started.pid, 0)
 
 
+def wait_for_own_child(descriptor: int) -> NoReturn:
+    child = os.fork()
+    if child == 0:
+        os._exit(5)
+    # The child has ended when this process is told so.
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    os.write(descriptor, b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os._exit(0)
+
+
+@pytest.mark.skipif("clone" not in libc._OLD, reason="the number of clone is not known here")
+def test_a_child_waits_for_its_own_children() -> None:
+    started = launcher.start_launcher({"wait": wait_for_own_child})
+    read, write = os.pipe()
+    try:
+        pid = started.fork("wait", (write,), [write])
+        os.close(write)
+        assert os.read(read, 100) == b"5"
+        os.waitpid(pid, 0)
+    finally:
+        os.close(read)
+        started.close()
+        started.ends.close()
+        os.waitpid(started.pid, 0)
+
+
 def test_the_end_of_the_launcher_is_an_error() -> None:
     started = launcher.start_launcher({})
     os.kill(started.pid, signal.SIGKILL)

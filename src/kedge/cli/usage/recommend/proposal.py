@@ -323,15 +323,16 @@ class SizeProposal(NamedTuple):
             target, self.class_, self.declared, self.found, self.sizes, self.headroom
         )
         for name, found in self.troubles.items():
+            limits = self.declared[name].resources.get("limits") or {}
             if found.kills:
                 yield (
                     f"# {name}: {_processes(found.kills)} killed in the last day because memory ran"
-                    " out; the limit is raised"
+                    f" out{'; the limit is raised' if 'memory' in limits else ''}"
                 )
             if found.throttled >= _THROTTLED:
                 yield (
-                    f"# {name}: the cpu limit held it back in {found.throttled:.0%} of the periods;"
-                    " the limit is raised"
+                    f"# {name}: the cpu limit held it back in {found.throttled:.0%} of the periods"
+                    f"{'; the limit is raised' if 'cpu' in limits else ''}"
                 )
 
 
@@ -371,7 +372,8 @@ def lack(proposal: SizeProposal, least_seconds: float) -> str:
 def _lack_of_runs(proposal: SizeProposal, least_seconds: float) -> str:
     """Return why the runs of a CronJob are too few: they may be short, so their number counts."""
     pods = proposal.workload.pods
-    seen = [_span(each.metrics["1d"]) for pod in pods for each in pod.containers[:1]]
+    windows = [each.metrics.get("1d") for pod in pods for each in pod.containers[:1]]
+    seen = [_span(window) for window in windows if window is not None]
     if len(pods) >= _LEAST_RUNS or sum(seen) >= least_seconds:
         return ""
     return f"measured in {len(pods)} of {_LEAST_RUNS} runs (--min-evidence)"

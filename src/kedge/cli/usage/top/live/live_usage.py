@@ -241,8 +241,9 @@ class LiveUsage:
         for place, history in parts.items():
             if place in self.courses and history:
                 self.courses[place].seed(history)
-        if not parts.get(key):
-            self.courses[key].due = self._clock.monotonic() + WITHOUT_SECONDS
+        # The object may have been forgotten meanwhile.
+        if not parts.get(key) and (course := self.courses.get(key)) is not None:
+            course.due = self._clock.monotonic() + WITHOUT_SECONDS
         self._change()
 
     def forget(self) -> None:

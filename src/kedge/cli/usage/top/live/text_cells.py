@@ -7,7 +7,7 @@ from typing import Final
 _SEQUENCES: Final = re.compile(
     # Commands of terminals (CSI), then titles, links and other strings (OSC, DCS, PM, APC, SOS).
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$|(?=\x1b))"
     r"|\x1b[ -/]*[0-~]?"
 )
 _TAB: Final = "    "

@@ -182,6 +182,15 @@ async def test_the_node_is_asked_for_the_points_of_lines_on_the_screen(
         assert found.courses["default/web/main"].day("cpu") == [0.5]
 
 
+async def test_an_object_may_be_gone_before_its_node_answers(
+    line: Line, server: LocalServer
+) -> None:
+    line.histories["/apis/metrics/v1alpha1/namespaces/default/pods/gone"] = {"containers": []}
+    async with followed(line, server) as found:
+        await found.ask_history("default/gone")
+        assert "default/gone" not in found.courses
+
+
 async def test_the_selected_line_is_asked_for_most_often(line: Line, server: LocalServer) -> None:
     histories = {"history": {"1d": points("2026-11-15T18:20:00Z", "300s", 0.5)}}
     line.histories = {

@@ -1,5 +1,7 @@
 """Text of others in the cells of a terminal."""
 
+from time import process_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,13 @@ from kedge.cli.usage.top.live.text_cells import clean, cut, fitted, width
 )
 def test_text_cannot_command_the_terminal(text: str, shown: str) -> None:
     assert clean(text) == shown
+
+
+def test_strings_without_an_end_take_no_longer_than_their_length() -> None:
+    began = process_time()
+    assert clean("\x9d" * 50_000 + "\x1b") == ""
+    # A search that began anew at each of them took a minute.
+    assert process_time() - began < 1
 
 
 def test_a_terminal_without_utf_8_gets_ascii() -> None:
