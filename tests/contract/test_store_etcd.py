@@ -53,7 +53,8 @@ async def first(store: EtcdStore, count: int, since: int) -> list[StoreEvent]:
 
 
 async def fill(store: EtcdStore) -> None:
-    for i in range(40):
+    # etcd compares its size with the quota ten times a second.
+    for i in range(1000):
         await store.put(f"/{i}", b"x" * 100_000, expect=0)
 
 
