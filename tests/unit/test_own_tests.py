@@ -41,7 +41,6 @@ WITHOUT = {
         "status",
         "streams",
         "summary",
-        "teardown",
         "usage",
         "volume_driver",
         "volume_lookup",

@@ -171,6 +171,32 @@ async def test_a_program_gets_what_its_spec_says(runtime: CriRuntime, tmp_path: 
     assert said[-2:] == ["/tmp", "touch: /data/x: Read-only file system"]
 
 
+async def test_the_files_of_a_volume_outlive_the_container(
+    runtime: CriRuntime, tmp_path: Path
+) -> None:
+    volume = tmp_path / "volume"
+    (volume / "inner" / "deep").mkdir(parents=True)
+    kept = [volume / "inner" / "deep" / "file", volume / "single"]
+    for each in kept:
+        each.write_text("precious")
+    mounted = [
+        ContainerMount(container_path="/data", host_path=str(volume), part="inner"),
+        ContainerMount(container_path="/single", host_path=str(volume), part="single"),
+    ]
+    sandbox = await pod(runtime, tmp_path)
+    first = await started(
+        runtime, sandbox, shell("cat /data/deep/file /single", "first", mounts=mounted)
+    )
+    assert await ended(runtime, first) == (0, "Completed")
+    await started(runtime, sandbox, shell(SLEEP, "second", mounts=mounted))
+    await runtime.remove_container(first)
+    assert [each.read_text() for each in kept] == ["precious", "precious"]
+    # The second container goes with its sandbox.
+    await runtime.remove_sandbox(sandbox.id)
+    assert [each.read_text() for each in kept] == ["precious", "precious"]
+    assert [each for each in mounts() if each.startswith(str(tmp_path))] == []
+
+
 async def test_ends_have_codes_and_reasons(runtime: CriRuntime, tmp_path: Path) -> None:
     sandbox = await pod(runtime, tmp_path)
     fine = await started(runtime, sandbox, shell("true", "fine"))

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.storage.teardown import unmount_all
-from kedge.node.volumes.mounts import take_down
+from kedge.node.volumes.mounts import take_down, take_down_binds
 from kedge.supervisor.kernel import cgroups, processes
 from kedge.supervisor.kernel.cgroups import Cgroups
 from kedge.supervisor.sockets import sockets_of
@@ -68,15 +69,22 @@ def teardown(directory: Path) -> str:
             left.append(f"processes in the control group {known.cgroup} do not end")
     left.append(unmount_all(directory / "pods"))
     left.append(unshare(directory))
-    for place in (directory / "staged", directory / "pods", directory / "memory"):
-        try:
-            take_down(place)
-        except VolumeFailure as failure:
-            left.append(str(failure))
+    # A container runtime that does not answer has left those of its containers.
+    left.append(_down(take_down_binds, runtime / "subpaths"))
+    left += [_down(take_down, directory / name) for name in ("staged", "pods", "memory")]
     MachineNames().clear()
     if not any(left):
         void_claims(directory / "pods")
     return "; ".join(filter(None, left))
+
+
+def _down(remove: Callable[[Path], None], place: Path) -> str:
+    """Take down a directory with mounts; return the problem, if any."""
+    try:
+        remove(place)
+    except VolumeFailure as failure:
+        return str(failure)
+    return ""
 
 
 def _network(runtime: Path) -> NetworkPlace:

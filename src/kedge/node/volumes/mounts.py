@@ -68,6 +68,15 @@ def take_down(place: Path) -> None:
         raise VolumeFailure("FailedUnmount", f"{place} cannot be removed: {failure}")
 
 
+def take_down_binds(place: Path) -> None:
+    """Take down mounts of other directories. They may share their events with the original, so
+    that what is mounted below it would be unmounted there too."""
+    for where in reversed(below(place)):
+        with contextlib.suppress(OSError):
+            libc.mount("", where, flags=libc.MS_REC | libc.MS_PRIVATE)
+    take_down(place)
+
+
 def places() -> list[str]:
     with open("/proc/self/mountinfo", errors="surrogateescape") as mounts:
         return [_unescaped(line.split(" ", 5)[4]) for line in mounts]

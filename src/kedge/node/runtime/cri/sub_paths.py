@@ -5,7 +5,6 @@ kernel resolves the path beneath the volume, the result is mounted at a place of
 the runtime gets that place, as the kubelet does it (CVE-2017-1002101, CVE-2021-25741).
 """
 
-import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -13,15 +12,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.runtime.runtime import ContainerMount, RuntimeFailure
+from kedge.node.volumes import mounts
 from kedge.supervisor.files import beneath
 from kedge.supervisor.kernel import libc
 
 
-def mounted(mounts: Sequence[ContainerMount], place: Path) -> list[ContainerMount]:
+def mounted(requested: Sequence[ContainerMount], place: Path) -> list[ContainerMount]:
     """Mount all subPaths below a directory of the container; return mounts without subPaths."""
+    # An agent may have been killed before the runtime had the container.
+    unmount_all(place)
     found = []
-    for number, mount in enumerate(mounts):
+    for number, mount in enumerate(requested):
         if mount.part:
             try:
                 path = _bind(mount, place / str(number))
@@ -58,12 +61,7 @@ def _bind(mount: ContainerMount, target: Path) -> Path:
 
 def unmount_all(place: Path) -> None:
     """Unmount the subPaths of a container, or of all containers of a sandbox. Idempotent."""
-    if not place.is_dir():
-        return
-    for each in sorted(place.rglob("*"), reverse=True):
-        with contextlib.suppress(OSError):
-            libc.unmount(str(each))
-        with contextlib.suppress(OSError):
-            each.rmdir() if each.is_dir() else each.unlink()
-    with contextlib.suppress(OSError):
-        place.rmdir()
+    try:
+        mounts.take_down_binds(place)
+    except VolumeFailure as error:
+        raise RuntimeFailure(f"cannot unmount the subPaths: {error}") from error
