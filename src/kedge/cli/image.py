@@ -44,6 +44,9 @@ EXAMPLES: Final = """\
 
 _DIGITS: Final = 12
 _NAMELESS: Final = "<none>"
+_PULL_DEFAULTS: Final = {
+    "registry-credentials": "$DOCKER_CONFIG/config.json, else ~/.docker/config.json",
+}
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -70,7 +73,7 @@ def add_flags(parser: ArgumentParser) -> None:
     pull = below.add_parser("pull", help="pull images from registries", allow_abbrev=False)
     flags.add_which(pull)
     for each in _registry_settings():
-        flags.add_setting(pull, each, "as the nodes of the cluster")
+        flags.add_setting(pull, each, _PULL_DEFAULTS.get(each.name, "as the nodes of the cluster"))
     pull.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     pull.add_argument(
         "images", nargs="+", type=pulled_name, metavar="IMAGE", help="name, with a tag or a digest"

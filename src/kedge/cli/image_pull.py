@@ -11,6 +11,7 @@ from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.output.printers import size
 from kedge.cli.output.progress import ProgressLine
+from kedge.cli.output.tables import harmless
 from kedge.machinery import proxies
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import REGISTRY_FIELDS, NodeConfig
@@ -91,10 +92,10 @@ async def _pull_all(
         try:
             pulled = await service.pull(image, shown.update)
         except (PullFailure, InvalidImage, NoSuchImage, OSError) as error:
-            shown.line.end()
             advice = f": {error.advice}" if isinstance(error, PullFailure) and error.advice else ""
             raise Failure(f'image "{image.familiar}" was not pulled: {error}{advice}') from error
-        shown.line.end()
+        finally:
+            shown.line.end()
         if not is_quiet:
             verb = "pulled" if shown.layers else "is up to date"
             print(f'image "{image.familiar}" {verb} ({size(pulled.size)})')
@@ -112,7 +113,7 @@ class PullDisplay:
     def update(self, digest: str, done: int, whole: int) -> None:
         before = self.layers.get(digest, (-1, whole))[0]
         self.layers[digest] = (done, whole)
-        short = digest.partition(":")[2][:_DIGITS]
+        short = harmless(digest.partition(":")[2][:_DIGITS])
         if done == whole and before != done:
             self.line.line(f"layer {short}: {size(whole)}")
         received = sum(each[0] for each in self.layers.values())

@@ -200,7 +200,10 @@ def report(command: CommandModule, flags: Namespace) -> int:
     try:
         return command.run(flags)
     except Failure as failure:
-        print(_coloured(failure.said), file=sys.stderr)
+        # Messages quote what registries, archives and servers have sent.
+        from kedge.cli.output.tables import harmless
+
+        print(_coloured(harmless(failure.said)), file=sys.stderr)
         return failure.code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from kedge.machinery.proxies import ProxyAddress
 
 CONNECT_SECONDS: Final = 10.0
-TUNNEL_SECONDS: Final = 30.0
-"""The same through a proxy, which looks the server up and connects to it in this time."""
+TUNNEL_SECONDS: Final = 15.0
+"""The same through a proxy, which looks the server up and connects to it in this time. Less than
+callers wait for the head of an answer: they cannot name the proxy."""
 HEAD_BYTES: Final = 256 << 10
 """Bytes of a response's head and trailer; a read may exceed it slightly."""
 MOST_HEADERS: Final = 1_000
@@ -374,20 +375,23 @@ async def open_through(
 
     loop = asyncio.get_running_loop()
     failure = ProxyFailure(f"the proxy {proxy} has no address")
-    async with asyncio.timeout(TUNNEL_SECONDS):
-        try:
-            addresses = await _addresses(loop, proxy.host, proxy.port)
-        except OSError as error:
-            raise unreachable(proxy, error) from error
-        for address in addresses:
+    try:
+        async with asyncio.timeout(TUNNEL_SECONDS):
             try:
-                tunnel = await open_tunnel(proxy, address, authority)
-            except ProxyFailure as error:
-                failure = error
-                continue
-            connection = HttpConnection(connections)
-            connection.connection_made(tunnel)
-            return await _secured(connection, tls, server_name)
+                addresses = await _addresses(loop, proxy.host, proxy.port)
+            except OSError as error:
+                raise unreachable(proxy, error) from error
+            for address in addresses:
+                try:
+                    tunnel = await open_tunnel(proxy, address, authority)
+                except ProxyFailure as error:
+                    failure = error
+                    continue
+                connection = HttpConnection(connections)
+                connection.connection_made(tunnel)
+                return await _secured(connection, tls, server_name)
+    except TimeoutError as error:
+        raise ProxyFailure(f"no answer in time through the proxy {proxy}") from error
     raise failure
 
 

@@ -46,7 +46,7 @@ async def open_tunnel(proxy: ProxyAddress, address: str, authority: str) -> asyn
 
 def unreachable(proxy: ProxyAddress, error: OSError) -> ProxyFailure:
     """Return the error of a proxy to which there is no connection."""
-    return ProxyFailure(f"the proxy {proxy} is not reachable: {error or 'no answer'}")
+    return ProxyFailure(f"the proxy {proxy} is not reachable: {str(error) or 'no answer'}")
 
 
 def refusal(proxy: ProxyAddress, authority: str, status: int) -> ProxyFailure:

@@ -97,7 +97,9 @@ def from_environment(environment: Mapping[str, str]) -> ProxyRules:
     machines set it to a SOCKS proxy, and a pull that works in Docker must not fail for that.
     """
     every = _first(environment, *_ALL)
-    if urlsplit(every.text).scheme not in _PORTS:
+    # Only the scheme is looked at here: a proxy that is not valid fails the requests that need it.
+    scheme, mark, _ = every.text.partition("://")
+    if mark and scheme.lower() not in _PORTS:
         every = ProxyVariable()
     https = _first(environment, "HTTPS_PROXY", "https_proxy")
     http = _first(environment, "HTTP_PROXY", "http_proxy")
@@ -169,6 +171,8 @@ def _fits(entry: str, host: str, address: Address | None, port: int) -> bool:
 
 def _split(entry: str) -> tuple[str, str]:
     """Return host and port; the port is empty if there is none."""
+    if entry.startswith("[") and entry.endswith("]"):
+        return entry[1:-1], ""
     host, colon, port = entry.rpartition(":")
     if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         return entry, ""

@@ -165,3 +165,8 @@ def test_an_interrupted_command_ends_as_the_shell_expects() -> None:
 def test_the_help_reads_nothing_that_takes_long(heavy: str) -> None:
     script = f"import sys, kedge.__main__; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_message_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(failing(Failure("it said \x1b[2J\x9b1m\r\nnext")), Namespace()) == 1
+    assert capsys.readouterr().err == "error: it said ^[[2J\\x9b1m\\r\nnext\n"

@@ -31,11 +31,24 @@ def test_upper_case_comes_first_and_an_empty_variable_is_none() -> None:
     assert from_environment({"https_proxy": "http://p", "no_proxy": "a.b"}).exceptions == "a.b"
 
 
-def test_all_proxy_counts_if_it_is_an_http_proxy_and_no_other_is_set() -> None:
+def test_all_proxy_stands_for_each_variable_that_is_not_set() -> None:
     every = {"ALL_PROXY": "http://all:1"}
     assert str(from_environment(every).find("https://a.b")) == "http://all:1 ($ALL_PROXY)"
     assert str(from_environment(every | PROXY).find("https://a.b")).startswith("http://proxy.ex")
-    assert from_environment({"ALL_PROXY": "socks5h://localhost:1080"}) == ProxyRules()
+    assert str(from_environment(every | PROXY).find("http://a.b")) == "http://all:1 ($ALL_PROXY)"
+    short = from_environment({"ALL_PROXY": "proxy:3128"})
+    assert str(short.find("https://a.b")) == "http://proxy:3128 ($ALL_PROXY)"
+    for other in ("socks5h://localhost:1080", "SOCKS5://localhost:1080"):
+        assert from_environment({"ALL_PROXY": other}) == ProxyRules()
+
+
+def test_an_invalid_all_proxy_fails_only_what_needs_it() -> None:
+    rules = from_environment({"ALL_PROXY": "http://u:pa[ss@proxy:3128"})
+    assert rules.find("https://localhost") is None
+    [said] = rules.described()
+    assert said.startswith("no usable proxy: $ALL_PROXY is not the address")
+    with pytest.raises(InvalidProxy, match=r"\$ALL_PROXY"):
+        rules.find("https://a.b")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +89,7 @@ def test_no_password_is_shown() -> None:
 
 EXCEPTIONS = (
     "exact.example, .below.example,*.star.example , ported.example:8443,192.0.2.1,192.0.2.2:81,"
-    "10.1.0.0/16, 2001:db8::/32,[2001:dba::1]:80,:99,,10.9.9.9/x"
+    "10.1.0.0/16, 2001:db8::/32,[2001:dba::1]:80,[2001:dbb::1],:99,,10.9.9.9/x"
 )
 
 
@@ -111,6 +124,7 @@ EXCEPTIONS = (
         ("2001:db9::5", 443, False),
         ("2001:dba::1", 80, True),
         ("2001:dba::1", 443, False),
+        ("2001:dbb::1", 443, True),
         ("x.192.0.2.1", 443, False),
         ("other.example", 99, False),
         ("", 443, False),

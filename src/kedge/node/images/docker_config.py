@@ -104,16 +104,15 @@ class DockerCredentials:
 
 def _run(command: list[str], question: bytes, environment: Mapping[str, str]) -> tuple[int, bytes]:
     """Return the exit code and the output of a helper, within bounds of time and size."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-    )
     try:
-        with process:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        ) as process:
             try:
                 return _talk(process, question, os.path.basename(command[0]))
             finally:

@@ -70,20 +70,37 @@ class ImageService:
             return HOST_IMAGE
         try:
             held = self._of_secrets(reference, secrets)
-            if image := await self._here(reference, policy, held):
-                return image
-            held = held.followed_by(await self._of_node(reference))
-            if image := await self._here(reference, policy, held):
-                return image
         except InvalidImage as error:
             raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
-        if policy == "Never":
-            is_here = await asyncio.to_thread(self._find, reference) is not None
-            raise ImageFailure("ErrImageNeverPull", (_denied if is_here else _never)(name))
+        if image := await self._here(reference, policy, held):
+            return image
+        if policy == "Never" and await asyncio.to_thread(self._find, reference) is None:
+            raise ImageFailure("ErrImageNeverPull", _never(name))
         async with self._turn(reference.key):
             # Another container may have pulled it while this one waited.
-            image = await self._here(reference, policy, held)
-            return image or await self._fetch(name, reference, held, progress)
+            if image := await self._here(reference, policy, held):
+                return image
+            held, trouble = await self._with_own(reference, held)
+            if image := await self._here(reference, policy, held):
+                return image
+            if policy == "Never":
+                raise ImageFailure("ErrImageNeverPull", _denied(name) + trouble)
+            progress()
+            try:
+                return await self._fetch(reference, held)
+            except (PullFailure, InvalidImage, NoSuchImage, OSError) as error:
+                text = _failed(name, reference, error, trouble)
+                raise ImageFailure("ErrImagePull", text) from error
+
+    async def _with_own(
+        self, reference: ImageReference, held: FoundCredentials
+    ) -> tuple[FoundCredentials, str]:
+        """Return a pod's credentials followed by those of the node. If the latter cannot be read,
+        return the pod's alone, and the cause for the message of a later failure."""
+        try:
+            return held.followed_by(await self._of_node(reference)), ""
+        except InvalidImage as error:
+            return held, f"; the node's own credentials cannot be used: {error}"
 
     def _of_secrets(self, reference: ImageReference, secrets: Sequence[Secret]) -> FoundCredentials:
         """Return the credentials of the pod's pull secrets; raises InvalidImage."""
@@ -176,17 +193,14 @@ class ImageService:
 
     async def _fetch(
         self,
-        name: str,
         reference: ImageReference,
         held: FoundCredentials,
-        progress: Callable[[], None],
+        progress: Progress | None = None,
     ) -> LocalImage:
-        progress()
-        try:
-            image = await self._unchanged(reference, held)
-            return image or await self._pull(reference, held)
-        except (PullFailure, InvalidImage, NoSuchImage, OSError) as error:
-            raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
+        """Return the image that the registry has now; pull it unless it is here. Raises
+        PullFailure, InvalidImage, NoSuchImage or OSError."""
+        image = await self._unchanged(reference, held)
+        return image or await self._pull(reference, held, progress)
 
     async def _unchanged(
         self, reference: ImageReference, held: FoundCredentials
@@ -208,8 +222,7 @@ class ImageService:
         InvalidImage, NoSuchImage or OSError."""
         held = await self._of_node(reference)
         async with self._turn(reference.key):
-            image = await self._unchanged(reference, held)
-            image = image or await self._pull(reference, held, progress)
+            image = await self._fetch(reference, held, progress)
         await asyncio.to_thread(self._store.allow, image.id, reference, None)
         return image
 
@@ -272,9 +285,9 @@ def _never(name: str) -> str:
     return f'Container image "{name}" is not present with pull policy of Never: {_advice(name)}'
 
 
-def _failed(name: str, reference: ImageReference, why: Exception) -> str:
+def _failed(name: str, reference: ImageReference, why: Exception, more: str = "") -> str:
     special = f"{why.advice}, or " if isinstance(why, PullFailure) and why.advice else ""
-    return f'failed to pull image "{reference}": {why}: {special}{_advice(name)}'
+    return f'failed to pull image "{reference}": {why}{more}: {special}{_advice(name)}'
 
 
 def _advice(name: str) -> str:

@@ -33,8 +33,22 @@ _ARCHITECTURES: Final = {
 T = TypeVar("T")
 
 
+MESSAGE_CHARACTERS: Final = 2000
+"""Characters of an error's message. Messages quote documents and headers of registries, and become
+part of a pod's status."""
+
+
+def bounded(message: str) -> str:
+    """Return a message, cut if it is too long."""
+    is_long = len(message) > MESSAGE_CHARACTERS
+    return f"{message[:MESSAGE_CHARACTERS]}..." if is_long else message
+
+
 class InvalidImage(Exception):
     """An image is invalid or not supported; the text says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(bounded(why))
 
 
 class OciDocument(

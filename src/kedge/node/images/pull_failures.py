@@ -5,6 +5,7 @@ import ssl
 from typing import Final
 
 from kedge.client.transport import Unreachable
+from kedge.node.images.oci import bounded
 
 _RESTART: Final = "'kedge up --restart'"
 _RATE_LIMIT: Final = 429
@@ -15,7 +16,7 @@ class PullFailure(Exception):
     """The registry did not serve the image."""
 
     def __init__(self, cause: str, advice: str = "") -> None:
-        super().__init__(cause)
+        super().__init__(bounded(cause))
         self.advice = advice
         """The next step of the user for this cause; empty if there is none."""
 
@@ -61,6 +62,13 @@ def unreachable(host: str, error: Unreachable) -> RegistryUnreachable:
                 f"check the network; behind a proxy, set HTTPS_PROXY and run {_RESTART}",
             )
     return RegistryUnreachable(str(error), "check that the registry runs and can be reached")
+
+
+def silent(host: str, *, has_answered: bool) -> PullFailure:
+    """Return the failure of a registry's host that does not answer, or no longer."""
+    if has_answered:
+        return PullFailure(f"{host} stopped answering")
+    return RegistryUnreachable(f"{host} does not answer", "check that the registry runs")
 
 
 def of_status(status: int, what: str, words: str) -> PullFailure:

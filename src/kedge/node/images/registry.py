@@ -41,6 +41,7 @@ _MOST_REDIRECTS: Final = 5
 _AT_ONCE: Final = 3
 _SHOWN: Final = 1000
 """Characters of a registry's own words in a message."""
+_SHOWN_DIGEST: Final = 200
 _ACCEPT: Final = ", ".join((*INDEXES, *MANIFESTS))
 _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
@@ -149,7 +150,9 @@ class RegistryClient:
                     raise PullFailure(str(failure), failure.advice) from error
                 raise failure from error
             except TimeoutError as error:
-                raise PullFailure(f"{session.asked} stopped answering") from error
+                raise pull_failures.silent(
+                    session.asked, has_answered=session.has_answered
+                ) from error
             finally:
                 await session.close()
         raise refusal
@@ -182,7 +185,9 @@ async def _manifest(
         found = await session.manifest(picked.digest)
         digests.append(found.digest)
     if found.kind not in MANIFESTS:
-        raise InvalidImage(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
+        raise InvalidImage(
+            f'{found.digest} is of the type "{found.kind[:_SHOWN]}", which is no image\'s'
+        )
     return tuple(digests), oci.decode(found.content, ImageManifest, "its manifest")
 
 
@@ -246,7 +251,7 @@ def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
 def _file(scratch: Path, digest: str) -> Path:
     value = digest.partition(":")[2]
     if not value.isalnum():
-        raise InvalidImage(f'"{digest}" is not a digest')
+        raise InvalidImage(f'"{digest[:_SHOWN_DIGEST]}" is not a digest')
     return scratch / value
 
 
@@ -335,6 +340,12 @@ class _RepositorySession:
                 if stream.status in (301, 302, 303, 307, 308):
                     url = self._checked(url, stream.headers.get("location", ""))
                     continue
+                if stream.status == 401 and _origin(url) != self._url:
+                    # The challenge could name any server as the one to send credentials to.
+                    raise PullFailure(
+                        f"the registry redirects to {self.asked[:_SHOWN]}, which denies access"
+                        " (401)"
+                    )
                 if stream.status == 401 and not asked_for_permission:
                     asked_for_permission = True
                     await self._ask_for_permission(stream.headers.get("www-authenticate", ""))
@@ -349,7 +360,7 @@ class _RepositorySession:
         self, stack: AsyncExitStack, url: str, headers: dict[str, str], body: bytes = b""
     ) -> Stream:
         parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc}"
+        origin = _origin(url)
         sent = {"user-agent": "kedge", **headers}
         # The target of a redirect must not receive the credentials.
         if self._authorization and origin == self._url:
@@ -401,7 +412,9 @@ class _RepositorySession:
         elif scheme == "basic":
             raise PullUnauthorized("the registry requires authentication: add a pull secret")
         else:
-            raise PullFailure(f'the registry requires authentication by "{scheme}": not supported')
+            raise PullFailure(
+                f'the registry requires authentication by "{scheme[:_SHOWN]}": not supported'
+            )
 
     def _checked(self, base: str, target: str) -> str:
         """Return the URL of a redirect. Refuse plain HTTP, except to the registry itself.
@@ -412,10 +425,10 @@ class _RepositorySession:
         """
         try:
             url = urljoin(base, target)
-            parts = urlsplit(url)
+            origin = _origin(url)
         except ValueError as error:
             raise PullFailure("the registry redirects to an invalid address") from error
-        if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._url:
+        if origin.startswith("https:") or origin == self._url:
             return url
         raise PullFailure(f'the registry redirects to "{url[:_SHOWN]}", which is not HTTPS')
 
@@ -446,6 +459,12 @@ class _RepositorySession:
         form = {"grant_type": "refresh_token", "client_id": "kedge", "refresh_token": identity}
         sent = {"content-type": "application/x-www-form-urlencoded"}
         return await self._open(stack, realm, sent, urlencode({**form, **query}).encode())
+
+
+def _origin(url: str) -> str:
+    """Return scheme, host and port of a URL. Raises ValueError."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 class _TokenResponse(msgspec.Struct, frozen=True):

@@ -91,3 +91,10 @@ def test_what_is_damaged_is_not_quoted(tmp_path: Path) -> None:
     with pytest.raises(InvalidImage) as refused:
         found.find("r.example/app")
     assert "secret" not in str(refused.value)
+
+
+def test_a_helper_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    found = credentials(tmp_path, {"credsStore": "own"})
+    (tmp_path / "docker-credential-own").write_bytes(b"\0 no program")
+    with pytest.raises(InvalidImage, match="docker-credential-own failed: Exec format error"):
+        found.find("r.example/app")

@@ -10,10 +10,12 @@ import pytest
 
 from kedge.api.core_v1.secret import Secret
 from kedge.node.images import archive
+from kedge.node.images.credentials import CredentialSource, RegistryCredential
 from kedge.node.images.garbage import GarbageThresholds
 from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.images.images import ImageService
 from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.reference import ImageReference
 from kedge.node.images.registry import RegistryClient
 from kedge.node.images.store import ImageStore
@@ -37,9 +39,19 @@ async def served() -> AsyncIterator[FakeRegistry]:
 class Room:
     """Images with a store, and how often they were told to begin fetching."""
 
-    def __init__(self, directory: Path, rules: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        rules: Sequence[str] = (),
+        own_credentials: CredentialSource | None = None,
+    ) -> None:
         self.store = ImageStore(directory / "images", FakeClock())
-        self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(rules))
+        self.images = ImageService(
+            self.store,
+            RegistryClient(),
+            ImageMapping.parse(rules),
+            own_credentials=own_credentials,
+        )
         self._as_pods_see_it: dependencies.ImageResolver = self.images
         self.fetches = 0
         self._directory = directory
@@ -298,3 +310,48 @@ async def test_the_images_of_a_pods_volumes_are_released_together(
         room.images.hold_volume(image.id, tmp_path / uid, volume)
     room.images.release_volumes("1f0c")
     assert [each.holders for each in room.store.listed()] == [("77-a",)]
+
+
+class OwnCredentials:
+    """Credentials of a node, which break if there are none."""
+
+    def __init__(self, *known: RegistryCredential) -> None:
+        self._known = known
+        self.asked = 0
+
+    def find(self, repository: str) -> Sequence[RegistryCredential]:
+        self.asked += 1
+        if not self._known:
+            raise InvalidImage("docker-credential-own failed")
+        return self._known
+
+
+async def test_a_broken_helper_of_the_node_leaves_the_pods_credentials(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
+    served.account = ("me", "secret")
+    name = served.push("app:1", ONE)
+    room = Room(tmp_path, own_credentials=OwnCredentials())
+    failed = await refusal(room, name)
+    assert "the registry denies access (401)" in failed.message
+    assert "own credentials cannot be used: docker-credential-own failed: " in failed.message
+    mine = pull_secret(served.host, "me", "secret")
+    assert (await room.resolve(name, secrets=[mine])).id == ONE.id
+    never = await refusal(room, name, "Never")
+    assert never.reason == "ErrImageNeverPull"
+    assert never.message.endswith("cannot be used: docker-credential-own failed")
+
+
+async def test_the_nodes_credentials_are_asked_for_only_if_they_can_help(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
+    served.account = ("me", "secret")
+    name = served.push("app:1", ONE)
+    own = OwnCredentials(RegistryCredential("me", "secret"))
+    room = Room(tmp_path, own_credentials=own)
+    assert (await refusal(room, name, "Never")).reason == "ErrImageNeverPull"
+    assert own.asked == 0
+    assert (await room.resolve(name)).id == ONE.id
+    assert own.asked == 1
+    # The image is private, and only the node's credentials have pulled it.
+    assert (await room.resolve(name, "Never")).id == ONE.id

@@ -1,17 +1,22 @@
 """Pulling from a registry that is as strict as real ones are."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kedge.apiserver import pki
+from kedge.client import connection
+from kedge.machinery.proxies import from_environment
+from kedge.node.images import registry as registry_module
 from kedge.node.images.credentials import FoundCredentials, RegistryCredential
 from kedge.node.images.oci import OCI_MANIFEST, InvalidImage, this_machine
-from kedge.node.images.pull_failures import PullFailure, PullUnauthorized
+from kedge.node.images.pull_failures import PullFailure, PullUnauthorized, RegistryUnreachable
 from kedge.node.images.reference import ImageReference
 from kedge.node.images.registry import ImagePull, RegistryClient
-from kedge.node.images.registry_hosts import RegistrySettings
+from kedge.node.images.registry_hosts import RegistryHost, RegistrySettings
 from kedge.node.images.unpack import ImageLimits
 from kedge.settings.registries import RegistryAuthority
 from kedge.testing.images import build, descriptor, index, sha256
@@ -203,3 +208,81 @@ async def test_a_registry_may_have_an_authority_of_its_own(tmp_path: Path) -> No
         authority.unlink()
         with pytest.raises(PullFailure, match="cannot be read"):
             await known.pull(wanted(name, scratch), NONE)
+
+
+async def test_another_host_that_asks_for_credentials_gets_none(
+    served: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = served.push("app:1", IMAGE)
+    async with registry(tmp_path / "keys") as other:
+        (tmp_path / "ca.crt").write_bytes(other.ca_pem)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
+        other.account = ("me", "secret")
+        other.blobs |= IMAGE.blobs
+        served.elsewhere = f"https://{other.host}"
+        with pytest.raises(PullFailure, match=f"redirects to {other.host}, which denies access"):
+            await RegistryClient().pull(wanted(name, tmp_path), held(name, ME))
+        assert set(other.seen) == {""}
+        assert "/token" not in other.asked
+
+
+async def test_a_long_digest_is_not_quoted_whole(served: FakeRegistry, tmp_path: Path) -> None:
+    name = served.push("app:1", IMAGE)
+    manifest = msgspec.json.decode(IMAGE.manifest)
+    manifest["layers"][0]["digest"] = "sha256:" + "-" * 100_000
+    served.tags["app:1"] = msgspec.json.encode(manifest)
+    with pytest.raises(InvalidImage, match="is not a digest") as refused:
+        await RegistryClient().pull(wanted(name, tmp_path), NONE)
+    assert len(str(refused.value)) < 1000
+    manifest["mediaType"] = "x" * 100_000
+    served.tags["app:1"] = msgspec.json.encode(manifest)
+    with pytest.raises(InvalidImage, match=r"is of the type .* which is no image's") as refused:
+        await RegistryClient().pull(wanted(name, tmp_path), NONE)
+    assert len(str(refused.value)) < 2000
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[int]:
+    """The port of a server that accepts connections and says nothing."""
+    clients: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: clients.append(writer), "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        for each in clients:
+            each.close()
+
+
+async def test_a_silent_proxy_is_named(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert connection.TUNNEL_SECONDS < registry_module._HEAD_SECONDS
+    monkeypatch.setattr(connection, "TUNNEL_SECONDS", 0.05)
+    rules = from_environment({"HTTPS_PROXY": f"http://127.0.0.1:{silent}"})
+    client = RegistryClient(RegistrySettings(proxies=rules))
+    with pytest.raises(RegistryUnreachable) as failed:
+        await client.digest(ImageReference.parse("registry.example/app"), NONE)
+    assert f"the proxy http://127.0.0.1:{silent} ($HTTPS_PROXY)" in str(failed.value)
+    assert "set HTTPS_PROXY" in failed.value.advice
+
+
+async def test_a_registry_that_never_answers_is_unreachable(
+    silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "_HEAD_SECONDS", 0.05)
+    name = ImageReference.parse(f"localhost:{silent}/app")
+    with pytest.raises(RegistryUnreachable, match=f"localhost:{silent} does not answer"):
+        await RegistryClient().digest(name, NONE)
+
+
+async def test_plain_http_is_tried_where_https_says_nothing(
+    served: FakeRegistry, silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "_HEAD_SECONDS", 1.0)
+    served.push("app:1", IMAGE)
+    host = RegistryHost(
+        urls=(f"https://localhost:{silent}", f"http://{served.host}"),
+        path="app",
+        repository="app",
+        is_verified=False,
+    )
+    monkeypatch.setattr(RegistrySettings, "hosts", lambda self, name: [host])
+    found, _ = await RegistryClient().digest(ImageReference.parse("app:1"), NONE)
+    assert found == IMAGE.digest
