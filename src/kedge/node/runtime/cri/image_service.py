@@ -60,31 +60,42 @@ class CriImageService:
         reference = self._reference(name)
         if is_host(reference):
             raise ImageFailure("ErrImageNeverPull", _NO_HOST)
+        trouble = ""
         try:
-            held = await self._credentials(reference, secrets)
+            held = credentials.found(credentials.keyring(secrets), [reference.repository])
             if image := await self._here(reference, policy, held):
                 return image
-            if policy == "Never":
+            if policy == "Never" and await self._find(reference) is None:
                 raise ImageFailure("ErrImageNeverPull", _never(name))
             async with self._locks.setdefault(reference.key, asyncio.Lock()):
                 # Another container may have pulled it while this one waited.
-                image = await self._here(reference, policy, held)
-                return image or await self._pull(reference, held, progress)
+                if image := await self._here(reference, policy, held):
+                    return image
+                held, trouble = await self._with_own(reference, held)
+                if image := await self._here(reference, policy, held):
+                    return image
+                if policy == "Never":
+                    raise ImageFailure("ErrImageNeverPull", _never(name) + trouble)
+                return await self._pull(reference, held, progress)
         except (InvalidImage, RuntimeFailure, NotFoundError, TimeoutError, OSError) as error:
-            text = f'failed to pull image "{reference}": {error}'
+            text = f'failed to pull image "{reference}": {error}{trouble}'
             raise ImageFailure("ErrImagePull", text) from error
 
-    async def _credentials(
-        self, reference: ImageReference, secrets: Sequence[Secret]
-    ) -> FoundCredentials:
-        """Return the credentials of the pod, then those of the node; raises InvalidImage."""
-        repositories = [reference.repository]
-        held = credentials.found(credentials.keyring(secrets), repositories)
+    async def _with_own(
+        self, reference: ImageReference, held: FoundCredentials
+    ) -> tuple[FoundCredentials, str]:
+        """Return a pod's credentials followed by those of the node. If the latter cannot be read,
+        return the pod's alone, and the cause for the message of a later failure."""
         if self._own_credentials is None:
-            return held
-        # In a thread: it may run a credential helper.
-        own = await asyncio.to_thread(credentials.found, self._own_credentials, repositories)
-        return held.followed_by(own)
+            return held, ""
+        try:
+            # In a thread: it may run a credential helper.
+            own = await asyncio.to_thread(
+                credentials.found, self._own_credentials, [reference.repository]
+            )
+        except InvalidImage as error:
+            return held, f"; the node's own credentials cannot be used: {error}"
+        return held.followed_by(own), ""
 
     async def _here(
         self, reference: ImageReference, policy: str, held: FoundCredentials

@@ -1,4 +1,5 @@
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -6,8 +7,10 @@ import msgspec
 import pytest
 
 from kedge.api.core_v1.secret import Secret
+from kedge.node.images.credentials import RegistryCredential
 from kedge.node.images.garbage import DiskSpace, GarbageThresholds
 from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.oci import InvalidImage
 from kedge.node.pod.dependencies import ImageFailure, VolumeFailure
 from kedge.node.runtime.cri import image_service
 from kedge.node.runtime.cri import messages as m
@@ -119,6 +122,32 @@ async def test_a_private_image_is_for_those_who_could_pull_it(
         await Pod(service).image("registry.example/app:1", "Never")
     await mine.image("registry.example/app:1", "Always")
     assert mine.pulls == 2
+
+
+class BrokenCredentials:
+    """Credentials of a node whose helper fails."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def find(self, repository: str) -> Sequence[RegistryCredential]:
+        self.asked += 1
+        raise InvalidImage("docker-credential-own failed")
+
+
+async def test_a_broken_helper_of_the_node_leaves_the_pods_credentials(
+    runtime: FakeRuntimeImages, clock: FakeClock, tmp_path: Path
+) -> None:
+    own = BrokenCredentials()
+    service = CriImageService(
+        cast(Any, runtime), ImageMapping(), tmp_path, clock, own_credentials=own
+    )
+    with pytest.raises(ImageFailure, match="not present"):
+        await Pod(service).image("registry.example/app:1", "Never")
+    assert own.asked == 0
+    with pytest.raises(ImageFailure, match=r"401 .*cannot be used: docker-credential-own failed"):
+        await Pod(service).image("registry.example/app:1")
+    assert await Pod(service, secret("me")).image("registry.example/app:1") == APP.id
 
 
 async def test_an_image_has_its_user_and_digest(service: CriImageService) -> None:
