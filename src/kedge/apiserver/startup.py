@@ -11,10 +11,23 @@ from kedge.storage.lockfile import StoreInUse
 from kedge.storage.store import (
     DiskFull,
     KeyServiceError,
+    RevisionCompacted,
     StoreError,
     StoreReplaced,
     StoreUnavailable,
+    WriteOutcomeUnknown,
 )
+
+_PASSING = (
+    StoreInUse
+    | DiskFull
+    | KeyServiceError
+    | StoreUnavailable
+    | StoreReplaced
+    | RevisionCompacted
+    | WriteOutcomeUnknown
+)
+"""Errors of the store that a server which starts anew may not meet: it reads all objects again."""
 
 _NEEDS_REPAIR = (
     pki.AuthorityError | keys.SigningKeyError | token_file.TokenFileError | ConfigurationFileError
@@ -37,10 +50,8 @@ def is_permanent(error: BaseException) -> bool:
     a port in use are temporary."""
     if isinstance(error, StoreError):
         # SQLite's errors for a full disk, files that cannot be opened, and a busy database.
-        passing = isinstance(
-            error, StoreInUse | DiskFull | KeyServiceError | StoreUnavailable | StoreReplaced
-        )
-        return not passing and not isinstance(error.__cause__, OperationalError)
+        is_passing = isinstance(error, _PASSING) or isinstance(error.__cause__, OperationalError)
+        return not is_passing
     return isinstance(error, _NEEDS_REPAIR)
 
 

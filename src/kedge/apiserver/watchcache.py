@@ -10,9 +10,10 @@ properties make this safe:
 - **One order.** The store has one revision across all keys and delivers its events in that order. A
   single task feeds them, so each cache, its log and its listeners see the same order, and
   `WatchCache.revision` means that everything up to it is in the caches.
-- **No await inside a change.** `feed` updates the objects, the sorted keys and the log and calls
-  the listeners in one turn of the event loop. A list sees a whole state, and a watch that lists and
-  then listens in one turn misses nothing. This replaces the lock of upstream's Cacher.
+- **No await inside a revision.** `feed` updates the objects, the sorted keys and the log and calls
+  the listeners in one turn of the event loop, for all changes of a revision if there are several. A
+  list sees a whole state, and a watch that lists and then listens in one turn misses nothing. This
+  replaces the lock of upstream's Cacher.
 - **Read your writes.** A write responds only after `reached(revision)`, so a client that writes and
   then reads gets its own write or a newer one.
 
@@ -533,20 +534,30 @@ class WatchCache:
     async def run(self) -> None:
         """Follow the store, for ever."""
         fed = 0
+        parts: list[StoreEvent] = []
         async for event in self.store.watch("", since=self.revision):
             fed += 1
-            if fed % EVENTS_PER_TURN == 0:
+            if event.more:
+                parts.append(event)
+                continue
+            if fed >= EVENTS_PER_TURN:
                 # After a slow commit thousands may be due, each for a hundred watchers.
                 await next_turn()
-            cache = self._cache_of(event.entry.key)
-            if cache is not None:
-                self._feed(cache, event)
+                fed = 0
+            if parts:
+                for part in parts:
+                    self._feed(part)
+                parts = []
+            self._feed(event)
             # After the feed: a waiter that sees the revision must find the object.
             self.revision = event.entry.revision
             if self._waiters:
                 self._wake()
 
-    def _feed(self, cache: ResourceCache, event: StoreEvent) -> None:
+    def _feed(self, event: StoreEvent) -> None:
+        cache = self._cache_of(event.entry.key)
+        if cache is None:
+            return
         before = cache.log_bytes
         try:
             cache.feed(event)
@@ -633,7 +644,8 @@ async def history(
             if event.entry.key.startswith(cache.resource.prefix):
                 changes.append(cache.change(event))
                 size += changes[-1].size
-            if event.entry.revision >= until or size >= HISTORY_BYTES:
+            is_enough = event.entry.revision >= until or size >= HISTORY_BYTES
+            if is_enough and not event.more:
                 return changes, event.entry.revision
     finally:
         await events.aclose()

@@ -284,7 +284,7 @@ class EncryptedStore:
                 previous = event.previous
                 both = [event.entry] if previous is None else [event.entry, previous]
                 entry, *before = await self._all_opened(both)
-                yield StoreEvent(event.kind, entry, before[0] if before else None)
+                yield StoreEvent(event.kind, entry, before[0] if before else None, event.more)
         finally:
             await events.aclose()
 

@@ -38,6 +38,9 @@ class StoreEvent(msgspec.Struct, frozen=True, gc=False):
     entry: StoreEntry
     previous: StoreEntry | None
     """The entry that the write replaced; None for a creation."""
+    more: bool = False
+    """Whether the next event of the store has the same revision: a transaction of another program,
+    or a lease of etcd, wrote several keys."""
 
 
 class StorePage(msgspec.Struct, frozen=True, gc=False):
@@ -143,7 +146,10 @@ class StoreClosed(StoreError):
 
 
 class Store(Protocol):
-    """Compare-and-swap on keys, one strictly increasing revision across them all, and watches."""
+    """Compare-and-swap on keys, one strictly increasing revision across them all, and watches.
+
+    Each write through this protocol has a revision of its own.
+    """
 
     @property
     def revision(self) -> int:

@@ -8,8 +8,14 @@ import pytest
 from kedge.apiserver import pki
 from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
-from kedge.apiserver.startup import explain
-from kedge.storage.store import StoreError
+from kedge.apiserver.startup import explain, is_permanent
+from kedge.storage.store import (
+    RevisionCompacted,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+    WriteOutcomeUnknown,
+)
 
 CONFIG = ServerConfig(state=Path("/state"), host="127.0.0.1", port=443)
 
@@ -42,3 +48,16 @@ def test_a_bug_is_not_explained_away() -> None:
     assert explain(KeyError("x"), CONFIG) == ""
     several = ExceptionGroup("tasks", [OSError(errno.EADDRINUSE, ""), KeyError("x")])
     assert explain(several, CONFIG) == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RevisionCompacted(5, 9),
+        WriteOutcomeUnknown("etcd did not confirm the write"),
+        StoreUnavailable("etcd does not answer"),
+    ],
+)
+def test_a_server_that_lost_touch_with_its_store_is_started_again(error: StoreError) -> None:
+    assert not is_permanent(error)
+    assert is_permanent(StoreDamaged("pages are lost"))

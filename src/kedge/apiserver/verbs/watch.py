@@ -9,9 +9,13 @@ thousand slow clients would otherwise fill the memory. It is in one of three sta
 3. *listen*: the cache calls `_push` with each change, which is written to the socket at once.
 
 The step from 2 to 3 has no gap because there is no await between the last look at the log and the
-registration of the listener. `_send` drops changes up to `_position`, so that an overlap does no
-harm. A client whose socket is full leaves state 3 for state 2 and costs nothing while it is slow.
-If it falls behind the start of the log in state 2 it gets 410 and starts again, as in upstream.
+registration of the listener. `_push` drops changes up to the position at which the watch began to
+listen, so that an overlap does no harm. A client whose socket is full leaves state 3 for state 2
+and costs nothing while it is slow. If it falls behind the start of the log in state 2 it gets 410
+and starts again, as in upstream.
+
+Another program that writes to the same etcd may change several objects in one revision. A watch
+goes from one state to another, and ends, between revisions only.
 """
 
 import asyncio
@@ -244,6 +248,8 @@ class WatchStream:
         self._bookmarks = bookmarks
         self._deadline = deadline
         self._position = 0
+        self._heard = 0
+        """The position at which the watch began to listen."""
         self._sink: Sink
         self._tell: Callable[[str, bytes], None] | None = None
         """Takes objects instead of lines, if the sink does."""
@@ -333,7 +339,7 @@ class WatchStream:
             changes, reached = await history(self._api.store, self._cache, self._position, until)
             for change in await self._converted(changes):
                 await self._api.clock.give_way()
-                if self._is_late():
+                if self._is_first(change) and self._is_late():
                     return
                 if self._selection.sees(change) is not None:
                     await self._lines.prepare(change.item)
@@ -375,19 +381,25 @@ class WatchStream:
                 return True
             if self._waits_for_webhook:
                 try:
-                    fresh = await self._converted(fresh[:CONVERTED_TOGETHER])
+                    fresh = await self._converted(_first_revisions(fresh, CONVERTED_TOGETHER))
                 except StatusError as error:
                     self._sink.write(self._lines.error(error))
                     return False
             for change in fresh:
                 await self._api.clock.give_way()
-                if self._is_late():
+                if self._is_first(change) and self._is_late():
                     return False
+                if self._sink.paused:
+                    if self._is_first(change):
+                        break
+                    await self._sink.drain()
                 if self._selection.sees(change) is not None:
                     await self._lines.prepare(change.item)
                 self._send(change)
-                if self._sink.paused:
-                    break
+
+    def _is_first(self, change: Change) -> bool:
+        """Whether the next change to be sent begins a revision."""
+        return change.revision > self._position
 
     async def _converted(self, changes: list[Change]) -> list[Change]:
         """Return the changes with objects in the version of the watch, if a webhook converts them.
@@ -412,6 +424,7 @@ class WatchStream:
         from kedge.machinery.task_group import TaskGroup
 
         lagging = self._lagging = asyncio.get_running_loop().create_future()
+        self._heard = self._position
         self._cache.listeners.add(self._push)
         try:
             async with TaskGroup() as group:
@@ -427,26 +440,25 @@ class WatchStream:
         lagging = self._lagging
         if lagging is None or lagging.done():
             return
-        if change is None or change.size > PUSHED_BYTES or self._waits_for_webhook:
+        if change is None or (self._is_first(change) and self._must_wait(change)):
             lagging.set_result(None)
-        else:
-            self._push_small(change, lagging)
+        elif change.revision > self._heard:
+            self._push_now(change, lagging)
         if lagging.done():
             self._cache.listeners.discard(self._push)
 
-    def _push_small(self, change: Change, lagging: asyncio.Future[None]) -> None:
+    def _must_wait(self, change: Change) -> bool:
+        """Whether the watch sends a change in a turn of its own."""
+        return self._sink.paused or change.size > PUSHED_BYTES or self._waits_for_webhook
+
+    def _push_now(self, change: Change, lagging: asyncio.Future[None]) -> None:
         try:
             self._send(change)
         except Exception as error:
             # A change that cannot be shown ends this watch, not the cache that feeds them all.
             lagging.set_exception(error)
-        else:
-            if self._sink.paused:
-                lagging.set_result(None)
 
     def _send(self, change: Change) -> None:
-        if change.revision <= self._position:
-            return
         self._position = change.revision
         seen = self._selection.sees(change)
         if seen is None:
@@ -477,6 +489,13 @@ class WatchStream:
             if self._cache.changed <= self._position:
                 self._position = max(self._position, self._api.cache.revision)
             self._sink.write(self._lines.bookmark(self._position))
+
+
+def _first_revisions(changes: list[Change], count: int) -> list[Change]:
+    """Return so many changes, and those that belong to the revision of the last one."""
+    while count < len(changes) and changes[count].revision == changes[count - 1].revision:
+        count += 1
+    return changes[:count]
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from itertools import pairwise
 
 from kedge.storage.etcd.client import EtcdClient
 from kedge.storage.etcd.failures import EtcdFailure, FailureKind
@@ -57,15 +58,19 @@ async def changes(client: EtcdClient, since: int) -> AsyncGenerator[Sequence[Sto
         async for answer in answers:
             if answer.canceled:
                 raise _cancellation(client, answer, since)
-            events: list[StoreEvent] = []
-            for each in answer.events:
-                if each.now.revision > since:
-                    event = store_event(each)
-                    if event is None:
-                        raise RevisionCompacted(since, answer.header.revision)
-                    events.append(event)
+            events = [store_event(each) for each in answer.events if each.now.revision > since]
+            if None in events:
+                raise RevisionCompacted(since, answer.header.revision)
             if events or answer.created:
-                yield events
+                yield joined([event for event in events if event is not None])
+
+
+def joined(events: list[StoreEvent]) -> list[StoreEvent]:
+    """Mark all events of a revision but the last one."""
+    for place, (event, following) in enumerate(pairwise(events)):
+        if event.entry.revision == following.entry.revision:
+            events[place] = StoreEvent(event.kind, event.entry, event.previous, more=True)
+    return events
 
 
 def _cancellation(

@@ -1,5 +1,7 @@
 """Watches, seen from outside."""
 
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,13 @@ from kedge.api.core_v1 import config_map, secret
 from kedge.api.model import ObjectMeta
 from kedge.apiserver import watchcache
 from kedge.apiserver.verbs import watch
+from kedge.apiserver.watchcache import Change, Item
 from kedge.client.client import Client
 from kedge.client.view import View, objects, outlines
 from kedge.storage.memory import MemoryStore
+from kedge.storage.store import StoreEntry, StoreEvent
 from kedge.testing.clock import FakeClock
-from kedge.testing.local_server import TABLE, LocalServer, LocalWatch
+from kedge.testing.local_server import TABLE, LocalServer, LocalWatch, RecordingSink
 from kedge.testing.server import http_client, local_client, memory_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -289,6 +293,133 @@ async def test_what_the_store_has_forgotten_too_is_gone() -> None:
         assert watching.ended
         bad = await second.call("GET", f"{MAPS}?watch=true&resourceVersion=x")
         assert bad.status == 500
+
+
+# Several changes of one revision.
+
+
+class SharedStore(MemoryStore):
+    """Deletes several keys in one revision, as a lease of etcd does."""
+
+    def delete_together(self, keys: Sequence[str]) -> None:
+        revision, last = self.revision + 1, keys[-1]
+        events = []
+        for key in keys:
+            before = self._entries.pop(key)
+            self._keys.remove(key)
+            entry = StoreEntry(key, before.value, revision, before.created)
+            events.append(StoreEvent("delete", entry, before, more=key != last))
+        self._history += events
+        self._feeds.publish(events)
+
+
+TOGETHER = [("DELETED", name) for name in ("a", "b", "c")]
+
+
+@asynccontextmanager
+async def shared_server() -> AsyncIterator[tuple[LocalServer, SharedStore]]:
+    """A server with the objects a, b and c."""
+    clock = FakeClock()
+    store = SharedStore(clock)
+    async with LocalServer.running(store, clock) as server:
+        for name in ("a", "b", "c"):
+            await make(server, name)
+        yield server, store
+
+
+def delete_together(store: SharedStore) -> None:
+    store.delete_together([config_map.RESOURCE.key("default", name) for name in ("a", "b", "c")])
+
+
+@pytest.mark.parametrize("pushed_bytes", [64 << 10, 0])
+async def test_all_changes_of_one_revision_are_told(
+    monkeypatch: pytest.MonkeyPatch, pushed_bytes: int
+) -> None:
+    monkeypatch.setattr(watch, "PUSHED_BYTES", pushed_bytes)
+    async with shared_server() as (server, store):
+        start = store.revision
+        live = await server.watch(f"{MAPS}?watch=true&resourceVersion={start}")
+        lagging = await server.watch(f"{MAPS}?watch=true&resourceVersion={start}")
+        lagging.sink.pause()
+        delete_together(store)
+        await make(server, "d")
+        told = [*TOGETHER, ("ADDED", "d")]
+        assert await live.seen() == told
+        assert len({version(event["object"]) for event in (await live.events())[:3]}) == 1
+        lagging.sink.resume()
+        assert await lagging.seen() == told
+        resumed = await server.watch(f"{MAPS}?watch=true&resourceVersion={start}")
+        assert await resumed.seen() == told
+        after = await server.watch(f"{MAPS}?watch=true&resourceVersion={start + 1}")
+        assert await after.seen() == [("ADDED", "d")]
+
+
+def pausing(sink: RecordingSink) -> Callable[[bytes], None]:
+    """A `write` that fills the socket."""
+    write = sink.write
+
+    def written(data: bytes) -> None:
+        write(data)
+        sink.pause()
+
+    return written
+
+
+async def test_a_watcher_that_lags_within_a_revision_gets_the_rest_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with shared_server() as (server, store):
+        watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={store.revision}")
+        watching.sink.pause()
+        await make(server, "d")
+        delete_together(store)
+        await server.settle()
+        watching.sink.resume()
+        await server.settle()
+        # The socket fills up with the first line of the revision.
+        monkeypatch.setattr(watching.sink, "write", pausing(watching.sink))
+        for name in ("a", "b", "c"):
+            await make(server, name)
+            watching.sink.resume()
+            await server.settle()
+        delete_together(store)
+        await server.settle()
+        for _ in range(4):
+            watching.sink.resume()
+            await server.settle()
+        added = [("ADDED", name) for name in ("a", "b", "c")]
+        assert await watching.seen() == [("ADDED", "d"), *TOGETHER, *added, *TOGETHER]
+
+
+async def test_all_changes_of_one_revision_are_read_from_the_history_of_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watchcache, "LOG_LENGTH", 2)
+    async with shared_server() as (server, store):
+        start = store.revision
+        delete_together(store)
+        await server.settle()
+        # The log has the last two changes of the revision.
+        watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={start}")
+        assert await watching.seen() == TOGETHER
+
+
+def test_changes_of_one_revision_are_converted_together() -> None:
+    changes = [Change("DELETED", Item("", at, b"{}"), None) for at in (2, 3, 3, 3, 4)]
+    for count, taken in ((1, 1), (2, 4), (3, 4), (4, 4), (5, 5), (9, 5)):
+        assert watch._first_revisions(changes, count) == changes[:taken]
+
+
+async def test_nobody_sees_a_part_of_a_revision() -> None:
+    async with shared_server() as (server, store):
+        api, seen = server.app.api, []
+        cache = api.cache_of(config_map.RESOURCE)
+        cache.listeners.add(lambda change: seen.append(api.cache.revision) if change else None)
+        before = store.revision
+        delete_together(store)
+        await api.cache.reached(before + 1)
+        assert seen == [before] * 3
+        assert len(cache) == 0
 
 
 # Forms.

@@ -1,6 +1,6 @@
 from collections.abc import AsyncGenerator
 
-from kedge.storage.etcd.changes import store_event, whole_answers
+from kedge.storage.etcd.changes import joined, store_event, whole_answers
 from kedge.storage.etcd.messages import EtcdEvent, EtcdHeader, EtcdKeyValue, WatchAnswer
 from kedge.storage.store import StoreEntry, StoreEvent
 
@@ -43,3 +43,9 @@ async def test_fragments_are_one_answer() -> None:
 
     joined = [each.events async for each in whole_answers(sent())]
     assert joined == [[CREATED] * 3, [CREATED]]
+
+
+def test_all_events_of_a_revision_but_the_last_say_that_more_follow() -> None:
+    events = [StoreEvent("put", StoreEntry("/a", b"", at, at), None) for at in (2, 3, 3, 3, 4, 4)]
+    assert [event.more for event in joined(events)] == [False, True, True, False, True, False]
+    assert joined([]) == []
