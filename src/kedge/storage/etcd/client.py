@@ -123,6 +123,11 @@ class EtcdClient:
         self._failing_since: float | None = None
         self._token = ""
         self._authenticating = asyncio.Lock()
+        if connection.shows_password:
+            log.warning(
+                "etcd password is sent in clear endpoints=%s: set --etcd-cafile to use TLS",
+                self.endpoints,
+            )
 
     @property
     def endpoints(self) -> str:

@@ -24,6 +24,11 @@ class EtcdConnection(msgspec.Struct, frozen=True, kw_only=True):
     def has_tls(self) -> bool:
         return self.authority is not None or self.certificate is not None
 
+    @property
+    def shows_password(self) -> bool:
+        """Whether everybody between here and the members can read the password."""
+        return self.credentials is not None and not self.has_tls
+
     def user(self) -> tuple[str, str] | None:
         """Return name and password; None without credentials. Raises StoreError."""
         if self.credentials is None:

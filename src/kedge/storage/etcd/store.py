@@ -69,7 +69,8 @@ class EtcdStore:
         self._disconnected = ""
         self._is_full = False
         self._closed = False
-        self._end: StoreReplaced | None = None
+        self._end: StoreError | None = None
+        """Why writes are no longer followed."""
         self._writes = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -219,21 +220,20 @@ class EtcdStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed
-        self._check_replaced()
+        self._check_end()
 
     def _check_cluster(self, header: m.EtcdHeader, served: int) -> None:
         """Raise StoreReplaced if etcd is another one, or has lost writes: `served` is the revision
         that watchers had been given before etcd was asked."""
         if header.cluster == self._cluster and header.revision >= served:
             return
-        self._end = StoreReplaced(
+        replaced = StoreReplaced(
             f"etcd at {self._client.endpoints} is not as it was: revision {header.revision} of"
             f" cluster {header.cluster:x} after revision {served} of cluster {self._cluster:x}. It"
             " was restored or replaced; the server starts again with what etcd has now"
         )
-        self._feeds.close(self._end)
-        self._wake(everybody=True)
-        raise self._end
+        self._stop_following(replaced)
+        raise replaced
 
     def _read_error(self, failure: EtcdFailure) -> StoreError:
         """Return the error of a request without effects."""
@@ -340,7 +340,8 @@ class EtcdStore:
     def _write_error(self, failure: EtcdFailure, size: int) -> StoreError:
         if failure.kind is FailureKind.LEASE:
             return failure
-        self._is_full = failure.kind is FailureKind.FULL
+        if failure.kind is FailureKind.FULL:
+            self._is_full = True  # until a write succeeds
         return store_error(failure, size)
 
     async def _sweep(self, now: int) -> int | None:
@@ -360,20 +361,41 @@ class EtcdStore:
 
     async def _follow(self) -> None:
         """Publish each write, also across the loss of connections, until cancelled."""
-        while True:
-            try:
-                await self._follow_once()
-            except RevisionCompacted as compacted:
-                log.error("etcd history lost since=%d oldest=%d", self.revision, compacted.oldest)
-                await self._skip()
-            except EtcdFailure as failure:
-                await self._lost(failure)
-            except StoreReplaced as replaced:
-                log.error("etcd replaced error=%s", replaced)
-                return
-            except StoreError as error:
-                self._disconnected = str(error)
-                await self._machine.sleep(RECONNECT_SECONDS)
+        try:
+            while self._end is None:
+                await self._follow_connection()
+            log.error("etcd replaced error=%s", self._end)
+        except Exception as error:
+            # No other task notices the end of this one: writes would wait for their events for ever.
+            log.exception("etcd is not followed any more")
+            self._stop_following(
+                WriteOutcomeUnknown(
+                    f"the changes in etcd at {self._client.endpoints} cannot be followed any more"
+                    f" ({error!r}). A write under way may have happened; the server starts again"
+                )
+            )
+
+    def _stop_following(self, error: StoreError) -> None:
+        """End all watches, and the waits for writes, with an error."""
+        self._end = error
+        self._feeds.close(error)
+        self._wake(everybody=True)
+
+    async def _follow_connection(self) -> None:
+        """Publish writes until a connection fails."""
+        try:
+            await self._follow_once()
+        except RevisionCompacted as compacted:
+            log.error("etcd history lost since=%d oldest=%d", self.revision, compacted.oldest)
+            await self._skip()
+        except EtcdFailure as failure:
+            await self._lost(failure)
+        except StoreError as error:
+            await self._pause(error)
+
+    async def _pause(self, error: StoreError) -> None:
+        self._disconnected = str(error)
+        await self._machine.sleep(RECONNECT_SECONDS)
 
     async def _follow_once(self) -> None:
         async with aclosing(changes(self._client, self.revision)) as batches:
@@ -401,7 +423,8 @@ class EtcdStore:
         """Go on behind events that cannot be read any more."""
         try:
             header = await self._current()
-        except StoreUnavailable:
+        except StoreError as error:
+            await self._pause(error)
             return
         self._feeds.skip(header.revision)
         self._wake()
@@ -409,14 +432,15 @@ class EtcdStore:
     async def _catch_up(self, revision: int) -> None:
         """Wait until watchers have been given the revision."""
         if revision > self.revision:
+            self._check_end()
             future = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiters, (revision, next(self._order), future))
             await future
             if revision > self.revision:
-                self._check_replaced()
+                self._check_end()
                 raise StoreClosed
 
-    def _check_replaced(self) -> None:
+    def _check_end(self) -> None:
         if self._end is not None:
             raise self._end
 

@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.storage.etcd.client import EtcdClient
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.store import StoreError
+from kedge.testing.clock import FakeClock
 
 MEMBERS = ("127.0.0.1:2379",)
 
@@ -34,3 +36,20 @@ def test_a_missing_file_is_named_with_its_flag(tmp_path: Path) -> None:
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="need each other"):
         EtcdConnection(endpoints=MEMBERS, certificate=tmp_path / "client.crt").tls()
+
+
+def test_a_password_that_is_sent_in_clear_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    credentials, authority = tmp_path / "credentials", tmp_path / "ca.crt"
+    credentials.write_text("kedge:secret-word")
+    authority.write_text("")
+    for protected in (
+        EtcdConnection(endpoints=MEMBERS),
+        EtcdConnection(endpoints=MEMBERS, credentials=credentials, authority=authority),
+    ):
+        EtcdClient(protected, FakeClock())
+    assert caplog.text == ""
+    EtcdClient(EtcdConnection(endpoints=MEMBERS, credentials=credentials), FakeClock())
+    assert "password is sent in clear" in caplog.text
+    assert "secret-word" not in caplog.text
