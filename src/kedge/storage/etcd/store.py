@@ -366,7 +366,7 @@ class EtcdStore:
                 await self._follow_connection()
             log.error("etcd replaced error=%s", self._end)
         except Exception as error:
-            # No other task notices the end of this one: writes would wait for their events for ever.
+            # No other task notices the end of this one: writes would wait for ever.
             log.exception("etcd is not followed any more")
             self._stop_following(
                 WriteOutcomeUnknown(
