@@ -234,12 +234,12 @@ async def _flood(
             replies = [task.result() for task in flood]
             await ask(others, "POST", CALM, {"metadata": {"name": "after"}})
             event = json.loads((await anext(aiter(stream.pieces))).splitlines()[0])
-        await ask(others, "DELETE", f"{CONFIGURATIONS}/hanging")
         refused = [reply for reply in replies if reply.status == 429]
         assert json.loads(refused[0].body)["reason"] == "TooManyRequests"
         retries = {reply.headers["retry-after"] for reply in refused}
         return Counter(reply.status for reply in replies), retries, delays, event
     finally:
+        await ask(others, "DELETE", f"{CONFIGURATIONS}/hanging")
         for client in (others, *flooding):
             await client.close()
 

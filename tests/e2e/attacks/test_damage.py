@@ -289,9 +289,9 @@ def test_a_cluster_with_a_torn_record_can_be_deleted(wreck: Wreck) -> None:
 
 def test_a_newer_layout_is_refused(wreck: Wreck) -> None:
     record = wreck.stopped() / "cluster.json"
-    record.write_text(json.dumps({**json.loads(record.read_text()), "layout": 2}))
+    record.write_text(json.dumps({**json.loads(record.read_text()), "layout": 99}))
     said = wreck.refuses()
-    assert "arranged by another version of kedge (layout 2, this one knows layout 1)" in said
+    assert "arranged by another version of kedge (layout 99, this one knows" in said
 
 
 def test_a_newer_layout_of_the_store_is_refused(wreck: Wreck) -> None:
@@ -307,7 +307,7 @@ def test_a_newer_layout_of_the_store_is_refused(wreck: Wreck) -> None:
 def test_a_cluster_of_before_these_records_is_judged_by_what_it_has(wreck: Wreck) -> None:
     record = wreck.stopped() / "cluster.json"
     older = {k: v for k, v in json.loads(record.read_text()).items() if k != "kept"}
-    record.write_text(json.dumps(older))
+    record.write_text(json.dumps({**older, "layout": 1}))
     emptied(wreck.state, "store.db")
     assert "is missing or empty" in wreck.refuses()
 
