@@ -41,5 +41,17 @@ def events_between(
             yield removal_of(id_, last)
 
 
+def merged(
+    known: Mapping[str, SeenContainer],
+    noted: Mapping[str, SeenContainer],
+    listed: Mapping[str, SeenContainer],
+) -> dict[str, SeenContainer]:
+    """Return the containers of a list. `known` were those before the list was asked for, `noted`
+    are those after it: what has changed meanwhile is newer than the list."""
+    changed = {id_ for id_ in known.keys() | noted.keys() if known.get(id_) != noted.get(id_)}
+    found = {id_: each for id_, each in listed.items() if id_ not in changed}
+    return found | {id_: noted[id_] for id_ in changed if id_ in noted}
+
+
 def _event(id_: str, seen: SeenContainer, type_: str) -> ContainerEvent:
     return ContainerEvent(container=id_, sandbox=seen.sandbox, pod_uid=seen.pod_uid, type=type_)

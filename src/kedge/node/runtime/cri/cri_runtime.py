@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -32,9 +33,11 @@ from kedge.node.runtime.cri.container_events import (
     SeenContainer,
     event_of,
     events_between,
+    merged,
     removal_of,
 )
 from kedge.node.runtime.cri.namespace_sockets import made_within, netlink_socket, tcp_socket
+from kedge.node.runtime.cri.translation import ContainerRecord, UnreadableSpec
 from kedge.node.runtime.embedded import EmbeddedRuntime, PodNetwork
 from kedge.node.runtime.owned_tasks import OwnedTasks
 from kedge.node.runtime.runtime import (
@@ -51,6 +54,8 @@ from kedge.node.runtime.runtime import (
     SandboxConfig,
 )
 from kedge.node.runtime.spawn import SupervisorStart
+
+log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -122,6 +127,8 @@ class CriRuntime(EmbeddedRuntime):
         self._watches: set[asyncio.Queue[ContainerEvent | None]] = set()
         self._pidfds: dict[str, int] = {}
         self._looks = OwnedTasks()
+        self._unreadable: set[str] = set()
+        """Sandboxes and containers that were skipped, and logged once."""
         self._sub_paths = directory / "subpaths"
 
     @classmethod
@@ -186,8 +193,10 @@ class CriRuntime(EmbeddedRuntime):
         ready = [each for each in listed if each.state == m.SANDBOX_READY]
         await network.detach_others({each.id for each in ready})
         for each in ready:
-            spec = self._sandbox_specs[each.id]
-            if not spec.host_network and (address := network.address_of(each.id)):
+            spec = self._sandbox_specs.get(each.id)
+            if spec is None or spec.host_network:
+                continue
+            if address := network.address_of(each.id):
                 await network.adopt(each.id, spec, address)
 
     async def _call(self, method: Method[Q, A], request: Q, seconds: float = CALL_SECONDS) -> A:
@@ -200,14 +209,31 @@ class CriRuntime(EmbeddedRuntime):
     # Sandboxes.
 
     async def sandboxes(self) -> list[PodSandbox]:
-        return [self._sandbox(each) for each in await self._listed_sandboxes()]
+        listed = await self._listed_sandboxes()
+        return [self._sandbox(each) for each in listed if each.id in self._sandbox_specs]
 
     async def _listed_sandboxes(self) -> Sequence[m.CriSandbox]:
+        """Return the sandboxes of the node, and learn their specs; some may be unreadable."""
+        known = {*self._sandbox_specs}
         chosen = m.CriSandboxFilter(label_selector={translation.NODE_LABEL: self._node})
         request = m.CriListSandboxesRequest(filter=chosen)
         items = (await self.connection.call(m.LIST_SANDBOXES, request)).items
-        self._sandbox_specs = {each.id: translation.sandbox_spec(each) for each in items}
+        for gone in known - {each.id for each in items}:
+            self._sandbox_specs.pop(gone, None)
+        for each in items:
+            if each.id in known:
+                # It may have been removed while the list was under way.
+                continue
+            try:
+                self._sandbox_specs[each.id] = translation.sandbox_spec(each)
+            except UnreadableSpec as error:
+                self._skip(f"sandbox {each.id}", error)
         return items
+
+    def _skip(self, what: str, error: UnreadableSpec) -> None:
+        if what not in self._unreadable:
+            self._unreadable.add(what)
+            log.warning("the container runtime has a %s that is not managed: %s", what, error)
 
     def _sandbox(self, sandbox: m.CriSandbox) -> PodSandbox:
         network = self._pods_network
@@ -262,8 +288,8 @@ class CriRuntime(EmbeddedRuntime):
 
     async def remove_sandbox(self, sandbox: str) -> None:
         logs = [
-            translation.record_of(each.annotations).log_path
-            for each in await self._listed_containers()
+            record.log_path
+            for each, record in self._records(await self._listed_containers())
             if each.pod_sandbox_id == sandbox
         ]
         await self.stop_sandbox(sandbox)
@@ -286,8 +312,24 @@ class CriRuntime(EmbeddedRuntime):
     async def containers(self) -> list[RuntimeContainer]:
         found = []
         for each in await self._listed_containers():
-            with contextlib.suppress(NotFoundError):
+            try:
                 found.append(self._ended.get(each.id) or await self.container(each.id))
+            except UnreadableSpec as error:
+                self._skip(f"container {each.id}", error)
+            except NotFoundError:
+                continue
+        return found
+
+    def _records(
+        self, listed: Sequence[m.CriContainer]
+    ) -> list[tuple[m.CriContainer, ContainerRecord]]:
+        """Return the containers that this release reads, with their records."""
+        found = []
+        for each in listed:
+            try:
+                found.append((each, translation.record_of(each.annotations)))
+            except UnreadableSpec as error:
+                self._skip(f"container {each.id}", error)
         return found
 
     async def _listed_containers(self) -> Sequence[m.CriContainer]:
@@ -451,45 +493,60 @@ class CriRuntime(EmbeddedRuntime):
         self, queue: "asyncio.Queue[ContainerEvent | None]"
     ) -> AsyncIterator[ContainerEvent]:
         """Yield events; list the runtime's containers each second, and when a process has ended."""
+        time = asyncio.get_running_loop().time
+        deadline = time() + POLL_SECONDS
         try:
             while True:
                 event: ContainerEvent | None = None
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
+                    async with asyncio.timeout_at(deadline):
                         event = await queue.get()
                 if event is not None:
                     yield event
-                    continue
+                    if time() < deadline:
+                        continue
                 try:
                     await self.poll()
                 except (RuntimeFailure, TimeoutError):
                     return
+                deadline = time() + POLL_SECONDS
         finally:
             self._watches.discard(queue)
 
     async def poll(self) -> None:
         """Compare the runtime's list with the last one, and rotate logs."""
-        listed = await self._listed_containers()
-        now: dict[str, SeenContainer] = {}
-        for each in listed:
-            record = translation.record_of(each.annotations)
-            state = translation.run_state(each.state)
-            now[each.id] = SeenContainer(each.pod_sandbox_id, record.pod_uid, state)
-            if state is RunState.RUNNING and log_rotation.needs_rotation(record.log_path):
-                await self._rotate(each.id, record.log_path)
+        known = dict(self._seen)
+        records = self._records(await self._listed_containers())
+        listed = {
+            each.id: SeenContainer(
+                each.pod_sandbox_id, record.pod_uid, translation.run_state(each.state)
+            )
+            for each, record in records
+        }
+        now = merged(known, self._seen, listed)
         before, self._seen = self._seen, now
         for event in events_between(before, now):
             self._publish(event)
-        for id_, seen in now.items():
-            if seen.state is RunState.RUNNING:
-                await self._follow_process(id_)
         for gone in before.keys() - now.keys():
             self._forget(gone)
+        for id_ in [id_ for id_, seen in now.items() if seen.state is RunState.RUNNING]:
+            await self._follow_process(id_)
+        for each, record in records:
+            if each.state == m.RUNNING and log_rotation.needs_rotation(record.log_path):
+                with contextlib.suppress(OSError):
+                    await self._rotate(each.id, record.log_path)
 
     async def _rotate(self, container: str, path: str) -> None:
-        log_rotation.rotate(path, int(self._time.now().timestamp() * 1e9))
-        with contextlib.suppress(RuntimeFailure, NotFoundError):
+        renamed = log_rotation.rotate(path, int(self._time.now().timestamp() * 1e9))
+        try:
             await self._call(m.REOPEN_LOG, m.CriContainerId(container_id=container))
+        except BaseException as error:
+            # The runtime writes on into the renamed file, which is not read and not rotated again.
+            log_rotation.undo(path, renamed)
+            if not isinstance(error, RuntimeFailure | NotFoundError):
+                raise
+        else:
+            log_rotation.remove_oldest(path)
 
     async def _look_at(self, container: str) -> None:
         """Publish the change of one container that this node has made."""
@@ -542,7 +599,8 @@ class CriRuntime(EmbeddedRuntime):
                 await self._look_at(container)
             except (RuntimeFailure, NotFoundError, TimeoutError):
                 return
-            if self._seen[container].state is RunState.EXITED:
+            seen = self._seen.get(container)
+            if seen is None or seen.state is RunState.EXITED:
                 return
             self._release(container)
             await self._time.sleep(_ENDED_PAUSE)

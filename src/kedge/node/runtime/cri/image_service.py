@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from kedge.api.core_v1.node_types import ContainerImage
 from kedge.api.core_v1.secret import Secret
@@ -48,7 +49,8 @@ class CriImageService:
         self._records = PullRecords(directory)
         self._clock = clock
         self._own_credentials = own_credentials
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By image: held by those who pull it or wait for that."""
         self._used: dict[str, float] = {}
         """By id: when the image was last seen in use."""
         self._listed: Sequence[m.CriImage] = ()
@@ -67,7 +69,8 @@ class CriImageService:
                 return image
             if policy == "Never" and await self._find(reference) is None:
                 raise ImageFailure("ErrImageNeverPull", _never(name))
-            async with self._locks.setdefault(reference.key, asyncio.Lock()):
+            lock = self._locks.setdefault(reference.key, asyncio.Lock())
+            async with lock:
                 # Another container may have pulled it while this one waited.
                 if image := await self._here(reference, policy, held):
                     return image
@@ -170,6 +173,8 @@ class CriImageService:
     async def refresh(self) -> None:
         """Read the list of images anew."""
         self._listed = (await self._connection.call(m.LIST_IMAGES, m.CriImageRequest())).images
+        listed = {each.id for each in self._listed}
+        self._used = {id_: moment for id_, moment in self._used.items() if id_ in listed}
 
     def in_status(self) -> Sequence[ContainerImage]:
         """Return the images as the Node's status lists them, as of the last `refresh`."""

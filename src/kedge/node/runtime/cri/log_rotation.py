@@ -19,11 +19,23 @@ def needs_rotation(path: str) -> bool:
         return False
 
 
-def rotate(path: str, now: int) -> None:
-    """Rename a log file, and delete the oldest ones; the runtime must open its log again."""
+def rotate(path: str, now: int) -> str:
+    """Rename a log file and return its new name; the runtime must open its log again."""
     seconds, rest = divmod(now, _SECOND)
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
-    os.rename(path, f"{path}.{moment}.{rest:09d}")
+    renamed = f"{path}.{moment}.{rest:09d}"
+    os.rename(path, renamed)
+    return renamed
+
+
+def undo(path: str, renamed: str) -> None:
+    """Give a log file its name back, unless the runtime has opened a new one."""
+    if not os.path.exists(path):
+        os.rename(renamed, path)
+
+
+def remove_oldest(path: str) -> None:
+    """Delete the rotated files of a log that are too many."""
     _remove(older_parts(path)[: -(MOST_FILES - 1)])
 
 

@@ -46,7 +46,15 @@ class RemoteStreams:
         self._writers: list[asyncio.StreamWriter] = []
 
     async def open(self, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> None:
-        """Open the streams that were asked for, in the order of the kubelet's client."""
+        """Open the streams that were asked for. A failure closes all."""
+        try:
+            await self._open(stdin=stdin, stdout=stdout, stderr=stderr, tty=tty)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open(self, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> None:
+        # In the order of the kubelet's client.
         opened = {
             name: self._connection.open({"streamtype": name})
             for name, is_wanted in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr))
@@ -66,7 +74,12 @@ class RemoteStreams:
     async def _both(self, taken: SpdyStream | None, given: SpdyStream | None) -> int:
         """Return a descriptor to which input is written and from which output is read."""
         ours, theirs = socket.socketpair()
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
         self._writers.append(writer)
         if taken is not None:
             self._tasks.start(_send(reader, taken))
@@ -124,6 +137,12 @@ def exit_code(said: bytes) -> int:
 async def connect(url: str, exit_code: Callable[[], Awaitable[int]] | None = None) -> RemoteStreams:
     """Connect to the address that the runtime has given. Raises RuntimeFailure."""
     parts = urlsplit(url)
+    if parts.scheme != "http":
+        raise RuntimeFailure(
+            f"the container runtime offers streams by {parts.scheme or 'no protocol'}, and kedge"
+            " speaks http to it: switch off TLS for streams in its configuration (containerd:"
+            " enable_tls_streaming = false)"
+        )
     address = ServerAddress(parts.hostname or "", parts.port or 80, None, None)
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     headers = [

@@ -6,7 +6,7 @@ spec, so that a restarted agent knows all that it needs; the labels select those
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from kedge.node.runtime.runtime import (
     SandboxConfig,
 )
 from kedge.supervisor.rootfs.proc_sys import MASKED, READ_ONLY
+
+T = TypeVar("T")
 
 NODE_LABEL: Final = "dev.kedge.node"
 """The node of a sandbox or container: several nodes may share a runtime."""
@@ -46,6 +48,10 @@ _STATES: Final = {
     m.CREATED: RunState.CREATED,
     m.RUNNING: RunState.RUNNING,
 }
+
+
+class UnreadableSpec(RuntimeFailure):
+    """A sandbox or container has the label of this node, but no spec that this release reads."""
 
 
 class ContainerRecord(RuntimeMessage):
@@ -113,8 +119,8 @@ def _sandbox_namespaces(spec: SandboxConfig) -> m.CriNamespaces:
 
 
 def sandbox_spec(sandbox: m.CriSandbox) -> SandboxConfig:
-    """Return the spec with which a sandbox was created."""
-    return msgspec.json.decode(sandbox.annotations[SPEC], type=SandboxConfig)
+    """Return the spec with which a sandbox was created. Raises UnreadableSpec."""
+    return _decoded(sandbox.annotations, SandboxConfig)
 
 
 def pod_sandbox(sandbox: m.CriSandbox, address: str) -> PodSandbox:
@@ -291,8 +297,17 @@ def _seccomp(profile: str) -> m.CriSeccomp:
 
 
 def record_of(annotations: Mapping[str, str]) -> ContainerRecord:
-    """Return the record of a container from its annotations."""
-    return msgspec.json.decode(annotations[SPEC], type=ContainerRecord)
+    """Return the record of a container from its annotations. Raises UnreadableSpec."""
+    return _decoded(annotations, ContainerRecord)
+
+
+def _decoded(annotations: Mapping[str, str], type_: type[T]) -> T:
+    try:
+        return msgspec.json.decode(annotations[SPEC], type=type_)
+    except KeyError:
+        raise UnreadableSpec(f"the annotation {SPEC} is missing") from None
+    except msgspec.DecodeError as error:
+        raise UnreadableSpec(f"the annotation {SPEC} cannot be read: {error}") from error
 
 
 def runtime_container(

@@ -1,4 +1,4 @@
-from kedge.node.runtime.cri.container_events import SeenContainer, event_of, events_between
+from kedge.node.runtime.cri.container_events import SeenContainer, event_of, events_between, merged
 from kedge.node.runtime.runtime import RunState
 
 
@@ -21,3 +21,15 @@ def test_an_event_names_the_pod() -> None:
     assert event is not None
     assert (event.sandbox, event.pod_uid, event.type) == ("s", "u", "started")
     assert event_of("a", RUNNING, RUNNING) is None
+
+
+def test_what_was_noted_meanwhile_is_newer_than_a_list() -> None:
+    known = {"same": RUNNING, "gone": RUNNING, "ended": RUNNING, "removed": EXITED}
+    noted = {"same": RUNNING, "gone": RUNNING, "ended": EXITED, "made": CREATED}
+    listed = {"same": RUNNING, "ended": RUNNING, "removed": EXITED, "other": CREATED}
+    assert merged(known, noted, listed) == {
+        "same": RUNNING,
+        "ended": EXITED,
+        "made": CREATED,
+        "other": CREATED,
+    }

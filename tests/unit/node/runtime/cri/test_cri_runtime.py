@@ -1,12 +1,13 @@
 """The decisions of CriRuntime, in front of a runtime in memory; containerd has tests of its own."""
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kedge.node.runtime.cri import cri_runtime, translation
+from kedge.node.runtime.cri import cri_runtime, log_rotation, translation
 from kedge.node.runtime.cri import messages as m
 from kedge.node.runtime.cri.cri_runtime import CriRuntime
 from kedge.node.runtime.runtime import (
@@ -30,20 +31,46 @@ class FakeConnection:
         config = translation.container_config(spec, SANDBOX, (), record, "n")
         self.annotations = config.annotations
         self.state = m.CREATED
+        self.sandboxes = {"s": translation.sandbox_config(SANDBOX, "n").annotations}
+        self.containers = {"c": self.annotations}
         self.calls: list[str] = []
+        self.failing = ""
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        """Happens once, while a list is under way."""
 
     async def call(self, method: Any, request: Any, seconds: float = 0) -> Any:
         self.calls.append(method.name)
+        if method.name == self.failing:
+            raise RuntimeFailure("failed")
         match method.name:
             case "ListPodSandbox":
-                annotations = translation.sandbox_config(SANDBOX, "n").annotations
-                return m.CriSandboxes(items=[m.CriSandbox(id="s", annotations=annotations)])
+                chosen = request.filter.id
+                items = [
+                    m.CriSandbox(id=id_, annotations=annotations)
+                    for id_, annotations in self.sandboxes.items()
+                    if not chosen or id_ == chosen
+                ]
+                await self._pass()
+                return m.CriSandboxes(items=items)
             case "ListContainers":
                 assert request.filter.label_selector == {translation.NODE_LABEL: "n"}
-                listed = m.CriContainer(
-                    id="c", pod_sandbox_id="s", state=self.state, annotations=self.annotations
-                )
-                return m.CriContainers(containers=[listed])
+                listed = [
+                    m.CriContainer(
+                        id=id_, pod_sandbox_id="s", state=self.state, annotations=annotations
+                    )
+                    for id_, annotations in self.containers.items()
+                ]
+                await self._pass()
+                return m.CriContainers(containers=listed)
+            case "RunPodSandbox":
+                self.sandboxes["new"] = request.config.annotations
+                return m.CriSandboxId(pod_sandbox_id="new")
+            case "RemovePodSandbox":
+                self.sandboxes.pop(request.pod_sandbox_id)
+                return None
+            case "CreateContainer":
+                self.containers["new"] = request.config.annotations
+                return m.CriContainerId(container_id="new")
             case "ContainerStatus":
                 if request.container_id != "c":
                     raise NotFoundError(request.container_id)
@@ -55,6 +82,11 @@ class FakeConnection:
                 unready = m.CriCondition(type="NetworkReady", message="no network")
                 return m.CriRuntimeStatus(status=m.CriConditions(conditions=[unready]))
         return m.CriContainerId(container_id="c")
+
+    async def _pass(self) -> None:
+        if (happening := self.meanwhile) is not None:
+            self.meanwhile = None
+            await happening()
 
     async def close(self) -> None: ...
 
@@ -124,3 +156,121 @@ def test_the_kernel_tells_the_owner_of_a_process() -> None:
     found = cri_runtime._process(os.getpid())
     assert (found.pid, found.user, found.group) == (os.getpid(), os.getuid(), os.getgid())
     assert cri_runtime._process(0).groups == ()
+
+
+async def test_a_container_that_is_created_during_a_list_is_not_removed(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    await runtime.sandboxes()
+    watch = aiter(runtime.watch())
+    spec = ContainerConfig(name="new", image="i")
+    connection.meanwhile = lambda: runtime.create_container("s", spec)
+    await runtime.poll()
+    assert {*runtime._seen} == {"c", "new"}
+    connection.state = m.EXITED
+    await runtime.poll()
+    told = [await anext(watch) for _ in range(2)]
+    assert {(each.container, each.type) for each in told} == {("c", "exited"), ("new", "exited")}
+
+
+async def test_a_sandbox_that_is_run_during_a_list_is_known(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    connection.meanwhile = lambda: runtime.run_sandbox(SANDBOX)
+    assert [each.id for each in await runtime.sandboxes()] == ["s"]
+    assert await runtime.create_container("new", ContainerConfig(name="a", image="i")) == "new"
+    connection.meanwhile = lambda: runtime.remove_sandbox("new")
+    assert [each.id for each in await runtime.sandboxes()] == ["s"]
+    with pytest.raises(NotFoundError, match="there is no sandbox new"):
+        await runtime.create_container("new", ContainerConfig(name="a", image="i"))
+
+
+@pytest.mark.parametrize("spec", [{}, {translation.SPEC: "no JSON"}, {translation.SPEC: "[]"}])
+async def test_what_cannot_be_read_is_skipped_and_logged_once(
+    spec: dict[str, str],
+    runtime: CriRuntime,
+    connection: FakeConnection,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    connection.sandboxes["odd"] = connection.containers["odd"] = spec
+    for _ in range(2):
+        await runtime._adopt()
+        await runtime.poll()
+        assert [each.id for each in await runtime.sandboxes()] == ["s"]
+        assert [each.id for each in await runtime.containers()] == ["c"]
+    assert [each.getMessage().partition(" that")[0] for each in caplog.records] == [
+        "the container runtime has a sandbox odd",
+        "the container runtime has a container odd",
+    ]
+    await runtime.remove_all()
+    assert connection.sandboxes == {}
+
+
+async def test_a_container_that_cannot_be_read_has_a_failure_in_words(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    connection.annotations = {translation.SPEC: "[]"}
+    with pytest.raises(RuntimeFailure, match="cannot be read: Expected"):
+        await runtime.attach("c", stdin=False)
+
+
+def long_log(connection: FakeConnection, log: Path) -> None:
+    """The container runs, and has written to its log."""
+    sandbox = SandboxConfig(namespace="d", name="w", uid="u", log_directory=str(log.parent))
+    spec = ContainerConfig(name="main", image="i", log_path=log.name)
+    record = translation.container_record(spec, "s", sandbox)
+    config = translation.container_config(spec, sandbox, (), record, "n")
+    connection.containers["c"] = connection.annotations = config.annotations
+    connection.state = m.RUNNING
+    log.write_text("written")
+
+
+def contents(log: Path) -> dict[str, str]:
+    return {each.name: each.read_text() for each in log.parent.glob(f"{log.name}*")}
+
+
+async def test_a_log_that_the_runtime_does_not_open_again_keeps_its_name(
+    runtime: CriRuntime,
+    connection: FakeConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_rotation, "MOST_BYTES", 3)
+    log = tmp_path / "0.log"
+    long_log(connection, log)
+    connection.failing = "ReopenContainerLog"
+    await runtime.poll()
+    assert contents(log) == {"0.log": "written"}
+    connection.failing = ""
+    await runtime.poll()
+    assert "0.log" not in contents(log)
+    assert [*contents(log).values()] == ["written"]
+
+
+async def test_a_log_that_cannot_be_renamed_is_no_failure_of_others(
+    runtime: CriRuntime,
+    connection: FakeConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(before: str, after: str) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(log_rotation, "MOST_BYTES", 3)
+    monkeypatch.setattr(os, "rename", refused)
+    long_log(connection, tmp_path / "0.log")
+    await runtime.poll()
+    assert (tmp_path / "0.log").read_text() == "written"
+
+
+async def test_steady_events_do_not_hold_up_the_list(
+    runtime: CriRuntime, connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cri_runtime, "POLL_SECONDS", 0.0)
+    watch = aiter(runtime.watch())
+    for state in (m.RUNNING, m.EXITED, m.RUNNING):
+        connection.state = state
+        await runtime._look_at("c")
+    connection.calls.clear()
+    assert [(await anext(watch)).type for _ in range(3)] == ["started", "exited", "started"]
+    assert connection.calls.count("ListContainers") == 2

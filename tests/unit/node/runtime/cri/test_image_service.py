@@ -1,3 +1,4 @@
+import asyncio
 import base64
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,3 +194,22 @@ async def test_only_own_unused_images_are_garbage(
         ["docker.io/library/theirs:1"],
         ["registry.example/app@sha256:9", "registry.example/app:1"],
     ]
+
+
+async def test_images_that_are_gone_are_forgotten(
+    service: CriImageService, runtime: FakeRuntimeImages
+) -> None:
+    await Pod(service, secret("me")).image("registry.example/app:1")
+    await Pod(service).image("theirs:1")
+    runtime.images.remove(APP)
+    await service.refresh()
+    assert {*service._used} == {THEIRS.id}
+    assert [*service._locks] == []
+
+
+async def test_an_image_is_pulled_once_for_those_who_wait(
+    service: CriImageService, runtime: FakeRuntimeImages
+) -> None:
+    pods = [Pod(service, secret("me")) for _ in range(3)]
+    await asyncio.gather(*(each.image("registry.example/app:1") for each in pods))
+    assert runtime.users == ["me"]
