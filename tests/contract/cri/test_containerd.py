@@ -35,6 +35,8 @@ from kedge.testing.containerd import BOX, TestContainerd
 from kedge.testing.registry import registry
 
 SLEEP = "exec sleep 1000"
+# containerd handles a new size beside the input, so it may come after it.
+SIZE = 'while [ -z "$s" ]; do s=$(stty size 2>/dev/null); done; echo $s'
 LINES = "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i; done"
 
 
@@ -230,7 +232,7 @@ async def test_commands_have_streams_and_exit_codes(runtime: CriRuntime, tmp_pat
     assert await stream.wait() == 4
     await stream.close()
     terminal = await runtime.exec_stream(
-        container, ["sh", "-c", "tty; read x; stty size"], tty=True, stdin=True
+        container, ["sh", "-c", f"tty; read x; {SIZE}"], tty=True, stdin=True
     )
     await terminal.resize(100, 40)
     os.write(terminal.stdin, b"\n")
