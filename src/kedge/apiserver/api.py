@@ -25,7 +25,7 @@ from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
-from kedge.machinery.errors import StatusError, not_found, too_large, unknown_resource
+from kedge.machinery.errors import StatusError, internal, not_found, too_large, unknown_resource
 from kedge.metrics.reports import UsageReports
 from kedge.storage.store import RevisionConflict, Store, StoreEntry
 from kedge.web.cluster_network import MACHINE, ClusterNetwork
@@ -77,7 +77,13 @@ class Api:
             raise unknown_resource() from None
 
     def find(self, request: Request) -> Item | None:
-        return self.cache_of(request.resource).get(request.key)
+        """Return the object of a request; None if there is none. Raises StatusError if there is one
+        that another program wrote and kedge cannot read: it must not be taken for absent."""
+        cache = self.cache_of(request.resource)
+        item = cache.get(request.key)
+        if item is None and request.key in cache.unreadable:
+            raise internal(str(cache.unreadable[request.key]))
+        return item
 
     async def own_version(self, resource: Resource[Any], item: Item) -> Item:
         """Return an item in the resource's version, if a webhook converts between versions."""

@@ -87,11 +87,13 @@ async def assemble(
     device_access: Sequence[DeviceAccessRule] = (),
     configuration: AdmissionConfiguration = UNCONFIGURED,
     faults: "FaultTable | None" = None,
+    is_shared: bool = False,
 ) -> Api:
     """Return an Api on a store, with its watch cache filled. `resources` are the kinds that exist
-    from the start. `faults` make calls of webhooks fail on purpose, in clusters for tests."""
+    from the start. `faults` make calls of webhooks fail on purpose, in clusters for tests.
+    `is_shared` says that other programs write to the store."""
     catalog = Catalog(resources, upstream_only=upstream_only)
-    cache = WatchCache(store)
+    cache = WatchCache(store, is_shared=is_shared)
     await cache.load(stored_resources(catalog))
     authorizer = Authorizer.following(cache, catalog)
     caller = webhook_caller(cache, network, faults, clock)

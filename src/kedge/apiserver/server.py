@@ -245,6 +245,7 @@ async def build(
         device_access=config.device_access,
         configuration=admission_configuration(config),
         faults=faults,
+        is_shared=bool(config.etcd_endpoints),
     )
     audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}

@@ -46,8 +46,10 @@ from kedge.machinery.turns import next_turn
 from kedge.storage.store import (
     ENCRYPTED,
     PROTOBUF,
+    RevisionCompacted,
     Store,
     StoreEntry,
+    StoreError,
     StoreEvent,
     UndecryptableValue,
     UnreadableValue,
@@ -72,6 +74,9 @@ for them."""
 LABELS_KEPT = 32 << 10
 """Labels of larger objects are decoded for each comparison: twenty thousand labels take five times
 as much memory as the object, and the logs hold many states of it."""
+UNREADABLE_LOGGED = 20
+"""Values of other programs that are named in the log of the server; later ones are not."""
+UNREADABLE = (UnreadableValue, UndecryptableValue)
 HISTORY_BYTES = 4 << 20
 """How much history is read from the store before it is sent."""
 
@@ -281,6 +286,8 @@ class ResourceCache:
         self.ended = False
         self.epoch = 0
         """Counts the changes of the version in which the objects are stored."""
+        self.unreadable: dict[str, StoreError] = {}
+        """Objects of other programs that cannot be read, if no former state of them is known."""
         self._head = splice_head(resource)
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
@@ -334,7 +341,24 @@ class ResourceCache:
                 listener(None)
 
     def load(self, entries: Iterable[StoreEntry]) -> None:
+        """Begin with these objects; raises UnreadableValue or UndecryptableValue."""
         self._items = {entry.key: self.item(entry) for entry in entries}
+        self._keys = sorted(self._items)
+
+    def load_readable(self, entries: Iterable[StoreEntry]) -> None:
+        """Begin with those of the objects that can be read; raises UnreadableValue or
+        UndecryptableValue if none can.
+
+        The server was then started in the wrong way, perhaps without its keys. Its controllers
+        would take all objects for absent.
+        """
+        for entry in entries:
+            try:
+                self._items[entry.key] = self.item(entry)
+            except UNREADABLE as error:
+                self.unreadable[entry.key] = error
+        if self.unreadable and not self._items:
+            raise next(iter(self.unreadable.values()))
         self._keys = sorted(self._items)
 
     def item(self, entry: StoreEntry) -> Item:
@@ -347,6 +371,13 @@ class ResourceCache:
             is_protobuf = entry.value.startswith(PROTOBUF)
             why = "is stored as protobuf" if is_protobuf else f"cannot be read ({error})"
             raise UnreadableValue(entry.key, why) from error
+
+    def can_read(self, entry: StoreEntry) -> bool:
+        try:
+            self.item(entry)
+        except UNREADABLE:
+            return False
+        return True
 
     def stamped(self, value: bytes, revision: int) -> bytes:
         """Return the stored value as clients see it, with its resourceVersion.
@@ -391,19 +422,22 @@ class ResourceCache:
         return keys[bisect_left(keys, prefix) : bisect_left(keys, prefix[:-1] + "0")]
 
     def change(self, event: StoreEvent) -> Change:
-        """A write from the store's history."""
+        """A write from the store's history; raises UnreadableValue or UndecryptableValue."""
         previous = None if event.previous is None else self.item(event.previous)
         if event.kind == "delete":
             return Change("DELETED", self.item(event.entry), previous)
         return Change("MODIFIED" if previous else "ADDED", self.item(event.entry), previous)
 
     def feed(self, event: StoreEvent) -> None:
-        """Apply the next write to this resource and call the listeners."""
+        """Apply the next write to this resource and call the listeners. Raises UnreadableValue or
+        UndecryptableValue for a value of another program, and serves the former state on."""
         entry = event.entry
         if entry.revision <= self.loaded:
             # The list that filled this cache contained the write already.
             return
         previous = self._items.get(entry.key)
+        if self.unreadable:
+            self.unreadable.pop(entry.key, None)
         item = self._deleted(entry, previous) if event.kind == "delete" else self.item(entry)
         if event.kind == "delete":
             # The store sends the last value with a deletion. `previous` is the same object at its
@@ -427,7 +461,7 @@ class ResourceCache:
         it."""
         try:
             return self.item(entry)
-        except UnreadableValue:
+        except UNREADABLE:
             if previous is None:
                 raise
             return Item(entry.key, entry.revision, previous.body)
@@ -477,8 +511,12 @@ class ResourceCache:
 class WatchCache:
     """All resource caches, fed by one watch of the whole store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, is_shared: bool = False) -> None:
+        """`is_shared` says that other programs write to the store, perhaps what cannot be read."""
         self.store = store
+        self._is_shared = is_shared
+        self._unreadable = 0
+        """Values of other programs that were skipped."""
         self.revision = store.revision
         """Everything up to here is in the caches."""
         self._caches: dict[str, ResourceCache] = {}
@@ -498,7 +536,7 @@ class WatchCache:
         if cache is None:
             page = await self.store.list(resource.prefix)
             cache = ResourceCache(resource, page.revision)
-            cache.load(page.entries)
+            self._fill(cache, page.entries)
             self._caches[resource.registry] = cache
         return cache
 
@@ -515,7 +553,15 @@ class WatchCache:
             if cache is not None:
                 shares[cache.resource.registry].append(entry)
         for registry, entries in shares.items():
-            self._caches[registry].load(entries)
+            self._fill(self._caches[registry], entries)
+
+    def _fill(self, cache: ResourceCache, entries: Iterable[StoreEntry]) -> None:
+        if not self._is_shared:
+            cache.load(entries)
+            return
+        cache.load_readable(entries)
+        for error in cache.unreadable.values():
+            self._log_unreadable(error)
 
     def remove(self, resource: Resource[Any]) -> None:
         """Stop serving a resource and end its watches."""
@@ -561,12 +607,22 @@ class WatchCache:
         before = cache.log_bytes
         try:
             cache.feed(event)
-        except UnreadableValue as error:
+        except UNREADABLE as error:
             # Its former state is served on: one value must not end the watches of all others.
-            log.error("event of another writer ignored error=%s", error)
+            key = event.entry.key
+            if event.kind == "put" and cache.get(key) is None:
+                cache.unreadable[key] = error
+            self._log_unreadable(error)
         self._log_bytes += cache.log_bytes - before
         if self._log_bytes > ALL_LOGS_BYTES:
             self._shorten_logs()
+
+    def _log_unreadable(self, error: StoreError) -> None:
+        self._unreadable += 1
+        if self._unreadable <= UNREADABLE_LOGGED:
+            log.error("value of another program skipped error=%s", error)
+        if self._unreadable == UNREADABLE_LOGGED:
+            log.error("further values of other programs that are skipped are not logged")
 
     def _shorten_logs(self) -> None:
         """Halve the largest log. Its watchers that start further back read the store.
@@ -642,11 +698,25 @@ async def history(
     try:
         async for event in events:
             if event.entry.key.startswith(cache.resource.prefix):
-                changes.append(cache.change(event))
-                size += changes[-1].size
+                change = _readable_change(cache, event, since)
+                if change is not None:
+                    changes.append(change)
+                    size += change.size
             is_enough = event.entry.revision >= until or size >= HISTORY_BYTES
             if is_enough and not event.more:
                 return changes, event.entry.revision
     finally:
         await events.aclose()
     return changes, until
+
+
+def _readable_change(cache: ResourceCache, event: StoreEvent, since: int) -> Change | None:
+    """Return a write from history; None if its value cannot be read. Raises RevisionCompacted if
+    the value that it replaced cannot be read: watchers may have a state from before that, and must
+    list again."""
+    try:
+        return cache.change(event)
+    except UNREADABLE:
+        if event.kind == "put" and (event.previous is None or cache.can_read(event.previous)):
+            return None
+        raise RevisionCompacted(since, event.entry.revision) from None

@@ -283,7 +283,11 @@ class EncryptedStore:
             async for event in events:
                 previous = event.previous
                 both = [event.entry] if previous is None else [event.entry, previous]
-                entry, *before = await self._all_opened(both)
+                try:
+                    entry, *before = await self._all_opened(both)
+                except UndecryptableValue:
+                    # One value must not end the watch of all: its reader sees that it is sealed.
+                    entry, *before = both
                 yield StoreEvent(event.kind, entry, before[0] if before else None, event.more)
         finally:
             await events.aclose()

@@ -208,6 +208,7 @@ class LocalServer:
         audit_log: AuditLog | None = None,
         outside: OutsideIdentities = NONE,
         is_for_tests: bool = False,
+        is_shared: bool = False,
     ) -> AsyncIterator[Self]:
         """Serve while the context is open; on a store that another server left, if given. One that
         is for tests has the pages under /testing."""
@@ -225,6 +226,7 @@ class LocalServer:
             node_ports=node_ports,
             device_access=device_access,
             faults=faults,
+            is_shared=is_shared,
         )
         lifecycle = ServerLifecycle()
         components = components or ControlPlaneComponents()

@@ -12,14 +12,17 @@ from kedge.api.core_v1.config_map import RESOURCE
 from kedge.apiserver import render
 from kedge.apiserver.watchcache import (
     EVENTS_PER_TURN,
+    UNREADABLE,
+    UNREADABLE_LOGGED,
     Item,
     ResourceCache,
     WatchCache,
+    history,
     splice_head,
 )
 from kedge.machinery.turns import next_turn
 from kedge.storage.memory import MemoryStore
-from kedge.storage.store import StoreEntry, StoreEvent, UnreadableValue
+from kedge.storage.store import RevisionCompacted, StoreEntry, StoreEvent, UnreadableValue
 from kedge.testing.clock import FakeClock
 
 
@@ -115,6 +118,7 @@ def test_the_newline_of_a_value_of_kube_apiserver_is_not_served() -> None:
         (b"k8s\0\n\x0c", "is stored as protobuf"),
         (b"{", "cannot be read"),
         (b"[]", "cannot be read"),
+        (b"k8s:enc:aesgcm:v1:one:x", "cannot be decrypted"),
     ],
 )
 async def test_an_unreadable_value_stops_the_start_but_not_a_running_server(
@@ -138,5 +142,49 @@ async def test_an_unreadable_value_stops_the_start_but_not_a_running_server(
         await cache.reached(last.revision)
         running.cancel()
     assert [item.key for item in cache.of(RESOURCE).values()] == [readable.key]
-    with pytest.raises(UnreadableValue, match=f"{key} {why}.*--storage-media-type"):
+    with pytest.raises(UNREADABLE, match=rf"{key} {why}.*(--storage-media-type|--encryption)"):
         await WatchCache(store).load([RESOURCE])
+
+
+async def shared(*values: bytes) -> tuple[WatchCache, MemoryStore]:
+    """A cache of a store with a readable object, and with these values of other programs."""
+    store = MemoryStore(FakeClock())
+    await store.put(RESOURCE.key("default", "m-1"), written(1).entry.value, expect=0)
+    for number, value in enumerate(values):
+        await store.put(RESOURCE.key("default", f"foreign-{number}"), value, expect=0)
+    return WatchCache(store, is_shared=True), store
+
+
+async def test_values_of_other_programs_are_skipped_at_the_start_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache, _ = await shared(b"k8s\0x", b"k8s:enc:kms:x", *[b"{"] * 30)
+    await cache.load([RESOURCE])
+    assert [item.key for item in cache.of(RESOURCE).values()] == [RESOURCE.key("default", "m-1")]
+    lines = [record.message for record in caplog.records]
+    assert "configmaps/default/foreign-0 is stored as protobuf" in lines[0]
+    assert "configmaps/default/foreign-1 cannot be decrypted" in "".join(lines)
+    assert len(lines) == UNREADABLE_LOGGED + 1
+    assert "further values" in lines[-1]
+
+
+async def test_a_kind_of_which_nothing_can_be_read_stops_the_start() -> None:
+    cache, store = await shared(b"k8s\0x")
+    await store.delete(RESOURCE.key("default", "m-1"), expect=2)
+    with pytest.raises(UnreadableValue, match="foreign-0 is stored as protobuf"):
+        await cache.load([RESOURCE])
+    with pytest.raises(UnreadableValue, match="foreign-0 is stored as protobuf"):
+        await WatchCache(store, is_shared=True).add(RESOURCE)
+
+
+async def test_history_leaves_out_what_cannot_be_read_and_never_its_replacement() -> None:
+    cache, store = await shared(b"{", b"k8s:enc:kms:x")
+    await cache.load([RESOURCE])
+    changes, reached = await history(store, cache.of(RESOURCE), 1, store.revision)
+    assert [change.item.key for change in changes] == [RESOURCE.key("default", "m-1")]
+    assert reached == store.revision
+    foreign = await store.get(RESOURCE.key("default", "foreign-1"))
+    assert foreign is not None
+    await store.delete(foreign.key, expect=foreign.revision)
+    with pytest.raises(RevisionCompacted):
+        await history(store, cache.of(RESOURCE), 1, store.revision)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 
 import pytest
 
@@ -58,6 +59,16 @@ async def test_watchers_get_values_in_clear() -> None:
     await events.aclose()
     assert [event.entry.value for event in seen] == [b"a", b"b"]
     assert seen[1].previous == first
+
+
+async def test_a_value_that_no_key_fits_does_not_end_a_watch() -> None:
+    inner = MemoryStore(FakeClock())
+    encrypted = store(inner, gcm("one", ONE))
+    await inner.put("/foreign", b"k8s:enc:kms:v2:other:x", expect=0)
+    await encrypted.put("/own", b"value", expect=0)
+    async with aclosing(encrypted.watch("", since=1)) as watch:
+        values = [(await anext(watch)).entry.value for _ in range(2)]
+    assert values == [b"k8s:enc:kms:v2:other:x", b"value"]
 
 
 async def test_keys_are_rotated_and_old_values_are_rewritten_by_the_next_write() -> None:
