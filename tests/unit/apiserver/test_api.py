@@ -54,6 +54,13 @@ async def test_an_object_that_cannot_be_read_is_not_taken_for_absent() -> None:
         assert (await second.call("GET", f"{maps}/foreign")).status == 500
         names = [item["metadata"]["name"] for item in (await second.get(maps))["items"]]
         assert names == ["readable"]
+        past = f"{maps}?resourceVersionMatch=Exact&resourceVersion={store.revision}"
+        await second.post(maps, {"metadata": {"name": "later"}})
+        page = await second.get(f"{past}&limit=1")
+        assert page["items"] == []
+        rest = await second.get(f"{maps}?limit=1&continue={page['metadata']['continue']}")
+        names = [item["metadata"]["name"] for item in rest["items"]]
+        assert names == ["readable"]
         entry = await store.get("/registry/configmaps/default/foreign")
         assert entry is not None
         await store.delete(entry.key, expect=entry.revision)

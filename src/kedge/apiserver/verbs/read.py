@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from kedge.machinery.errors import (
     quoted,
     timeout,
 )
-from kedge.storage.store import RevisionCompacted
+from kedge.storage.store import RevisionCompacted, UndecryptableValue, UnreadableValue
 from kedge.web.message import Query, Response, Sink
 
 WAIT_FOR_REVISION = 3.0
@@ -262,14 +263,15 @@ async def _past(
     items = []
     for entry in page.entries:
         await api.clock.give_way()
-        items.append(cache.item(entry))
+        with suppress(UnreadableValue, UndecryptableValue):  # of another program; it is logged
+            items.append(cache.item(entry))
     if not page.more:
         kept = await _matching(api, selection, items)
         page_shown = _page(selection, kept, limit, snapshot.exact, _last_key(items))
         return await _own_page(selection, page_shown)
     meta = ListMeta(
         resourceVersion=str(snapshot.exact),
-        continue_=token(snapshot.exact, items[-1].key, selection),
+        continue_=token(snapshot.exact, page.entries[-1].key, selection),
         remainingItemCount=page.remaining,
     )
     return await _own_page(selection, ListPage(items, meta))
