@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kedge.machinery.quantity import Quantity
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -127,7 +129,7 @@ def test_windows_of_usage_roll(own: OwnCluster, api: Any, eventually: Callable[.
 
     def most(window: str) -> int:
         found = (windows() or {}).get(window, {}).get("max", {}).get("memory", "0")
-        return int(found.removesuffix("Ki")) * 1024 if found.endswith("Ki") else int(found)
+        return Quantity.of(found).nanos // 10**9
 
     eventually(is_full, within=60)
     # The probe is due, and with it the pod is ready.

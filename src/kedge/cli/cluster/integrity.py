@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from kedge.cli.cluster import state
+from kedge.cli.failure import Failure
 from kedge.settings.parse import etcd_endpoints
 
 DATABASE: Final = "store.db"
@@ -19,6 +20,10 @@ _CLUSTER: Final = (".", "pki", "pki/*", *(f"nodes/*/{place}" for place in _NODE)
 """The same of a cluster."""
 _TORN_DOWN: Final = ("network", "runtime")
 """The directories of a node whose files are needed to end what it runs."""
+
+
+class StoreElsewhere(Failure):
+    """The command names another store than the one that has the objects of the cluster."""
 
 
 def check_types(directory: Path) -> None:
@@ -120,8 +125,8 @@ def _lost_database(directory: Path) -> state.DamagedState:
     )
 
 
-def _elsewhere(cluster: state.ClusterRecord) -> state.DamagedState:
-    return state.DamagedState(
+def _elsewhere(cluster: state.ClusterRecord) -> StoreElsewhere:
+    return StoreElsewhere(
         f'cluster "{cluster.name}" has its objects in etcd: nothing was changed. Start it with'
         f" --store {cluster.etcd}, or under another --name with a store of its own"
     )

@@ -102,8 +102,8 @@ def serve(
         process.claim(config.state)
         check()
         notes = integrity.check(config.state, cluster, store=config.store)
-    except state.DamagedState as damage:
-        # The administrator has to restore a file; a retry would fail too.
+    except (state.DamagedState, integrity.StoreElsewhere) as damage:
+        # The administrator has to restore a file, or to name the store; a retry would fail too.
         raise PermanentFailure(str(damage)) from damage
     for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)

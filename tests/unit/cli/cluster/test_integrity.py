@@ -121,7 +121,7 @@ def test_a_cluster_with_its_objects_in_etcd_does_not_start_with_another_store(
 ) -> None:
     integrity.record_files(directory, store=ETCD)
     assert integrity.check(directory, record(directory), store=ETCD) == []
-    with pytest.raises(state.DamagedState, match=f"--store {ETCD}"):
+    with pytest.raises(integrity.StoreElsewhere, match=f"--store {ETCD}"):
         integrity.check(directory, record(directory), store="sqlite")
 
 
