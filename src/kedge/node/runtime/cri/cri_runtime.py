@@ -20,9 +20,9 @@ from kedge.node.network.netlink import Netlink
 from kedge.node.runtime import supervisor_spec
 from kedge.node.runtime.channel import SupervisorChannel
 from kedge.node.runtime.cri import (
+    cni_plugin,
     leftover_groups,
     log_rotation,
-    placeholder_network,
     streams,
     sub_paths,
     translation,
@@ -168,7 +168,7 @@ class CriRuntime(EmbeddedRuntime):
                     " itself: set SystemdCgroup = false in its configuration"
                 )
         status = await call(m.STATUS, m.CriVerbose(verbose=True))
-        placeholder_network.install(placeholder_network.directories(status.info))
+        cni_plugin.install(cni_plugin.directories(status.info))
         await self._wait_for_network()
 
     async def _wait_for_network(self) -> None:

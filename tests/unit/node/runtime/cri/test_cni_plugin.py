@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kedge.node.runtime.cri import placeholder_network
-from kedge.node.runtime.cri.placeholder_network import CniDirectories, directories, install
+from kedge.node.runtime.cri import cni_plugin
+from kedge.node.runtime.cri.cni_plugin import CniDirectories, directories, install
 from kedge.node.runtime.runtime import RuntimeFailure
 
 
@@ -55,7 +55,7 @@ def test_the_plugin_answers_as_cni_wants(places: CniDirectories) -> None:
     install(places)
     answers = {
         command: subprocess.run(
-            [places.plugins / placeholder_network.PLUGIN],
+            [places.plugins / cni_plugin.PLUGIN],
             env={"CNI_COMMAND": command, "CNI_IFNAME": "eth0", "CNI_NETNS": "/run/netns/a"},
             capture_output=True,
             check=True,
