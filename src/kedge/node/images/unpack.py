@@ -48,8 +48,8 @@ class ImageLimits(msgspec.Struct, frozen=True):
 def unpack(tar: ForwardReader, into: Path, below: Sequence[Path], limits: ImageLimits) -> int:
     """Unpack a layer into an empty directory, over the layers `below` it, uppermost first.
 
-    Return its size in bytes. A user other than root owns all files, and devices are refused, also
-    to root of a user namespace.
+    Return its size in bytes. A user other than root owns all files. Devices that the kernel refuses
+    are left out, as rootless engines do: containers have a `/dev` of their own.
     """
     tree = _LayerTree(str(into), [str(each) for each in below], limits)
     tree.begin()
@@ -221,7 +221,9 @@ class _LayerTree:
             elif member.isfifo():
                 os.mkfifo(path, 0o600)
             elif member.ischr() or member.isblk():
-                self._make_device(member, path)
+                if not self._make_device(member, path):
+                    self._leave_out(parts)
+                    return
             else:
                 raise InvalidImage(f"{member.name} is of a kind that no file system knows")
         self._dress(path, member)
@@ -237,13 +239,24 @@ class _LayerTree:
         if found is not None and layers.is_whiteout(found):
             self._mark_opaque(path)
 
-    def _make_device(self, member: tarfile.TarInfo, path: str) -> None:
-        if not self._is_root or self._is_mapped:
-            raise InvalidImage(f"{member.name} is a device, which only root can make")
+    def _make_device(self, member: tarfile.TarInfo, path: str) -> bool:
+        """Make a device and return True, or return False if this user may not make devices."""
         if member.ischr() and member.devmajor == member.devminor == 0:
             raise InvalidImage(f"{member.name} is a whiteout that is not written as one")
+        if not self._is_root or self._is_mapped:
+            return False
         kind = stat.S_IFCHR if member.ischr() else stat.S_IFBLK
-        os.mknod(path, kind | 0o600, os.makedev(member.devmajor, member.devminor))
+        try:
+            os.mknod(path, kind | 0o600, os.makedev(member.devmajor, member.devminor))
+        except PermissionError:
+            # A container without CAP_MKNOD.
+            return False
+        return True
+
+    def _leave_out(self, parts: Parts) -> None:
+        """Hide the file of the layers below that a left out one replaces."""
+        if layers.look(self._below, parts):
+            self._hide(parts[:-1], parts[-1])
 
     def _linked(self, member: tarfile.TarInfo) -> LayerFile:
         """Return the target of a hard link, in this layer or in one below."""

@@ -209,12 +209,36 @@ def test_devices_are_made_by_root_but_no_whiteout_in_disguise(tmp_path: Path) ->
         unpacked(tmp_path / "b", {"x": LayerMember(type=tarfile.CHRTYPE)})
 
 
-def test_who_is_not_root_makes_no_devices_and_can_remove_all(
+def test_who_is_not_root_leaves_devices_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(InvalidImage, match="only root"):
-        unpacked(tmp_path / "a", {"null": LayerMember(type=tarfile.CHRTYPE, device=(1, 3))})
+    low = unpacked(tmp_path / "low", {"dev/null": b"a file", "dev/full": b"kept"})
+    null = LayerMember(type=tarfile.CHRTYPE, device=(1, 3))
+    top = unpacked(tmp_path / "top", {"dev/null": null, "dev/sda": null, "etc/a": b"1"}, [low])
+    assert seen([top, low], "etc/a") == b"1"
+    assert seen([top, low], "dev/full") == b"kept"
+    assert seen([top, low], "dev/null") is None
+    assert not (top / "dev/sda").exists()
+    with pytest.raises(InvalidImage, match="whiteout"):
+        unpacked(tmp_path / "b", {"x": LayerMember(type=tarfile.CHRTYPE)})
+
+
+def test_root_without_the_capability_leaves_devices_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "mknod", refuse)
+    null = LayerMember(type=tarfile.CHRTYPE, device=(1, 3))
+    root = unpacked(tmp_path / "a", {"dev/null": null, "etc/a": b"1"})
+    assert os.listdir(root / "dev") == []
+    assert (root / "etc/a").read_bytes() == b"1"
+
+
+def test_who_is_not_root_can_remove_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     files: Files = {"d/": directory(0o055, uid=5), "d/f": LayerMember(b"x", mode=0, uid=5)}
     root = unpacked(tmp_path / "b", files)
     assert (root / "d").stat().st_mode & 0o777 == 0o755
