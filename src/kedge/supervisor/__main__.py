@@ -51,9 +51,13 @@ def main(directory: str) -> None:
 def _without_namespaces() -> dict[str, EntryPoint]:
     """Return the entry points with those that only such a machine needs, imported once for all
     children."""
-    from kedge.supervisor.plain import prepared_root
+    from kedge.supervisor.plain import prepared_root, shared_directories
 
-    return {**ENTRY_POINTS, "refresh": prepared_root.refresh}
+    own: dict[str, EntryPoint] = {
+        "refresh": prepared_root.refresh,
+        "share": shared_directories.share,
+    }
+    return {**ENTRY_POINTS, **own}
 
 
 def _detach(directory: str) -> None:

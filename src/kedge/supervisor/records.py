@@ -19,14 +19,14 @@ class Records:
     """Directories of one kind, each with a record: one line per state."""
 
     def __init__(self, home: str, kind: str) -> None:
-        self._home = f"{home}/{kind}"
+        self.home = f"{home}/{kind}"
         self._trash = f"{home}/{_TRASH}"
-        for directory in (self._home, self._trash):
+        for directory in (self.home, self._trash):
             os.makedirs(directory, 0o700, exist_ok=True)
-        spread(self._home)
+        spread(self.home)
 
     def directory(self, identity: str) -> str:
-        return f"{self._home}/{identity}"
+        return f"{self.home}/{identity}"
 
     def make(self, identity: str, *inside: str) -> str:
         """Make the directory of a new object, with subdirectories."""
@@ -77,7 +77,7 @@ class Records:
     def load(self) -> list[Document]:
         """Return all records, the oldest first; directories without a record are discarded."""
         found: list[Document] = []
-        for identity in os.listdir(self._home):
+        for identity in os.listdir(self.home):
             try:
                 found.append(self._read(self.directory(identity)))
             except (OSError, ValueError):

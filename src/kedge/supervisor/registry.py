@@ -42,6 +42,7 @@ class Registry:
             sandbox.close(do_nothing)
         if self.host.plain is not None:
             self.host.plain.release_below(self._directory)
+            self.host.plain.settle_left(self._container_records.home)
 
     def _end_lost(self, container: ContainerProcess) -> None:
         """End the processes of a container of an earlier supervisor, and record its end."""

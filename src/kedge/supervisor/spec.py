@@ -14,8 +14,6 @@ class BindMount(TypedDict):
     recursive: bool
     """Whether read-only goes for mounts below it as well."""
     propagation: str
-    scratch: bool
-    """Whether no other container sees it, and nothing is kept when its pod ends."""
 
 
 class DeviceNode(TypedDict):

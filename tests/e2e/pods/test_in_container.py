@@ -157,17 +157,11 @@ def test_an_empty_directory_of_the_machine_gives_way(
 def test_a_container_of_an_image_has_its_volumes_and_names(
     api: Any, namespace: str, cluster: Any, pods: Any, services: str, tmp_path: Path
 ) -> None:
-    programs = ("/bin/sh", "/bin/sleep")
-    shell = [*programs, *(each for program in programs for each in _libraries(program))]
-    files = {path.lstrip("/"): images.program(Path(path).resolve().read_bytes()) for path in shell}
-    archive = images.docker_archive(tmp_path / "i.tar", images.build(files), f"test/{namespace}:1")
-    loaded = [sys.executable, "-m", "kedge", "image", "load", str(archive)]
-    state = str(cluster.home / "state")
-    subprocess.run([*loaded, "--state", state], check=True, capture_output=True)
+    image = _load_shell(cluster, f"test/{namespace}:1", tmp_path)
     core = f"/api/v1/namespaces/{namespace}"
     api.create(f"{core}/configmaps", {"metadata": {"name": "c"}, "data": {"key": "old"}})
     container = {
-        "image": f"test/{namespace}:1",
+        "image": image,
         "volumeMounts": [
             {"name": "config", "mountPath": "/etc/config"},
             {"name": "scratch", "mountPath": "/scratch"},
@@ -186,6 +180,67 @@ def test_a_container_of_an_image_has_its_volumes_and_names(
     ended = pods.over("imaged", 60)["status"]["containerStatuses"][0]["state"]["terminated"]
     assert f"nameserver {services}.0.10" in ended["message"]
     assert ended["message"].endswith("new\n")
+
+
+def test_containers_of_an_image_share_and_keep_what_they_write(
+    api: Any, namespace: str, cluster: Any, pods: Any, tmp_path: Path
+) -> None:
+    image = _load_shell(cluster, f"test/{namespace}:2", tmp_path)
+    claim = {
+        "metadata": {"name": "kept"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    }
+    api.create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+    mounts = [{"name": "shared", "mountPath": "/shared"}, {"name": "kept", "mountPath": "/kept"}]
+    volumes = [
+        {"name": "shared", "emptyDir": {}},
+        {"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}},
+    ]
+
+    def container(name: str, script: str) -> Json:
+        command = ["/bin/sh", "-c", script]
+        return {"name": name, "image": image, "command": command, "volumeMounts": mounts}
+
+    def await_line(path: str, line: str) -> str:
+        return f'until read x < {path} && [ "$x" = {line} ]; do sleep 0.05; done 2>/dev/null'
+
+    # The first start of the asker fails: it finds its emptyDir as it was at the second one.
+    asker = (
+        "if read x < /shared/failed; then :; else echo once > /shared/failed; exit 1; fi;"
+        f" {await_line('/shared/prepared', 'ready')}; echo question > /shared/question;"
+        f" {await_line('/shared/answer', '42')}; echo saved > /kept/file"
+    )
+    answerer = f"{await_line('/shared/question', 'question')}; echo 42 > /shared/answer"
+    spec = {
+        "restartPolicy": "OnFailure",
+        "initContainers": [container("prepare", "echo ready > /shared/prepared")],
+        "containers": [container("asker", asker), container("answerer", answerer)],
+        "volumes": volumes,
+    }
+    core = f"/api/v1/namespaces/{namespace}/pods"
+    api.create(core, {"metadata": {"name": "sharing"}, "spec": spec})
+    assert pods.over("sharing", 90)["status"]["phase"] == "Succeeded"
+    api.delete(f"{core}/sharing")
+    later = {
+        "restartPolicy": "Never",
+        "containers": [container("reader", "read x < /kept/file; echo $x > /dev/termination-log")],
+        "volumes": volumes,
+    }
+    api.create(core, {"metadata": {"name": "later"}, "spec": later})
+    ended = pods.over("later", 60)["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["message"] == "saved\n"
+
+
+def _load_shell(cluster: Any, name: str, tmp_path: Path) -> str:
+    """Load an image with a shell, and return its name."""
+    programs = ("/bin/sh", "/bin/sleep")
+    shell = [*programs, *(each for program in programs for each in _libraries(program))]
+    files = {path.lstrip("/"): images.program(Path(path).resolve().read_bytes()) for path in shell}
+    archive = images.docker_archive(tmp_path / "i.tar", images.build(files), name)
+    loaded = [sys.executable, "-m", "kedge", "image", "load", str(archive)]
+    state = str(cluster.home / "state")
+    subprocess.run([*loaded, "--state", state], check=True, capture_output=True)
+    return name
 
 
 def _content(url: str) -> str:

@@ -5,7 +5,7 @@ from kedge.supervisor.spec import BindMount, ContainerSpec, DeviceNode, SandboxS
 def test_specs_travel_as_json_so_their_keys_are_the_protocol() -> None:
     """A change here needs another number in `supervisor.PROTOCOL`."""
     assert {*BindMount.__annotations__} == {
-        *("source", "part", "target", "read_only", "recursive", "propagation", "scratch"),
+        *("source", "part", "target", "read_only", "recursive", "propagation"),
     }
     assert {*DeviceNode.__annotations__} == {"source", "target", "permissions"}
     assert {*SandboxSpec.__annotations__} == {

@@ -13,15 +13,6 @@ from kedge.apiserver.watchcache import ResourceCache
 
 _NAMED: Final = 3
 """Nodes that a warning names."""
-_LEVEL: Final = "kedge.dev/level"
-_PLAIN: Final = "plain"
-"""The level of nodes that may not mount, as in most containers."""
-_HOST: Final = "host"
-"""The image of the machine's own files, in which a volume is a link."""
-_USERS: Final = "user namespaces"
-_MOUNTS: Final = "mounts"
-_OF_OBJECTS: Final = ("configMap", "secret", "projected", "downwardAPI", "image")
-"""Volumes that are read-only or follow objects."""
 
 
 class NodeShortfalls(ValidatingPlugin):
@@ -77,54 +68,21 @@ def _is_lax(meta: dict[str, Any]) -> bool:
 def pod_warnings(spec: PodSpec, nodes: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield a warning for each part of a pod that no node can start. The nodes are looked at only
     if the pod has such a part, and up to the first one that can."""
-    volumes = shared_volumes(spec)
-    lacking = {_USERS} if spec.hostUsers is False else set()
-    lacking |= {_MOUNTS} if volumes else set()
+    if spec.hostUsers is not False:
+        return
     has_nodes = False
-    for each in nodes if lacking else ():
+    for each in nodes:
         has_nodes = True
-        lacking -= _offers(each)
-        if not lacking:
+        if _has_user_namespaces(each):
             return
-    if has_nodes and _USERS in lacking:
+    if has_nodes:
         yield (
             "spec.hostUsers: no node supports user namespaces of pods, so the pod waits; its event"
             " FailedCreatePodSandBox gives the reason of the node"
         )
-    if has_nodes and _MOUNTS in lacking:
-        for container, volume in volumes:
-            yield (
-                f'container "{container}": on nodes of the level plain, containers of other images'
-                f' than "{_HOST}" do not start with the volume "{volume}", which is written to and'
-                " kept or shared: grant CAP_SYS_ADMIN to the node, or mount it read-only"
-            )
 
 
-def shared_volumes(spec: PodSpec) -> list[tuple[str, str]]:
-    """Return the containers and volumes of mounts that have to be in two places at once: those that
-    are written to, but for an emptyDir of one container."""
-    containers = (*spec.initContainers, *spec.containers)
-    mounts = [each.name for one in containers for each in one.volumeMounts]
-    # Volumes of a StatefulSet's claim templates are not among those of the template.
-    kept = {*mounts} - {
-        each.name
-        for each in spec.volumes
-        if any(getattr(each, kind) for kind in _OF_OBJECTS)
-        or (each.emptyDir is not None and mounts.count(each.name) == 1)
-    }
-    return [
-        (one.name, each.name)
-        for one in containers
-        if one.image != _HOST
-        for each in one.volumeMounts
-        if each.name in kept and not each.readOnly
-    ]
-
-
-def _offers(node: dict[str, Any]) -> set[str]:
-    """Return what a node has for pods; one that does not tell has everything."""
+def _has_user_namespaces(node: dict[str, Any]) -> bool:
+    """Return whether a node has user namespaces for pods; one that does not tell has them."""
     handlers: list[dict[str, Any]] = (node.get("status") or {}).get("runtimeHandlers") or [{}]
-    has_users = any((each.get("features") or {}).get("userNamespaces", True) for each in handlers)
-    has_mounts = (node["metadata"].get("labels") or {}).get(_LEVEL) != _PLAIN
-    users, mounts = {_USERS} if has_users else set(), {_MOUNTS} if has_mounts else set()
-    return users | mounts
+    return any((each.get("features") or {}).get("userNamespaces", True) for each in handlers)

@@ -140,8 +140,6 @@ class ContainerMount(RuntimeMessage):
     recursive_read_only: bool = False
     propagation: str = "None"
     """None, HostToContainer or Bidirectional."""
-    is_scratch: bool = False
-    """Whether no other container of the pod mounts it, and nothing is kept when the pod ends."""
     makes_directory: bool = False
     """Whether a source that does not exist becomes a directory. CRI runtimes do this with every
     mount; it matters for those of device plugins, which may name paths of their own containers."""

@@ -231,7 +231,6 @@ def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[BindM
             read_only=mount.read_only,
             recursive=mount.recursive_read_only,
             propagation=mount.propagation or "None",
-            scratch=mount.is_scratch,
         )
         for mount in mounts
     ]
@@ -247,7 +246,6 @@ def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[BindM
                     read_only=False,
                     recursive=False,
                     propagation="None",
-                    scratch=False,
                 )
             )
     return found

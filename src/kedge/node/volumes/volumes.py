@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container, VolumeMount
 from kedge.api.core_v1.pod.pod import Pod
@@ -462,7 +461,7 @@ class PodVolumes:
             if wanted.mountPropagation == "Bidirectional" and self._may_mount:
                 await self._share(self._hold(pod), place)
             shown = _shown(wanted, volume, place, part, self._is_read_only(pod, volume))
-            found.append(replace(shown, is_scratch=_is_scratch(pod, volume)))
+            found.append(shown)
         return found
 
     async def _share(self, held: _MountedVolumes, place: Path) -> None:
@@ -597,13 +596,6 @@ def _shown(
         recursive_read_only=wanted.readOnly and recursive,
         propagation=wanted.mountPropagation or "None",
     )
-
-
-def _is_scratch(pod: Pod, volume: Volume) -> bool:
-    """Return whether a volume is an emptyDir of one container."""
-    containers = (*pod.spec.initContainers, *pod.spec.containers)
-    mounts = [each.name for one in containers for each in one.volumeMounts]
-    return volume.emptyDir is not None and mounts.count(volume.name) == 1
 
 
 def _unknown(volume: Volume) -> VolumeFailure:

@@ -83,6 +83,8 @@ class ContainerProcess:
         self._ended: list[Callback] = []
         self._cleared: list[Callback] = []
         self._clearing = False
+        self._settling = False
+        """Whether it has ended, and what it wrote to its volumes is not there yet."""
         self._oom: tuple[int, int] | None = None
         self._oom_seen = 0
         self._any_device = not host.rootless
@@ -312,11 +314,22 @@ class ContainerProcess:
             "system": usage.ru_stime,
             "peak": usage.ru_maxrss * 1024,
         }
+        self._settling = True
+        finish = partial(self._finish, code, kills)
+        if self._host.plain is not None:
+            self._host.plain.settle(self.directory, finish)
+        else:
+            finish()
+
+    def _finish(self, code: int, kills: int, unsaved: str = "") -> None:
+        """Record how it ended; `unsaved` tells why its volumes lack what it wrote."""
+        self._settling = False
+        loss = f"the last files that it wrote to its volumes are lost: {unsaved}" if unsaved else ""
         if self.state == RUNNING and self._excess is not None and code:
             self.end(code, *self._excess)
         elif self.state == RUNNING:
             reason = OOM_KILLED if kills and code else "Error" if code else "Completed"
-            self.end(code, reason)
+            self.end(code, reason, loss)
         else:
             hint = " for want of memory" if kills else ""
             text = self._error or f"it ended with {code}{hint} before its program could run"
@@ -418,14 +431,14 @@ class ContainerProcess:
 
     def when_ended(self, callback: Callback) -> None:
         """Call back when it has no process, which may be now."""
-        if self.alive:
+        if self.alive or self._settling:
             self._ended.append(callback)
         else:
             callback()
 
     def when_cleared(self, callback: Callback) -> None:
         """Call back when it has neither a process nor a control group, which may be now."""
-        if self.alive or self._clearing:
+        if self.alive or self._settling or self._clearing:
             self._cleared.append(callback)
         else:
             callback()

@@ -1,14 +1,16 @@
 """The volumes of containers on a machine that allows no mounts: links, or files in their roots."""
 
+import contextlib
 import errno
 from typing import Protocol
 
 from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import EventLoop
-from kedge.supervisor.plain import prepared_root
+from kedge.supervisor.plain import prepared_root, shared_directories
 from kedge.supervisor.plain.followed_copies import FollowedCopies
 from kedge.supervisor.plain.grants import advice
 from kedge.supervisor.plain.links import MountLinks, register_directory
+from kedge.supervisor.plain.sharing import Settled, Sharing
 from kedge.supervisor.plain.volumes import OF_EVERY_CONTAINER, ROOT
 from kedge.supervisor.spec import ContainerSpec
 
@@ -26,6 +28,8 @@ class PlainContainer(Protocol):
 
     def note(self, *shortfalls: str) -> None: ...
 
+    def exceed(self, reason: str, message: str) -> None: ...
+
 
 class PlainVolumes:
     """Prepares volumes before containers start, and clears them away afterwards."""
@@ -34,6 +38,7 @@ class PlainVolumes:
         """`directory` is that of the register of links, by default the user's."""
         self._links = MountLinks(directory or register_directory())
         self._copies = FollowedCopies(loop, launcher)
+        self._sharing = Sharing(loop, launcher)
 
     def link(self, container: PlainContainer) -> dict[str, int]:
         """Make links at the mount paths of a container without a root of its own; returns the
@@ -58,6 +63,18 @@ class PlainVolumes:
         if container.spec["lowers"]:
             binds = [each for each in container.spec["binds"] if prepared_root.follows(each)]
             self._copies.follow(container, f"{container.directory}/{ROOT}", binds)
+            self._sharing.follow(container)
+
+    def settle(self, directory: str, settled: Settled) -> None:
+        """Call back when the volumes have all that a container which has ended wrote to them."""
+        self._sharing.settle(directory, settled)
+
+    def settle_left(self, containers: str) -> None:
+        """Bring the volumes up to date with what containers of an earlier supervisor wrote."""
+        for directory in shared_directories.pending(containers):
+            # Its files stay in the container's directory, as long as that is there.
+            with contextlib.suppress(OSError, ValueError):
+                shared_directories.finish(directory)
 
     def release(self, directory: str) -> None:
         """Remove the links of the container with this directory."""

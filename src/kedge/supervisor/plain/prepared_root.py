@@ -2,13 +2,11 @@
 the volumes put into it.
 
 The process changes its root to the copy. No link leads out of it, so volumes are in it as links of
-the file system (files), as copies (directories that are read-only) or as directories of the
-container's own (scratch space). A directory that is written to and shared cannot be in two roots:
-it is refused.
+the file system (files), as copies (directories that are read-only) or as directories that are
+merged with the volume (those that are written to).
 """
 
 import contextlib
-import errno
 import os
 import stat
 from typing import NoReturn
@@ -16,8 +14,9 @@ from typing import NoReturn
 from kedge.supervisor.files import beneath
 from kedge.supervisor.files.removal import remove
 from kedge.supervisor.kernel import libc
-from kedge.supervisor.plain import copies, volumes
+from kedge.supervisor.plain import copies, shared_directories, volumes
 from kedge.supervisor.plain.grants import advice
+from kedge.supervisor.plain.shared_directories import SharedDirectory
 from kedge.supervisor.rootfs import dev, inside, layer_copy
 from kedge.supervisor.rootfs.options import Note
 from kedge.supervisor.spec import BindMount, ContainerSpec
@@ -31,10 +30,13 @@ def make(spec: ContainerSpec, path: str, note: Note) -> None:
     dev.make_standard_nodes(f"{path}/dev")
     root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for bind in spec["binds"]:
-            _put(root, bind, note)
+        # A volume that is mounted into another one comes after it.
+        binds = sorted(spec["binds"], key=lambda bind: bind["target"].count("/"))
+        put = [_put(root, bind, binds, note) for bind in binds]
     finally:
         os.close(root)
+    if shared := [each for each in put if each is not None]:
+        shared_directories.save(os.path.dirname(path), shared)
 
 
 def follows(bind: BindMount) -> bool:
@@ -54,24 +56,23 @@ def refresh(path: str, binds: list[BindMount]) -> NoReturn:
     os._exit(0)
 
 
-def _put(root: int, bind: BindMount, note: Note) -> None:
+def _put(root: int, bind: BindMount, binds: list[BindMount], note: Note) -> SharedDirectory | None:
     try:
         source = volumes.open_source(bind)
         try:
             if stat.S_ISDIR(os.fstat(source).st_mode):
-                _put_directory(root, bind, source, note)
-            else:
-                _put_file(root, bind, source)
+                return _put_directory(root, bind, binds, source, note)
+            _put_file(root, bind, source)
+            return None
         finally:
             os.close(source)
     except OSError as error:
         raise volumes.failed_mount(bind, error) from error
 
 
-def _put_directory(root: int, bind: BindMount, source: int, note: Note) -> None:
-    if not bind["read_only"] and not bind["scratch"]:
-        why = "containers of images cannot share directories that are written to"
-        raise volumes.MountRefusal(errno.EPERM, f"{why}; {advice('CAP_SYS_ADMIN')}")
+def _put_directory(
+    root: int, bind: BindMount, binds: list[BindMount], source: int, note: Note
+) -> SharedDirectory | None:
     place = inside.directory(root, bind["target"])
     where = os.readlink(f"/proc/self/fd/{place}")
     os.close(place)
@@ -84,9 +85,12 @@ def _put_directory(root: int, bind: BindMount, source: int, note: Note) -> None:
             copies.TreeCopier().copy(readable, target)
             if not follows(bind):
                 note(f'"{bind["target"]}" is a copy: this machine allows no mounts')
-        else:
-            copies.own(readable, target)
-            note(f'"{bind["target"]}" is empty at each start: this machine allows no mounts')
+            return None
+        try:
+            return shared_directories.fill(bind, binds, readable, target)
+        except volumes.MountRefusal as error:
+            text = f"{error.strerror}; {advice('CAP_SYS_ADMIN')}"
+            raise volumes.MountRefusal(error.errno, text) from error
     finally:
         os.close(readable)
         os.close(target)

@@ -19,6 +19,7 @@ class Timers:
 
 class Container:
     alive = True
+    exceed: Any = None
 
     def __init__(self, directory: Path, *binds: dict[str, Any], lowers: list[str]) -> None:
         directory.mkdir()

@@ -16,7 +16,6 @@ def bind(source: Path, target: str, **more: Any) -> BindMount:
         "read_only": False,
         "recursive": False,
         "propagation": "None",
-        "scratch": False,
         **more,
     }
     found: BindMount = whole
@@ -78,18 +77,24 @@ def test_a_copy_that_follows_objects_needs_no_note(tmp_path: Path, layer: Path) 
     assert made(tmp_path, layer, mount)[1] == []
 
 
-def test_scratch_space_is_a_directory_of_the_container(tmp_path: Path, layer: Path) -> None:
-    (tmp_path / "volume").mkdir(mode=0o700)
-    root, notes = made(tmp_path, layer, bind(tmp_path / "volume", "/data", scratch=True))
-    assert os.listdir(root / "data") == []
-    assert (root / "data").stat().st_mode & 0o777 == 0o700
-    assert notes == ['"/data" is empty at each start: this machine allows no mounts']
+def test_a_directory_that_is_written_to_has_the_files_of_the_volume(
+    tmp_path: Path, layer: Path
+) -> None:
+    (tmp_path / "volume").mkdir(mode=0o751)
+    (tmp_path / "volume" / "file").write_text("text")
+    root, notes = made(tmp_path, layer, bind(tmp_path / "volume", "/data"))
+    assert os.listdir(root / "data") == ["file"]
+    assert (root / "data" / "file").samefile(tmp_path / "volume" / "file")
+    assert (root / "data").stat().st_mode & 0o777 == 0o751
+    assert notes == []
 
 
-def test_a_shared_directory_is_refused_with_advice(tmp_path: Path, layer: Path) -> None:
-    (tmp_path / "volume").mkdir()
-    with pytest.raises(OSError, match=r'at "/data": containers of images.*CAP_SYS_ADMIN'):
-        made(tmp_path, layer, bind(tmp_path / "volume", "/data"))
+def test_a_volume_of_another_file_system_is_refused_with_advice(
+    tmp_path: Path, layer: Path
+) -> None:
+    other = Path("/dev/shm")
+    with pytest.raises(OSError, match=r'at "/data": it is on another file.*CAP_SYS_ADMIN'):
+        made(tmp_path, layer, bind(other, "/data"))
 
 
 def test_links_of_the_image_stay_inside_of_the_root(tmp_path: Path, layer: Path) -> None:

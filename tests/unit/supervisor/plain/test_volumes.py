@@ -18,7 +18,6 @@ def bind(source: Path, target: str, part: str = "") -> BindMount:
         read_only=False,
         recursive=False,
         propagation="None",
-        scratch=False,
     )
 
 

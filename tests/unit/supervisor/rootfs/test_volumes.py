@@ -19,7 +19,6 @@ def bind(
         read_only=read_only,
         recursive=False,
         propagation="None",
-        scratch=False,
     )
 
 
