@@ -80,19 +80,23 @@ def save(directory: str, shared: list[SharedDirectory]) -> None:
 def finish(directory: str) -> None:
     """Merge what a container has left, for the last time. Raises OSError."""
     with contextlib.suppress(FileNotFoundError), _Shares(directory) as shares:
-        shares.finish()
+        shares.merge_all()
+        shares.forget()
 
 
 def share(directory: str, until: int) -> NoReturn:
-    """Merge the shared directories of a running container; runs in a child. It ends soon after the
-    other end of the pipe `until` is closed, by the supervisor or by its death. The exit code is the
-    number of an error."""
+    """Merge the shared directories of a running container; runs in a child. It ends when the
+    supervisor writes to the pipe `until`, after the end of the container, or dies. Then the
+    container may go on for a moment, so the next supervisor merges once more. The exit code is
+    the number of an error."""
     code = 0
     try:
         libc.name_process("kedge-share")
         with _Shares(directory) as shares:
             shares.follow(until)
-            shares.finish()
+            shares.merge_all()
+            if os.read(until, 1):
+                shares.forget()
     except OSError as error:
         code = error.errno or errno.EIO
     except BaseException:
@@ -140,7 +144,7 @@ class _Shares:
         self._notice.close()
 
     def follow(self, until: int) -> None:
-        """Merge after each change, until the pipe is closed."""
+        """Merge after each change, until the pipe has something to read or is closed."""
         waiting = select.poll()
         for descriptor in (until, self._notice.descriptor):
             if descriptor >= 0:
@@ -149,20 +153,23 @@ class _Shares:
             began = time.monotonic_ns()
             self._merge()
             # A change during the merge, and those of the merge itself, are looked at again.
-            if _is_closed(until, (time.monotonic_ns() - began) / 1e9 * _REST):
+            if _is_over(until, (time.monotonic_ns() - began) / 1e9 * _REST):
                 return
             seconds = _LOOK_SECONDS if self._notice.is_complete else _LOOK_SECONDS_WITHOUT_NOTICE
             ready = waiting.poll(seconds * 1000)
             is_over = any(descriptor == until for descriptor, _ in ready)
-            if is_over or _is_closed(until, _GATHER_SECONDS):
+            if is_over or _is_over(until, _GATHER_SECONDS):
                 return
             self._notice.clear()
 
-    def finish(self) -> None:
-        """Merge until nothing is left to do, and forget the directories."""
+    def merge_all(self) -> None:
+        """Merge until nothing is left to do."""
         for _ in range(_LAST_MERGES):
             if not self._merge():
-                break
+                return
+
+    def forget(self) -> None:
+        """Forget the directories: they are merged for the last time."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self._directory}/{PENDING}")
 
@@ -205,8 +212,8 @@ class _Notice:
             os.close(self.descriptor)
 
 
-def _is_closed(pipe: int, seconds: float) -> bool:
-    """Wait until a pipe is closed, for some time at most."""
+def _is_over(pipe: int, seconds: float) -> bool:
+    """Wait until a pipe has something to read or is closed, for some time at most."""
     waiting = select.poll()
     waiting.register(pipe, select.POLLIN)
     return bool(waiting.poll(seconds * 1000))

@@ -1,5 +1,6 @@
 """The children of the supervisor that merge shared directories of containers with their volumes."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class _Child:
     """A child, and who waits for its end."""
 
     pipe: int
-    """Our end: the child merges for the last time when it is closed."""
+    """Our end: a byte asks the child for the last merge."""
     settled: list[Settled] = field(default_factory=list)
 
 
@@ -62,6 +63,8 @@ class Sharing:
         if child is None:
             settled("")
         elif child.pipe >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(child.pipe, b"1")
             os.close(child.pipe)
             child.pipe = -1
 

@@ -39,8 +39,10 @@ class Mounted:
         return pid, pipe
 
 
-def end(child: tuple[int, int]) -> int:
+def end(child: tuple[int, int], *, orderly: bool = True) -> int:
     pid, pipe = child
+    if orderly:
+        os.write(pipe, b"1")
     os.close(pipe)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -79,6 +81,20 @@ def test_what_was_written_last_is_there_after_the_end(tmp_path: Path, volume: Pa
     assert end(child) == 0
     assert [(each.name, each.read_text()) for each in volume.iterdir()] == [("last", "words")]
     assert list(shared_directories.pending(str(tmp_path / "containers"))) == []
+
+
+def test_a_container_that_outlives_its_supervisor_is_merged_by_the_next(
+    tmp_path: Path, volume: Path
+) -> None:
+    container = Mounted(tmp_path, "one", volume)
+    child = container.start()
+    (container.data / "first").touch()
+    assert end(child, orderly=False) == 0
+    assert (volume / "first").exists()
+    (container.data / "second").touch()
+    (left,) = shared_directories.pending(str(tmp_path / "containers"))
+    shared_directories.finish(left)
+    assert (volume / "second").exists()
 
 
 def test_what_a_dead_supervisor_left_is_merged_by_the_next(tmp_path: Path, volume: Path) -> None:
