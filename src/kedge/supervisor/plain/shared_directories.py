@@ -202,7 +202,7 @@ class _Notice:
             self.is_complete = watch >= 0
 
     def clear(self) -> None:
-        """Forget the changes that were told of."""
+        """Discard the events that have arrived."""
         with contextlib.suppress(BlockingIOError):
             while self.descriptor >= 0 and os.read(self.descriptor, _READ):
                 pass

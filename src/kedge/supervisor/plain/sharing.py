@@ -43,8 +43,8 @@ class Sharing:
         self._children: dict[str, _Child] = {}
 
     def follow(self, container: SharingContainer) -> None:
-        """Keep the volumes of a running container like its directories. A container whose volumes
-        cannot be kept so is killed: nobody would see what it writes."""
+        """Keep the volumes of a running container like its directories. If that becomes impossible,
+        the container is killed: its files would be lost without a sign."""
 
         def failed(reason: str) -> None:
             if reason and container.alive:

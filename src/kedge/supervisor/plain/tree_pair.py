@@ -1,8 +1,8 @@
 """Keeps two directories alike without mounts: a file is one file with a name on each side.
 
-What is written to a file is there on both sides at once. What is created, renamed or removed on one
-side is done on the other one by a merge, which compares both sides with what they had in common
-before. The containers change both at any time, so everything is done by descriptor, no link is
+The content of a file is the same on both sides at once. If an entry is created, renamed or removed
+on one side, a merge does the same on the other one. It compares both sides with the entries that
+they had in common before. The containers change both at any time, so everything is done by descriptor, no link is
 followed, and a merge that comes too late for a change leaves it to the next one.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from kedge.supervisor.plain.volumes import MountRefusal
 
 Common = dict[str, list[int]]
-"""What both sides have: the inode of a file, or mode, user and group of a directory, by path."""
+"""The entries of both sides: the inode of a file, or mode, user and group of a directory, by path."""
 
 MOST_ENTRIES: Final = 50_000
 MOST_LEVELS: Final = 64
@@ -105,8 +105,8 @@ class TreePair:
     def _comes_from_left(
         self, here: os.stat_result | None, there: os.stat_result | None, path: str
     ) -> bool:
-        """Return whether the left side has the newer state of an entry. What is there wins against
-        a removal, and of two changes the later one."""
+        """Return whether the left side has the newer state of an entry. A change wins against a
+        removal, and of two changes the later one."""
         before = self.common.get(path)
         is_changed_here, is_changed_there = _is_other(here, before), _is_other(there, before)
         if is_changed_here != is_changed_there:
