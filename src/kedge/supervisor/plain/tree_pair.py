@@ -2,8 +2,9 @@
 
 The content of a file is the same on both sides at once. If an entry is created, renamed or removed
 on one side, a merge does the same on the other one. It compares both sides with the entries that
-they had in common before. The containers change both at any time, so everything is done by descriptor, no link is
-followed, and a merge that comes too late for a change leaves it to the next one.
+they had in common before. The containers change both at any time, so everything is done by
+descriptor, no link is followed, and a merge that comes too late for a change leaves it to the next
+one.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from typing import Final
 from kedge.supervisor.plain.volumes import MountRefusal
 
 Common = dict[str, list[int]]
-"""The entries of both sides: the inode of a file, or mode, user and group of a directory, by path."""
+"""Entries of both sides, by path: the inode of a file, or mode, user and group of a directory."""
 
 MOST_ENTRIES: Final = 50_000
 MOST_LEVELS: Final = 64
