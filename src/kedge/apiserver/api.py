@@ -20,6 +20,7 @@ from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.body import whole_numbers
 from kedge.apiserver.long_work import LongWork
+from kedge.apiserver.pod_templates import PodTemplates
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -49,6 +50,7 @@ class Api:
         metrics: UsageReports,
         clock: Clock,
         random: Random,
+        pod_templates: PodTemplates,
         agents: AgentLocator | None = None,
         network: ClusterNetwork = MACHINE,
     ) -> None:
@@ -63,6 +65,7 @@ class Api:
         self.caller = caller
         self.clock = clock
         self.random = random
+        self.pod_templates = pod_templates
         self.metrics = metrics
         self.agents = agents
         self.network = network

@@ -21,6 +21,7 @@ from kedge.apiserver.admission.device_claims import DeviceClaims
 from kedge.apiserver.admission.disabled_plugins import DisabledPlugins
 from kedge.apiserver.admission.node_shortfalls import NodeShortfalls
 from kedge.apiserver.admission.signing_requests import SigningRequests
+from kedge.apiserver.admission.template_basis import TemplateBasis
 from kedge.apiserver.agents import AgentLocator
 from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.allocation.address_records import AddressRecords
@@ -49,6 +50,7 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
+from kedge.apiserver.pod_templates import PodTemplates
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -116,11 +118,13 @@ async def assemble(
         PodNetworks(cache.of(node.RESOURCE)),
         allocator,
     ]
+    chain = Chain([*chosen, *always])
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([*chosen, *always]),
+        admission=chain,
+        pod_templates=PodTemplates(TemplateBasis(chain.counting_nothing, cache, catalog)),
         allocator=allocator,
         caller=caller,
         authorizer=authorizer,

@@ -1,4 +1,4 @@
-"""AlikePods: pods of one owner share the parts in which they are equal.
+"""AlikePods: pods of one owner, or of one namespace without owners, share their equal parts.
 
 Thousands of pods of one template differ in a few fields. Decoded one by one each takes 9.5 KB; when
 labels, owners, tolerations, token volumes and conditions are those of the pod before, 4.5 KB. A
@@ -18,13 +18,14 @@ from kedge.api.core_v1.volume.volume import Volume
 from kedge.api.model import ObjectMeta
 
 MOST: Final = 256
-"""Owners, and phases of their pods, whose last pod is known."""
+"""Owners or namespaces, and phases of their pods, whose last pod is known."""
 
 T = TypeVar("T")
 
 
 class AlikePods:
-    """Remembers the last pod of each owner in each phase: the conditions depend on the phase."""
+    """Remembers the last pod of each owner in each phase: the conditions depend on the phase. Pods
+    without owners count as those of their namespace."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Pod] = {}
@@ -33,9 +34,7 @@ class AlikePods:
         """Return the pod without managed fields. Parts that are equal to those of the last pod are
         those of the last pod."""
         owners = pod.metadata.ownerReferences
-        if not owners:
-            return replace(pod, metadata=replace(pod.metadata, managedFields=()))
-        place = owners[0].uid, pod.status.phase
+        place = owners[0].uid if owners else pod.metadata.namespace, pod.status.phase
         like = self._last.pop(place, pod)
         found = self._last[place] = replace(
             pod,

@@ -63,10 +63,13 @@ def test_a_pod_that_differs_stays_as_it_is(other: Pod) -> None:
     assert first == plain(made("a"))
 
 
-def test_pods_without_an_owner_share_nothing() -> None:
+def test_pods_without_an_owner_share_with_those_of_their_namespace() -> None:
     alike = AlikePods()
     first, second = alike.trimmed(made("a", owner="")), alike.trimmed(made("b", owner=""))
-    assert second.metadata.labels is not first.metadata.labels
+    assert second.metadata.labels is first.metadata.labels
+    elsewhere = made("c", owner="")
+    other = replace(elsewhere, metadata=replace(elsewhere.metadata, namespace="other"))
+    assert alike.trimmed(other).metadata.labels is not first.metadata.labels
 
 
 def test_few_owners_are_remembered() -> None:

@@ -55,7 +55,7 @@ class MutatingPlugin:
 
 
 @runtime_checkable
-class Holding(Protocol):
+class Holding(AdmissionPlugin, Protocol):
     """A plugin that holds something for a write from its admission until it is over."""
 
     def release(self, request: Request) -> None:
@@ -86,6 +86,16 @@ class Chain:
     async def validate(self, attempt: Attempt) -> None:
         for validate in self._validate:
             await validate(attempt)
+
+    @property
+    def counting_nothing(self) -> list[str]:
+        """The names of the plugins that `count` leaves out."""
+        return [plugin.name for plugin in self.plugins if plugin not in self._holding]
+
+    async def count(self, attempt: Attempt) -> None:
+        """Ask only the plugins that hold something for each write, such as the quota."""
+        for plugin in self._holding:
+            await plugin.validate(attempt)
 
     def release(self, request: Request) -> None:
         """Tell those who hold something for the request that it is over."""

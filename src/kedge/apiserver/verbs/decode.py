@@ -37,13 +37,30 @@ def posted_small(request: Request, options: str) -> dict[str, Any]:
     return _posted(request, options)
 
 
+async def read(api: Api, request: Request, options: str) -> body.Body:
+    """Return the body of a request that is not reduced yet, for `of_content`."""
+    return await api.long_work.run(len(request.http.body), _read, request, options)
+
+
 def _posted(request: Request, options: str) -> dict[str, Any]:
+    return of_content(request, _read(request, options), options)
+
+
+def _read(request: Request, options: str) -> body.Body:
     data = request.http.body
     content_type = request.http.headers.get("content-type", "")
     body.check_type(content_type)
     check_write_options(request, options)
     try:
-        content = body.read(content_type, data)
+        return body.read(content_type, data)
+    except body.UnreadableBody as error:
+        raise unrecognized(request.resource, error.message, data) from None
+
+
+def of_content(request: Request, content: body.Body, options: str) -> dict[str, Any]:
+    """Return the document of a body, reduced to declared fields."""
+    data = request.http.body
+    try:
         if request.resource.custom:
             text = data.decode(errors="replace")
             type_meta.check_custom(request.resource, content.document, text, request.name)

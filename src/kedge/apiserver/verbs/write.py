@@ -18,7 +18,7 @@ Steps that take time in proportion to the body run in a thread (`long_work`). Th
 that touches the cache, locks or admission stays on the event loop.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from operator import eq
@@ -37,6 +37,7 @@ from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
 from kedge.apiserver.builtin_versions import versions_of
 from kedge.apiserver.object_versions import ConversionNeeded, ObjectVersions
+from kedge.apiserver.pod_templates import NamelessPod, may_have_template
 from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import DesiredDocument, Patch, PatchScope, patch_sort, read_patch
@@ -161,20 +162,65 @@ STATUS = ObjectPart("status", _take_status, _validate_status, all_but_status, co
 
 async def create(api: Api, request: Request) -> Response:
     """Create an object."""
+    if may_have_template(request):
+        return await _create_pod(api, request)
     document = await decode.posted(api, request, "CreateOptions")
     item = await create_object(api, request, DesiredDocument(document))
     return await shown_object(api, request, item, 201)
 
 
-async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> Item:
-    """Store a fitted document as a new object."""
+async def _create_pod(api: Api, request: Request) -> Response:
+    """Create a pod. If it equals an admitted one in all but its name, store it as that one."""
+    content = await decode.read(api, request, "CreateOptions")
+    posted = content.document
+    template = None if content.duplicates else api.pod_templates.nameless(request, posted)
+    if template is not None and (item := await _store_alike(api, request, template, posted)):
+        return await shown_object(api, request, item, 201)
+    document = decode.of_content(request, content, "CreateOptions")
+    item = await create_object(api, request, DesiredDocument(document), template)
+    return await shown_object(api, request, item, 201)
+
+
+async def _store_alike(
+    api: Api, request: Request, template: NamelessPod, document: Mapping[str, Any]
+) -> Item | None:
+    """Store a pod as an admitted one with another name; None if none equals it. Plugins that count
+    are asked about each pod."""
+    name = document["metadata"].get("name", "")
+    for left in range(NAME_TRIES, 0, -1):
+        new = api.pod_templates.find(template, name, api.clock.now(), api.random)
+        if new is None:
+            return None
+        request.name = new.pod.metadata.name
+        attempt = Attempt(request, "CREATE", new.pod, weight=len(new.value))
+        try:
+            await api.admission.count(attempt)
+            item = await _store_new(api, request, new.value, dry=False)
+        except StatusError as error:
+            if not (left > 1 and not name and error.reason == "AlreadyExists"):
+                raise
+            request.name = ""
+        else:
+            request.warnings += new.warnings
+            request.annotations |= new.annotations
+            return item
+        finally:
+            api.admission.release(request)
+    raise AssertionError("unreachable")
+
+
+async def create_object(
+    api: Api, request: Request, wanted: DesiredDocument, template: NamelessPod | None = None
+) -> Item:
+    """Store a fitted document as a new object. `template` is that of a pod that others may
+    equal."""
     dry = dry_run(request, "CreateOptions")
     manager = field_manager(request, "CreateOptions")
     request.warnings += _ineffective(request.resource, wanted)
     generated = not (wanted.document.get("metadata") or {}).get("name") and not request.name
     for left in range(NAME_TRIES, 0, -1):
         try:
-            value = await _admitted(api, request, wanted, manager)
+            value = await _admitted(api, request, wanted, manager, template)
             # As late as upstream's store finds it: admission may have a better reason to refuse.
             if not dry and request.verb == "create":
                 prepare.check_unversioned(wanted.document)
@@ -193,7 +239,13 @@ def _ineffective(resource: Resource[Any], wanted: DesiredDocument) -> Sequence[s
     return () if resource.custom else warnings_of(resource.kind, wanted.document)
 
 
-async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager: str) -> bytes:
+async def _admitted(
+    api: Api,
+    request: Request,
+    wanted: DesiredDocument,
+    manager: str,
+    template: NamelessPod | None,
+) -> bytes:
     """Return a posted document as the bytes to store."""
     resource = request.resource
     weight = len(request.http.body)
@@ -207,7 +259,10 @@ async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager
     effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_new, api, request, begun, obj.metadata.name)
     await api.admission.validate(Attempt(request, "CREATE", begun, weight=weight))
-    return await api.long_work.run(weight, new_stored_bytes, resource, begun, owners)
+    value = await api.long_work.run(weight, new_stored_bytes, resource, begun, owners)
+    if template is not None:
+        api.pod_templates.keep(template, request, begun, owners, value)
+    return value
 
 
 def new_object(
