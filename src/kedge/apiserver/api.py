@@ -1,7 +1,7 @@
 """Api: the dependencies of every verb, and the conversion of objects to what the store keeps."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
@@ -53,9 +53,11 @@ class Api:
         pod_templates: PodTemplates,
         agents: AgentLocator | None = None,
         network: ClusterNetwork = MACHINE,
+        work: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
-        """`agents` connects to the agents of nodes; None if this server calls no nodes. `metrics`
-        holds what nodes have reported about themselves and their pods. `network` leads to pods."""
+        """`work` runs as long as the server. `agents` connects to the agents of nodes; None if this
+        server calls no nodes. `metrics` holds what nodes have reported about themselves and their
+        pods. `network` leads to pods."""
         self.store = store
         self.cache = cache
         self.catalog = catalog
@@ -69,6 +71,7 @@ class Api:
         self.metrics = metrics
         self.agents = agents
         self.network = network
+        self.work = work
         self.long_work = LongWork(clock)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 

@@ -26,6 +26,7 @@ from kedge.apiserver.agents import AgentLocator
 from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.allocation.address_records import AddressRecords
 from kedge.apiserver.allocation.pod_networks import PodNetworks
+from kedge.apiserver.allocation.port_records import PortRecords
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
@@ -51,6 +52,8 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.pod_templates import PodTemplates
+from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -99,13 +102,17 @@ async def assemble(
     await cache.load(stored_resources(catalog))
     authorizer = Authorizer.following(cache, catalog)
     caller = webhook_caller(cache, network, faults, clock)
-    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration)
+    # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
+    random = Random(SystemRandom().getrandbits(256))
+    claims = quota_claims(store, cache, clock, random) if is_shared else None
+    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration, claims)
     chosen = plugins.enabled(admission, given)
     if device_access:
         chosen.append(DeviceAccess(authorizer, device_access))
-    # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
-    random = Random(SystemRandom().getrandbits(256))
-    allocator = service_allocator(store, cache, catalog, clock, random, node_ports, service_network)
+    ports = PortRecords(store, clock) if is_shared else None
+    allocator = service_allocator(
+        store, cache, catalog, clock, random, node_ports, service_network, ports
+    )
     namespaces = cache.of(namespace.RESOURCE)
     always: list[AdmissionPlugin] = [
         SigningRequests(clock),
@@ -115,7 +122,7 @@ async def assemble(
             lambda name: namespaces.get(namespace.RESOURCE.key("", name)), authorizer, clock
         ),
         Escalation(authorizer),
-        PodNetworks(cache.of(node.RESOURCE)),
+        PodNetworks(cache.of(node.RESOURCE), store if is_shared else None),
         allocator,
     ]
     chain = Chain([*chosen, *always])
@@ -133,7 +140,17 @@ async def assemble(
         network=network,
         clock=clock,
         random=random,
+        work=() if claims is None else (claims.run,),
     )
+
+
+def quota_claims(
+    store: Store, cache: WatchCache, clock: Clock, random: Random
+) -> SharedQuotaClaims:
+    """Return what servers of one store agree on quotas by. A server that is started again is
+    another one: what it had admitted before is not known to it."""
+    name = f"{random.getrandbits(64):016x}"
+    return SharedQuotaClaims(store, cache, QuotaLedger(cache, clock), clock, name)
 
 
 def webhook_caller(
@@ -155,6 +172,7 @@ def service_allocator(
     random: Random,
     ports: range,
     network: IPv4Network,
+    shared_ports: PortRecords | None = None,
 ) -> ServiceAllocator:
     """Return the allocator of cluster IPs and node ports."""
     ip_addresses = catalog.of_kind("networking.k8s.io/v1", "IPAddress")
@@ -163,7 +181,8 @@ def service_allocator(
     assert service_cidrs is not None
     records = AddressRecords(store, cache, ip_addresses, clock, random)
     services = cache.of(service.RESOURCE)
-    return ServiceAllocator(services, cache.of(service_cidrs), records, ports, random, network)
+    cidrs = cache.of(service_cidrs)
+    return ServiceAllocator(services, cidrs, records, ports, random, network, shared_ports)
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]

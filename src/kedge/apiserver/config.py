@@ -568,6 +568,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return parse.etcd_endpoints(self.store)
 
     @property
+    def has_shared_store(self) -> bool:
+        """Whether other servers may use the same objects."""
+        return bool(self.etcd_endpoints)
+
+    @property
     def database(self) -> Path:
         """The file of the SQLite store."""
         return self.state / "store.db"

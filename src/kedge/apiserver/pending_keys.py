@@ -10,6 +10,10 @@ class PendingKeys:
         self._keys: dict[str, None] = {}
         self._added = asyncio.Event()
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._keys
+
     def add(self, key: str) -> None:
         self._keys.setdefault(key)
         self._added.set()

@@ -54,6 +54,7 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
+from kedge.apiserver.several.servers import SeveralServers, identity_of
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock, machine_clock
@@ -124,6 +125,9 @@ class ServerParts(NamedTuple):
     extensions: ExtensionServers
     outside: OutsideIdentities
     audit_log: AuditLog | None
+    registrar: Registrar
+    several: SeveralServers | None
+    """The other servers; None if there can be none."""
 
     def tasks(
         self, identity: pki.ServerIdentity, hosts: Sequence[str]
@@ -133,6 +137,7 @@ class ServerParts(NamedTuple):
         return [
             api.cache.run(),
             api.allocator.run(),
+            *(work() for work in api.work),
             self.listener.sweep(),
             keep_trimmed(clock),
             keep_searching(clock),
@@ -142,6 +147,7 @@ class ServerParts(NamedTuple):
             keep_reserve_files(api.store, self.config.state, clock),
             pki.keep_renewed(identity, hosts, machine_clock(clock)),
             *(work() for work in self.outside.tasks),
+            *(() if self.several is None else self.several.tasks()),
         ]
 
     async def close(self) -> None:
@@ -182,17 +188,18 @@ async def serve(
             background = [group.create_task(work) for work in parts.tasks(identity, hosts)]
             parts.lifecycle.finish(StartStep.CACHES)
             try:
-                registrar = Registrar(parts.api)
-                await registrar.load()
+                await parts.registrar.load()
                 parts.lifecycle.finish(StartStep.CUSTOM_RESOURCES)
                 context = pki.listening_context(identity, config.serving)
+                if parts.several is not None:
+                    await parts.several.join()
                 port = await parts.listener.listen(config.host, config.port, context)
                 await ensure_objects(
                     parts.api, config, port, identity, parts.lifecycle, is_new=is_new
                 )
                 nodes = local_nodes(parts.api, config, port, parts.listener, identity)
                 later = (
-                    registrar.run(),
+                    parts.registrar.run(),
                     *policy_type_checks(parts.api, config),
                     bootstrap.keep(parts.api),
                     keep_conditions(parts.api),
@@ -245,7 +252,7 @@ async def build(
         device_access=config.device_access,
         configuration=admission_configuration(config),
         faults=faults,
-        is_shared=bool(config.etcd_endpoints),
+        is_shared=config.has_shared_store,
     )
     audit_log = AuditLog(config.audit_log) if config.audit_log is not None else None
     users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
@@ -271,16 +278,35 @@ async def build(
         extend_tokens=config.extend_tokens,
         controls=control_steps(api, faults),
     )
+    registrar = Registrar(api)
+    several = several_servers(config, api, registrar)
     listener = HttpServer(
-        app.handle,
+        app.handle if several is None else several.barrier.before(app.handle),
         machine_clock(clock),
         screen=app.screen,
         refused=api.metrics.refused_unread,
         comma_headers=outside.comma_headers,
     )
     return ServerParts(
-        config, api, app, listener, lifecycle, aggregator, extensions, outside, audit_log
+        config,
+        api,
+        app,
+        listener,
+        lifecycle,
+        aggregator,
+        extensions,
+        outside,
+        audit_log,
+        registrar,
+        several,
     )
+
+
+def several_servers(config: ServerConfig, api: Api, registrar: Registrar) -> SeveralServers | None:
+    """Return what connects this server to others of its store; None if there can be none."""
+    if not config.has_shared_store:
+        return None
+    return SeveralServers(api, registrar.settled, identity_of(config))
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:

@@ -571,6 +571,10 @@ class WatchCache:
             for listener in tuple(cache.listeners):
                 listener(None)
 
+    def at(self, key: str) -> ResourceCache | None:
+        """Return the cache that has the object of a key."""
+        return self._cache_of(key)
+
     def of(self, resource: Resource[Any]) -> ResourceCache:
         return self._caches[resource.registry]
 

@@ -245,6 +245,9 @@ class EncryptedStore:
     def revision(self) -> int:
         return self._inner.revision
 
+    async def newest(self) -> int:
+        return await self._inner.newest()
+
     @property
     def failure(self) -> str:
         return self._inner.failure

@@ -40,6 +40,9 @@ class MemoryStore:
     def revision(self) -> int:
         return self._feeds.revision
 
+    async def newest(self) -> int:
+        return self.revision
+
     @property
     def failure(self) -> str:
         return ""

@@ -156,6 +156,11 @@ class Store(Protocol):
         """The newest revision whose event watchers have been given. Costs nothing to ask."""
         ...
 
+    async def newest(self) -> int:
+        """Return a revision that is not older than any write that was acknowledged before the call,
+        by this program or another one that uses the same store. Watchers may not have it yet."""
+        ...
+
     @property
     def failure(self) -> str:
         """Why writes are refused, in a few words; empty while they are not."""

@@ -255,6 +255,8 @@ class LocalServer:
         """Start the work of a server, and create what every cluster has."""
         self.start(api.cache.run())
         self.start(api.allocator.run())
+        for work in api.work:
+            self.start(work())
         registrar = Registrar(api)
         await registrar.load()
         self.start(registrar.run())

@@ -46,6 +46,7 @@ from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolic
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -67,6 +68,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     authorizer: Authorizer
     clock: Clock
     configuration: AdmissionConfiguration = UNCONFIGURED
+    quota_claims: SharedQuotaClaims | None = None
+    """What servers of one store agree on quotas by; None if there can be no other."""
     earlier: tuple[AdmissionPlugin, ...] = ()
     """The plugins before this one."""
 
@@ -219,6 +222,8 @@ def _deny_service_external_ips(given: Surroundings) -> AdmissionPlugin:
 
 
 def _resource_quota(given: Surroundings) -> AdmissionPlugin:
+    if given.quota_claims is not None:
+        return ResourceQuotaPlugin(given.quota_claims.ledger, given.quota_claims)
     return ResourceQuotaPlugin(QuotaLedger(given.cache, given.clock))
 
 

@@ -1,10 +1,12 @@
 """ResourceQuota: the objects of a namespace together take no more than its quotas allow."""
 
 from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.model import Object
 from kedge.api.quota.pods import is_terminating
 from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 from kedge.apiserver.request import Request, check_dry_run
 
 _GROWING = frozenset(
@@ -22,12 +24,17 @@ class ResourceQuotaPlugin(ValidatingPlugin):
 
     name = "ResourceQuota"
 
-    def __init__(self, ledger: QuotaLedger) -> None:
+    def __init__(self, ledger: QuotaLedger, shared: SharedQuotaClaims | None = None) -> None:
+        """`shared` agrees with other servers of the store; None if there can be none."""
         self._ledger = ledger
+        self._shared = shared
 
     async def validate(self, attempt: Attempt) -> None:
         request, obj = attempt.request, attempt.object
         if not self._ledger.limits(request.namespace) or obj is None or not counts(attempt):
+            return
+        if self._shared is not None:
+            await self._agree(self._shared, attempt, obj)
             return
         # A request that tries again, under another name or on a newer object, begins anew.
         self._ledger.release(request)
@@ -39,9 +46,21 @@ class ResourceQuotaPlugin(ValidatingPlugin):
         if not check_dry_run(request.query.all("dryRun"), "CreateOptions"):
             self._ledger.hold(request, claim)
 
+    async def _agree(self, shared: SharedQuotaClaims, attempt: Attempt, obj: Object) -> None:
+        request = attempt.request
+        refusal = await shared.admit(
+            request,
+            obj,
+            new=attempt.operation == "CREATE",
+            dry=check_dry_run(request.query.all("dryRun"), "CreateOptions"),
+        )
+        if refusal:
+            raise refused(attempt, refusal)
+
     def release(self, request: Request) -> None:
         """The request is over, whether or not anything was stored."""
-        self._ledger.release(request)
+        if self._ledger.release(request) and self._shared is not None:
+            self._shared.released(request.namespace)
 
 
 def counts(attempt: Attempt) -> bool:

@@ -24,9 +24,10 @@ from kedge.api.builtin.service_networks import (
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.resource import Resource
 from kedge.apiserver.prepare import random_uid
+from kedge.apiserver.several.records import RECORD_SECONDS
 from kedge.apiserver.watchcache import Item, WatchCache
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import format_time
+from kedge.machinery.durations import format_time, parse_time
 from kedge.storage.store import RevisionConflict, Store, StoreError
 
 log = logging.getLogger(__name__)
@@ -49,23 +50,40 @@ class AddressRecords:
         self._resource = resource
         self._clock = clock
         self._random = random
-        self._unused: asyncio.Queue[str] = asyncio.Queue()
+        self._unused: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
 
     def find(self, address: str) -> Item | None:
         return self._cache.of(self._resource).get(self._resource.key("", address))
 
-    def blocks(self, address: str, owner: Callable[[str], str | None]) -> bool:
+    def blocks(
+        self, address: str, owner: Callable[[str], str | None], is_dead: Callable[[int], bool]
+    ) -> bool:
         """Return whether an IPAddress keeps a writer from this address.
 
-        One that the server stored for a Service which does not have the address does not: its
+        One that a server stored for a Service which does not have the address does not: its
         deletion is under way, or its Service was never stored. `owner` returns the key of the
-        stored Service that has an address.
+        stored Service that has an address. `is_dead` returns whether no Service can be stored any
+        more for an IPAddress of a revision; without another server, each Service that is not
+        stored is known to this one.
         """
         item = self.find(address)
-        return item is not None and not _is_left_over(item, owner(address))
+        if item is None:
+            return False
+        if not _is_left_over(item, owner(address)):
+            return True
+        return not is_dead(item.revision) and not self._is_old(item)
 
-    async def store(self, address: str, service: ServiceName, is_free: Callable[[], bool]) -> None:
-        """Return once the IPAddress of a Service is stored; raises AddressInUse.
+    def _is_old(self, item: Item) -> bool:
+        """Whether the request that stored an IPAddress is over for sure."""
+        try:
+            made = parse_time(item.document()["metadata"].get("creationTimestamp") or "")
+        except ValueError:
+            return False
+        return (self._clock.now() - made).total_seconds() > RECORD_SECONDS
+
+    async def store(self, address: str, service: ServiceName, is_free: Callable[[], bool]) -> int:
+        """Return the revision of the IPAddress of a Service, once it is stored; raises
+        AddressInUse.
 
         `is_free` says whether an IPAddress that exists may be replaced.
         """
@@ -79,23 +97,30 @@ class AddressRecords:
                 entry = await self._store.put(
                     self._resource.key("", address), value, expect=revision
                 )
-            except RevisionConflict:
-                await self._cache.reached(self._store.revision)
+            except RevisionConflict as race:
+                won = race.current.revision if race.current is not None else 0
+                await self._cache.reached(max(won, self._store.revision))
                 continue
             await self._cache.reached(entry.revision)
-            return
+            return entry.revision
         raise AddressInUse(address)
 
-    def delete_soon(self, address: str) -> None:
-        """Have `run` delete the IPAddress of an address that no Service has."""
-        self._unused.put_nowait(address)
+    def delete_soon(self, address: str, up_to: int) -> None:
+        """Have `run` delete the IPAddress of an address that no Service has, unless it was written
+        after a revision: then it is that of another Service."""
+        self._unused.put_nowait((address, up_to))
 
     async def run(self, is_taken: Callable[[str], bool]) -> None:
         """Delete IPAddresses that are no longer used, until cancelled."""
         while True:
-            address = await self._unused.get()
+            address, up_to = await self._unused.get()
             item = self.find(address)
-            if item is None or is_taken(address) or not _is_managed(item.document()):
+            if (
+                item is None
+                or item.revision > up_to
+                or is_taken(address)
+                or not _is_managed(item.document())
+            ):
                 continue
             try:
                 await self._store.delete(item.key, expect=item.revision)

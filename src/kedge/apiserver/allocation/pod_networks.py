@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
+from typing import Final
 
 from kedge.api.builtin.service_networks import LOOPBACK_PODS, NODE_PREFIX, POD_NETWORK
 from kedge.api.core_v1.node_types import Node
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authorization.node import node_name
-from kedge.apiserver.request import Request
+from kedge.apiserver.request import Request, dry_run
+from kedge.apiserver.several.records import PREFIX, claim
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import FieldError, invalid
+from kedge.storage.store import Store
+
+KEYS: Final = f"{PREFIX}podnetworks/"
 
 
 class PodNetworks:
@@ -24,8 +29,10 @@ class PodNetworks:
 
     name = "PodNetworks"
 
-    def __init__(self, nodes: ResourceCache) -> None:
+    def __init__(self, nodes: ResourceCache, shared: Store | None = None) -> None:
+        """`shared` is the store if there may be other servers, who hold networks too."""
         self._nodes = nodes
+        self._shared = shared
         self._held: dict[int, tuple[str, IPv4Network]] = {}
         """By request: the node, and the network that is about to be stored."""
 
@@ -38,7 +45,17 @@ class PodNetworks:
         return node
 
     async def validate(self, attempt: Attempt) -> None:
-        return None
+        """Claim the network before other servers do, now that only the store can refuse."""
+        held = self._held.get(id(attempt.request))
+        if self._shared is None or held is None or dry_run(attempt.request, "CreateOptions"):
+            return
+        name, network = held
+        key = f"{KEYS}{network.network_address}"
+        found = await claim(
+            self._shared, key, name.encode(), lambda entry: entry.value == name.encode()
+        )
+        if found is None:
+            raise _refusal(name, [str(network)], "is the network of a node that joins now")
 
     def release(self, request: Request) -> None:
         """The write is over, one way or the other."""

@@ -1,5 +1,6 @@
 """ServiceAllocator: gives a Service its addresses and node ports while it is written."""
 
+import asyncio
 from ipaddress import IPv4Network
 from random import Random
 
@@ -21,8 +22,10 @@ from kedge.apiserver.allocation.address_ranges import (
 )
 from kedge.apiserver.allocation.address_records import AddressInUse, AddressRecords
 from kedge.apiserver.allocation.families import family_errors
-from kedge.apiserver.allocation.ledger import AllocationLedger
+from kedge.apiserver.allocation.ledger import Allocated, AllocationLedger
 from kedge.apiserver.allocation.node_ports import PortAllocation, first_ports, later_ports
+from kedge.apiserver.allocation.port_records import PortInUse, PortRecords
+from kedge.apiserver.allocation.raced import AllocationRaced
 from kedge.apiserver.request import Request, dry_run
 from kedge.apiserver.watchcache import Change, ResourceCache
 from kedge.machinery.errors import FieldError, internal, invalid
@@ -42,7 +45,10 @@ class ServiceAllocator:
         ports: range,
         random: Random,
         network: IPv4Network = SERVICE_RANGE,
+        shared_ports: PortRecords | None = None,
     ) -> None:
+        """`shared_ports` has node ports that servers of one store give away; None if there can be
+        no other server."""
         self.network = network
         """The cluster IPs that the cluster has from the start."""
         self._services = services
@@ -50,13 +56,23 @@ class ServiceAllocator:
         self._records = records
         self._ports = ports
         self._random = random
-        self._ledger = AllocationLedger(services, records.delete_soon)
+        self._shared_ports = shared_ports
+        self._ledger = AllocationLedger(services, self._freed)
         self._ranges: list[AddressRange] = []
         service_cidrs.listeners.add(self._ranges_changed)
 
     async def run(self) -> None:
-        """Delete the IPAddresses of addresses that Services gave up, until cancelled."""
-        await self._records.run(self._ledger.is_taken)
+        """Delete the records of what Services gave up, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._records.run(self._ledger.is_taken))
+            if self._shared_ports is not None:
+                tasks.create_task(self._shared_ports.run())
+
+    def _freed(self, allocated: Allocated, up_to: int) -> None:
+        if isinstance(allocated, str):
+            self._records.delete_soon(allocated, up_to)
+        elif self._shared_ports is not None:
+            self._shared_ports.delete_soon(allocated, up_to)
 
     async def mutate(self, attempt: Attempt) -> Object | None:
         """Choose, and hold for the request."""
@@ -75,9 +91,13 @@ class ServiceAllocator:
             return
         if attempt.operation == "CREATE" and self._services.get(request.key) is not None:
             return  # the store refuses it
-        for address in self._ledger.held(request):
-            if isinstance(address, str):
-                await self._store(address, service)
+        for each in tuple(self._ledger.held(request)):
+            if isinstance(each, str):
+                revision = await self._store(each, service)
+                self._ledger.note_record(request, each, revision)
+            elif self._shared_ports is not None:
+                revision = await self._store_port(self._shared_ports, each, request.key)
+                self._ledger.note_record(request, each, revision)
 
     def release(self, request: Request) -> None:
         """The write is over, one way or the other."""
@@ -93,7 +113,7 @@ class ServiceAllocator:
         if any(cluster_ip_errors(service.spec)):
             return service  # validation reports them
         spec, new = self._with_addresses(name, service.spec, old)
-        allocation = PortAllocation(name, self._ports, self._ledger.is_taken, self._random)
+        allocation = PortAllocation(name, self._ports, self._is_port_taken, self._random)
         spec = later_ports(spec, old, allocation) if old else first_ports(spec, allocation)
         self._ledger.hold(request, [*new, *sorted(allocation.chosen)])
         return service if spec == service.spec else replace(service, spec=spec)
@@ -125,11 +145,23 @@ class ServiceAllocator:
     def _is_in_use(self, address: str) -> bool:
         return self._ledger.is_taken(address) or self._records.find(address) is not None
 
+    def _is_port_taken(self, port: int) -> bool:
+        busy = self._shared_ports is not None and self._shared_ports.is_busy(port)
+        return busy or self._ledger.is_taken(port)
+
+    def _blocks(self, address: str) -> bool:
+        return self._records.blocks(
+            address, self._ledger.owner, lambda revision: self._is_dead(address, revision)
+        )
+
+    def _is_dead(self, allocated: Allocated, revision: int) -> bool:
+        """Return whether a record of something that no stored Service has may be replaced."""
+        return self._shared_ports is None or self._ledger.is_dead(allocated, revision)
+
     def _fault(self, address: str) -> str:
         if why := fault(self._address_ranges(), address):
             return why
-        ledger = self._ledger
-        taken = ledger.is_taken(address) or self._records.blocks(address, ledger.owner)
+        taken = self._ledger.is_taken(address) or self._blocks(address)
         return ALLOCATED if taken else ""
 
     def _address_ranges(self) -> list[AddressRange]:
@@ -144,16 +176,20 @@ class ServiceAllocator:
 
     # Storing.
 
-    async def _store(self, address: str, service: Service) -> None:
+    async def _store_port(self, ports: PortRecords, port: int, service: str) -> int:
+        try:
+            return await ports.store(port, service, lambda revision: self._is_dead(port, revision))
+        except PortInUse:
+            raise AllocationRaced(f"failed to allocate node port {port}: {ALLOCATED}") from None
+
+    async def _store(self, address: str, service: Service) -> int:
         meta = service.metadata
         owner = ServiceName(meta.namespace, meta.name)
         try:
-            await self._records.store(
-                address, owner, lambda: not self._records.blocks(address, self._ledger.owner)
-            )
+            return await self._records.store(address, owner, lambda: not self._blocks(address))
         except AddressInUse:
-            # An IPAddress was created by hand since the address was chosen.
-            raise internal(f"failed to allocate IP {address}: {ALLOCATED}") from None
+            # An IPAddress was created by hand, or by another server, since it was chosen.
+            raise AllocationRaced(f"failed to allocate IP {address}: {ALLOCATED}") from None
 
 
 def _allocates(attempt: Attempt) -> bool:

@@ -63,6 +63,8 @@ class Registrar:
         """By key: seconds until a definition that could not be settled is looked at again."""
         self._retrying: set[str] = set()
         """Keys of definitions whose delay has not passed."""
+        self._is_looking = False
+        self._settled = asyncio.Event()
         self._rules = RuleCache()
         self._views = ViewCache()
 
@@ -80,6 +82,7 @@ class Registrar:
         async with asyncio.TaskGroup() as retries:
             while True:
                 key = await self._pending.next()
+                self._is_looking = True
                 try:
                     await self._look_at(key)
                 except Exception:
@@ -89,6 +92,15 @@ class Registrar:
                         retries.create_task(self._look_again(key))
                 else:
                     self._delays.pop(key, None)
+                self._is_looking = False
+                if self._pending.is_empty:
+                    self._settled.set()
+
+    async def settled(self) -> None:
+        """Return when the catalog has all that the caches define."""
+        while self._is_looking or not self._pending.is_empty:
+            self._settled.clear()
+            await self._settled.wait()
 
     async def _look_again(self, key: str) -> None:
         """Look at a definition once more after a while, a longer one each time."""

@@ -1,6 +1,6 @@
 """Ledger: what is used of every quota at this moment, writes that are under way included."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -109,6 +109,8 @@ class QuotaLedger:
         """Admitted writes that have not finished, by the keys of the objects."""
         self._held: dict[int, tuple[Request, list[QuotaClaim]]] = {}
         """The same, by the identity of the request, which lives as long as it stands here."""
+        self._foreign: dict[str, list[QuotaClaim]] = {}
+        """Admitted writes of other servers, by namespace; they are among the claims."""
         self._falling: dict[str, tuple[datetime, Followed]] = {}
         """Objects that will take less at some moment without being written."""
         self._first_fall = _NEVER
@@ -296,15 +298,43 @@ class QuotaLedger:
         self._claims.setdefault(claim.key, []).append(claim)
         self._settle(claim.followed, claim.key)
 
-    def release(self, request: Request) -> None:
-        """The request is over: what it wrote is in the cache, what it did not counts no more."""
+    def set_foreign(self, namespace: str, claims: Iterable[tuple[str, QuotaMeasure]]) -> None:
+        """Charge the writes that other servers have admitted in a namespace, and no others."""
+        now = [claim for each in claims if (claim := self._foreign_claim(*each)) is not None]
+        before = self._foreign.pop(namespace, [])
+        for claim in before:
+            self._forget(claim)
+        for claim in now:
+            self._claims.setdefault(claim.key, []).append(claim)
+        if now:
+            self._foreign[namespace] = now
+        for key, followed in {each.key: each.followed for each in (*before, *now)}.items():
+            self._settle(followed, key)
+
+    def _foreign_claim(self, key: str, measure: QuotaMeasure) -> QuotaClaim | None:
+        cache = self._cache.at(key)
+        followed = None if cache is None else self._follow(cache.resource)
+        return None if followed is None else QuotaClaim(followed, key, measure)
+
+    def held_in(self, namespace: str) -> Iterator[QuotaClaim]:
+        """Yield the admitted writes of this server in a namespace."""
+        for _, claims in self._held.values():
+            yield from (each for each in claims if _place(each.key)[0] == namespace)
+
+    def _forget(self, claim: QuotaClaim) -> None:
+        left = self._claims[claim.key]
+        left.remove(claim)
+        if not left:
+            del self._claims[claim.key]
+
+    def release(self, request: Request) -> bool:
+        """The request is over: what it wrote is in the cache, what it did not counts no more.
+        Returns whether it was charged for anything."""
         _, claims = self._held.pop(id(request), (request, []))
         for claim in claims:
-            left = self._claims[claim.key]
-            left.remove(claim)
-            if not left:
-                del self._claims[claim.key]
+            self._forget(claim)
             self._settle(claim.followed, claim.key)
+        return bool(claims)
 
 
 def _silence(concerned: list[tuple[str, QuotaAccount]], followed: Followed, obj: Object) -> str:

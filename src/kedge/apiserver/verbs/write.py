@@ -34,6 +34,7 @@ from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
 from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare
 from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.allocation.raced import AllocationRaced
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
 from kedge.apiserver.builtin_versions import versions_of
 from kedge.apiserver.object_versions import ConversionNeeded, ObjectVersions
@@ -225,6 +226,10 @@ async def create_object(
             if not dry and request.verb == "create":
                 prepare.check_unversioned(wanted.document)
             return await _store_new(api, request, value, dry)
+        except AllocationRaced:
+            if left == 1:
+                raise
+            # Another server was faster: choose again.
         except StatusError as error:
             if not (generated and left > 1 and error.reason == "AlreadyExists"):
                 raise
@@ -460,6 +465,7 @@ async def modify(
     dry = dry_run(request, options)
     manager = field_manager(request, options)
     async with api.locked(request.key):
+        raced = 0
         while True:
             item = api.find(request)
             if item is None:
@@ -480,6 +486,10 @@ async def modify(
                 return await _store_changed(api, request, item, new)
             except RevisionConflict as race:
                 await api.caught_up(race)
+            except AllocationRaced:
+                raced += 1
+                if raced == NAME_TRIES:
+                    raise
             finally:
                 api.admission.release(request)
 

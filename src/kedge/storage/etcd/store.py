@@ -103,6 +103,9 @@ class EtcdStore:
     def revision(self) -> int:
         return self._feeds.revision
 
+    async def newest(self) -> int:
+        return (await self._current()).revision
+
     @property
     def failure(self) -> str:
         return self._disconnected or (DISK_FULL if self._is_full else "")

@@ -73,6 +73,9 @@ class SqliteStore:
     def revision(self) -> int:
         return self._feeds.revision
 
+    async def newest(self) -> int:
+        return self.revision
+
     @property
     def failure(self) -> str:
         if self._writer.broken:

@@ -81,9 +81,9 @@ async def test_a_writer_that_was_faster_is_seen(server: LocalServer) -> None:
 async def test_which_ones_block_their_address(
     server: LocalServer, labels: dict[str, str], owner: str | None, expected: bool
 ) -> None:
-    assert not records(server).blocks(IP, lambda _: owner)
+    assert not records(server).blocks(IP, lambda _: owner, lambda _: True)
     await create(server, labels)
-    assert records(server).blocks(IP, lambda _: owner) is expected
+    assert records(server).blocks(IP, lambda _: owner, lambda _: True) is expected
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ async def test_unused_ones_are_deleted(
 ) -> None:
     kept = records(server)
     await create(server, labels)
-    kept.delete_soon("10.96.9.9")
-    kept.delete_soon(IP)
+    kept.delete_soon("10.96.9.9", 1 << 40)
+    kept.delete_soon(IP, 1 << 40)
     server.start(kept.run(lambda _: is_taken))
     await server.settle()
     assert ((await server.call("GET", f"{IP_ADDRESSES}/{IP}")).status == 200) is is_left

@@ -1,0 +1,1 @@
+"""Several servers on one store: who they are, and what they agree on."""

@@ -1,0 +1,98 @@
+"""Quotas under writers on two servers of one store."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kedge.apiserver.quota.shared_claims import KEYS
+from kedge.storage.memory import MemoryStore
+from kedge.testing.local_server import LocalAnswer, LocalServer
+from kedge.testing.pods import pod_document
+from kedge.testing.two_servers import two_servers, while_time_passes
+
+CORE = "/api/v1/namespaces/default"
+PLUGINS = ("NamespaceLifecycle", "ResourceQuota")
+
+
+async def quota(server: LocalServer, other: LocalServer, **hard: str) -> None:
+    body = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+    await server.post(f"{CORE}/resourcequotas", body)
+    await other.app.api.cache.reached(other.store.revision)
+
+
+async def create(server: LocalServer, name: str) -> LocalAnswer:
+    return await server.call("POST", f"{CORE}/pods", pod_document(metadata={"name": name}))
+
+
+async def record(store: MemoryStore) -> list[dict[str, Any]]:
+    found = await store.get(f"{KEYS}default")
+    assert found is not None
+    return list(msgspec.json.decode(found.value))
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_of_writers_on_two_servers_exactly_as_many_are_admitted_as_fit(seed: int) -> None:
+    async with two_servers(*PLUGINS, seed=seed) as (one, other):
+        await quota(one, other, pods="20")
+        answers = await while_time_passes(
+            one.clock, *(create((one, other)[i % 2], f"p{i}") for i in range(60))
+        )
+        assert sorted(answer.status for answer in answers) == [201] * 20 + [403] * 40
+        await other.app.api.cache.reached(other.store.revision)
+        assert len((await other.get(f"{CORE}/pods"))["items"]) == 20
+
+
+async def test_writes_that_fail_elsewhere_leave_their_room_to_others() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="2")
+        await while_time_passes(one.clock, create(one, "a"))
+        twice = [create((one, other)[i % 2], "a") for i in range(8)]
+        answers = await while_time_passes(one.clock, *twice, create(other, "b"))
+        assert answers[-1].status == 201
+        assert {answer.status for answer in answers[:-1]} <= {403, 409}
+
+
+async def test_a_record_holds_only_writes_that_are_under_way() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="5")
+        await while_time_passes(one.clock, create(one, "a"), create(other, "b"))
+        await one.clock.advance(2)
+        assert await record(one.store) == []
+
+
+async def test_room_that_was_freed_on_one_server_is_given_by_the_other() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        for i in range(3):
+            [made] = await while_time_passes(one.clock, create(one, f"a{i}"))
+            assert made.status == 201
+            await one.delete(f"{CORE}/pods/a{i}", {"gracePeriodSeconds": 0})
+            await other.app.api.cache.reached(other.store.revision)
+            [made] = await while_time_passes(one.clock, create(other, f"b{i}"))
+            assert made.status == 201, made.text
+            await other.delete(f"{CORE}/pods/b{i}", {"gracePeriodSeconds": 0})
+            await one.app.api.cache.reached(one.store.revision)
+
+
+async def test_claims_of_a_killed_server_count_for_a_while_only() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        left = [{"server": "gone", "key": "/registry/pods/default/x", "usage": {"pods": "1"}}]
+        await one.store.put(f"{KEYS}default", msgspec.json.encode(left), expect=0)
+        [refused] = await while_time_passes(one.clock, create(one, "a"))
+        assert refused.status == 403
+        await one.clock.advance(121)
+        [made] = await while_time_passes(one.clock, create(one, "a"))
+        assert made.status == 201
+
+
+async def test_a_dry_run_takes_no_room() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        url = f"{CORE}/pods?dryRun=All"
+        dry = one.call("POST", url, pod_document(metadata={"name": "dry"}))
+        [answer] = await while_time_passes(one.clock, dry)
+        assert answer.status == 201
+        [made] = await while_time_passes(one.clock, create(other, "a"))
+        assert made.status == 201
