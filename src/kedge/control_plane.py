@@ -6,10 +6,9 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from socket import gethostname
 from typing import Any, Final, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
 
 import uvloop
 
@@ -17,8 +16,9 @@ from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import POLICY_STATUS, ServerConfig
 from kedge.apiserver.long_work import bound_threads
 from kedge.apiserver.server import ApiServer, serve
+from kedge.apiserver.several.servers import identity_of
 from kedge.client.client import Client
-from kedge.client.election import Election
+from kedge.client.election import ALONE, CONTESTED, Election, ElectionTimes, while_leading
 from kedge.client.object_views import ObjectViews
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.names import SCHEDULER
@@ -227,15 +227,22 @@ def elections(
     do not wait for the import. It takes a tenth of a second, and is the last part of the start:
     pauses count from then on.
     """
-    identity = identity_of(config.state)
+    identity = identity_of(config)
     views = ObjectViews()
     found = []
     for name in component_names(config):
-        election = Election(_prompt_client(server, name), clock, name, identity)
+        election = Election(
+            _prompt_client(server, name), clock, name, identity, partial(election_times, server)
+        )
         components.report(name, election.failure)
         duty = LeaderDuties(server, components, config, clock, pauses, election, views)
         found.append((election, duty.schedule if name == KUBE_SCHEDULER else duty.control))
     return found
+
+
+def election_times(server: ApiServer) -> ElectionTimes:
+    """Return how fast leaders change: fast while there are other servers, who each wait for it."""
+    return CONTESTED if server.has_peers() else ALONE
 
 
 class LeaderDuties(NamedTuple):
@@ -312,11 +319,12 @@ class LeaderDuties(NamedTuple):
         do not wait for their turn among all background work: a node whose lease is renewed late is
         unreachable, and thousands of pods that start keep a busy machine busy for longer."""
         identity = {"impersonate-user": f"system:node:{name}", "impersonate-group": "system:nodes"}
-        handler = in_process_handler(self.server, identity)
+        handler = while_leading(self.election, in_process_handler(self.server, identity))
         return Client(LocalTransport(handler), user_agent=SIMULATION)
 
     def _client(self, name: str) -> Client:
-        return Client(LocalTransport(in_process_handler(self.server), self.clock), user_agent=name)
+        handler = while_leading(self.election, in_process_handler(self.server))
+        return Client(LocalTransport(handler, self.clock), user_agent=name)
 
 
 def _prompt_client(server: ApiServer, name: str) -> Client:
@@ -332,11 +340,6 @@ async def _end_start(clock: Clock, pauses: LoopPauses) -> None:
         gc.freeze()
         await clock.sleep(0)
         pauses.start_over()
-
-
-def identity_of(state: Path) -> str:
-    """Return the identity of a server in leader election; it depends on host and directory only."""
-    return f"{gethostname()}_{uuid5(NAMESPACE_URL, state.resolve().as_uri())}"
 
 
 def in_process_handler(server: ApiServer, identity: Mapping[str, str] = NO_HEADERS) -> Handler:

@@ -54,6 +54,7 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
+from kedge.apiserver.several import identity as cluster_identity
 from kedge.apiserver.several.servers import SeveralServers, identity_of
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
@@ -93,14 +94,20 @@ class ApiServer:
         token: str,
         key: SigningKey,
         nodes: LocalNodes,
+        several: SeveralServers | None = None,
     ) -> None:
         self.app = app
+        self._several = several
         self.local_nodes = nodes
         self.url = url
         self.ca_pem = identity.ca_pem
         self.token = token
         self._pki = identity.directory
         self._key = key
+
+    def has_peers(self) -> bool:
+        """Return whether other servers of the same store are alive."""
+        return self._several is not None and bool(self._several.membership.peers)
 
     def sign(self, claims: Any) -> str:
         """Return a service account token with these claims."""
@@ -182,6 +189,9 @@ async def serve(
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
+        if config.has_shared_store:
+            await asyncio.to_thread(key.prepare)
+            await cluster_identity.check(store, config.pki)
         is_new = await begin(store, clock, config.first_objects, has_nodes=not config.is_alone)
         parts = await build(config, clock, store, identity, token, key, pauses, components)
         async with asyncio.TaskGroup() as group:
@@ -216,7 +226,7 @@ async def serve(
                 background += [group.create_task(work) for work in later]
                 parts.lifecycle.finish(StartStep.CONTROLLERS)
                 url = server_addresses.local(config, port)
-                yield ApiServer(parts.app, url, identity, token, key, nodes)
+                yield ApiServer(parts.app, url, identity, token, key, nodes, parts.several)
             finally:
                 await parts.close()
                 for task in background:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -11,21 +11,37 @@ from msgspec.structs import replace
 from kedge.api.coordination_v1.lease import RESOURCE, Lease, LeaseSpec
 from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
+from kedge.client.transport import Call, Handler, LocalResponse
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_micro_time
-from kedge.machinery.errors import StatusError
+from kedge.machinery.errors import StatusError, unavailable
 
 log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "kube-system"
-LASTS: Final = 15.0
-"""Seconds for which a lease is respected after its holder was last heard of."""
-RENEWED: Final = 5.0
-"""Seconds between renewals: two may fail before anybody takes over."""
-GIVEN_UP: Final = 10.0
-"""Seconds without a renewal after which the holder stops working: others will begin soon."""
-PAUSE: Final = 2.0
-"""Seconds between two checks of a lease that another holds, or that cannot be renewed."""
+
+
+class ElectionTimes(msgspec.Struct, frozen=True):
+    """How long the steps of an election take, in seconds."""
+
+    lasts: int
+    """For how long a lease is respected after its holder was last heard of."""
+    renewed: float
+    """Between renewals: two may fail before anybody takes over."""
+    given_up: float
+    """Without a renewal, after which the holder stops working: others will begin soon."""
+    pause: float
+    """Between two checks of a lease that another holds, or that cannot be renewed."""
+
+
+ALONE: Final = ElectionTimes(lasts=15, renewed=5.0, given_up=10.0, pause=2.0)
+"""For a server without others: nobody waits for the office, and renewals are writes."""
+CONTESTED: Final = ElectionTimes(lasts=4, renewed=1.0, given_up=3.0, pause=0.2)
+"""For one of several servers: after the death of the leader another one leads in less than 5 s."""
+LASTS: Final = ALONE.lasts
+RENEWED: Final = ALONE.renewed
+GIVEN_UP: Final = ALONE.given_up
+PAUSE: Final = ALONE.pause
 
 
 class LeaseObservation(msgspec.Struct, frozen=True):
@@ -41,7 +57,7 @@ class LeaseObservation(msgspec.Struct, frozen=True):
         return now >= self.at + (spec.leaseDurationSeconds or LASTS)
 
 
-def taken(lease: Lease, identity: str, at: str) -> Lease:
+def taken(lease: Lease, identity: str, at: str, lasts: int = ALONE.lasts) -> Lease:
     """The lease in the hands of a holder, new or old."""
     spec = lease.spec
     same = spec.holderIdentity == identity
@@ -50,7 +66,7 @@ def taken(lease: Lease, identity: str, at: str) -> Lease:
         spec=replace(
             spec,
             holderIdentity=identity,
-            leaseDurationSeconds=int(LASTS),
+            leaseDurationSeconds=lasts,
             acquireTime=spec.acquireTime if same and spec.acquireTime else at,
             renewTime=at,
             leaseTransitions=0
@@ -63,13 +79,31 @@ def taken(lease: Lease, identity: str, at: str) -> Lease:
 class Election:
     """One who stands for one office. An identity that comes back finds its lease still its own."""
 
-    def __init__(self, client: Client, clock: Clock, office: str, identity: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        office: str,
+        identity: str,
+        times: Callable[[], ElectionTimes] = lambda: ALONE,
+    ) -> None:
+        """`times` may change while others come and go."""
         self._client = client
         self._clock = clock
         self._office = office
         self._identity = identity
         self._seen: LeaseObservation | None = None
         self._renewed = 0.0
+        self._times = times
+
+    def is_leading(self) -> bool:
+        """Return whether nobody else can have begun to lead: the lease was renewed of late. A
+        process that was stopped for a while learns from this that its time is over."""
+        seen = self._seen
+        if seen is None or seen.lease.spec.holderIdentity != self._identity:
+            return False
+        lasts = seen.lease.spec.leaseDurationSeconds or ALONE.lasts
+        return self._clock.monotonic() < self._renewed + lasts
 
     def failure(self) -> str:
         """Return why the work is not done; empty while another server leads."""
@@ -80,7 +114,7 @@ class Election:
         """Work whenever elected, and only then; for ever."""
         while True:
             while not await self._try():
-                await self._clock.sleep(PAUSE)
+                await self._clock.sleep(self._times().pause)
             log.info("leading office=%s identity=%s", self._office, self._identity)
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(work())
@@ -101,10 +135,26 @@ class Election:
 
     async def _hold(self) -> None:
         """Renew for as long as it succeeds."""
-        pause = RENEWED
-        while self._clock.monotonic() - self._renewed < GIVEN_UP:
+        times = self._times()
+        pause = times.renewed
+        while self._clock.monotonic() - self._renewed < times.given_up:
             await self._clock.sleep(pause)
-            pause = RENEWED if await self._try() else PAUSE
+            times = self._times()
+            left = self._renewed + times.given_up - self._clock.monotonic()
+            is_renewed = await self._try_within(max(left, 0.0))
+            pause = times.renewed if is_renewed else times.pause
+
+    async def _try_within(self, seconds: float) -> bool:
+        """Renew the lease; False if that takes too long, so that the work ends in time."""
+        async with asyncio.TaskGroup() as tasks:
+            trying = tasks.create_task(self._try())
+            timer = tasks.create_task(self._clock.sleep(seconds))
+            await asyncio.wait((trying, timer), return_when=asyncio.FIRST_COMPLETED)
+            timer.cancel()
+            if not trying.done():
+                trying.cancel()
+                return False
+            return trying.result()
 
     async def _try(self) -> bool:
         """Acquire or renew the lease; False if another holds it, or no server answers."""
@@ -128,7 +178,8 @@ class Election:
         elif not self._is_free():
             return False
         else:
-            lease = await self._client.update(RESOURCE, taken(self._seen.lease, self._identity, at))
+            wanted = taken(self._seen.lease, self._identity, at, self._times().lasts)
+            lease = await self._client.update(RESOURCE, wanted)
             self._seen = LeaseObservation(lease, self._clock.monotonic())
         return True
 
@@ -138,7 +189,8 @@ class Election:
 
     async def _create(self, at: str) -> LeaseObservation:
         empty = Lease(metadata=ObjectMeta(name=self._office, namespace=NAMESPACE), spec=LeaseSpec())
-        made = await self._client.create(RESOURCE, taken(empty, self._identity, at))
+        wanted = taken(empty, self._identity, at, self._times().lasts)
+        made = await self._client.create(RESOURCE, wanted)
         return LeaseObservation(made, self._clock.monotonic())
 
     async def _look(self) -> None:
@@ -154,3 +206,15 @@ class Election:
         seen = self._seen.lease.metadata.resourceVersion if self._seen else ""
         if lease.metadata.resourceVersion != seen:
             self._seen = LeaseObservation(lease, self._clock.monotonic())
+
+
+def while_leading(election: Election, handler: Handler) -> Handler:
+    """Return a handler that refuses to write once another server may lead. The work of a leader
+    that lost its lease is cancelled, a moment later."""
+
+    def handle(call: Call) -> LocalResponse | Awaitable[LocalResponse]:
+        if call.method != "GET" and not election.is_leading():
+            raise unavailable("this server leads no longer")
+        return handler(call)
+
+    return handle

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, TypeVar
 
+from kedge.machinery.turns import next_turn
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import StoreEntry, StoreEvent
 from kedge.testing.clock import FakeClock
@@ -40,7 +41,7 @@ class LaggingStore(MemoryStore):
 
     async def _pass(self) -> None:
         for _ in range(self._random.randrange(8)):
-            await asyncio.sleep(0)
+            await next_turn()
 
 
 @asynccontextmanager

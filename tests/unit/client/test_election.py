@@ -3,7 +3,19 @@ from typing import Any
 
 import pytest
 
-from kedge.client.election import GIVEN_UP, LASTS, PAUSE, RENEWED, Election
+from kedge.client.election import (
+    ALONE,
+    CONTESTED,
+    GIVEN_UP,
+    LASTS,
+    PAUSE,
+    RENEWED,
+    Election,
+    ElectionTimes,
+    while_leading,
+)
+from kedge.client.transport import Call
+from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -13,8 +25,8 @@ OFFICE = "kube-scheduler"
 class Candidate:
     """Somebody who wants to work, and notes since when he does."""
 
-    def __init__(self, server: LocalServer, identity: str) -> None:
-        self.election = Election(server.client, server.clock, OFFICE, identity)
+    def __init__(self, server: LocalServer, identity: str, times: ElectionTimes = ALONE) -> None:
+        self.election = Election(server.client, server.clock, OFFICE, identity, lambda: times)
         self.working = False
         self._clock = server.clock
         self.task = server.start(self.election.lead(self._work))
@@ -111,3 +123,74 @@ async def test_a_candidate_fails_only_while_no_server_leads(server: LocalServer)
     server.start(waiting.lead(server.settle))
     await server.clock.advance(PAUSE)
     assert waiting.failure() == ""
+
+
+async def test_one_of_several_servers_takes_over_in_less_than_five_seconds(
+    server: LocalServer,
+) -> None:
+    first = Candidate(server, "a", CONTESTED)
+    await server.settle()
+    second = Candidate(server, "b", CONTESTED)
+    for _ in range(50):
+        await server.clock.advance(0.1)
+    first.task.cancel()
+    took = 0.0
+    while not second.working:
+        await server.clock.advance(0.1)
+        took += 0.1
+    assert 2.9 <= took < 4.5
+
+
+async def test_one_of_several_servers_takes_over_at_once_from_one_that_resigns(
+    server: LocalServer,
+) -> None:
+    first = Candidate(server, "a", CONTESTED)
+    await server.settle()
+    second = Candidate(server, "b", CONTESTED)
+    await server.clock.advance(3)
+    first.task.cancel()
+    await first.election.resign()
+    await server.clock.advance(CONTESTED.pause)
+    assert second.working
+
+
+async def test_a_leader_stops_before_another_can_begin(server: LocalServer) -> None:
+    """Also if its server takes for ever to answer."""
+
+    first = Candidate(server, "a", CONTESTED)
+    await server.settle()
+    second = Candidate(server, "b", CONTESTED)
+    await server.clock.advance(1)
+    api = server.app.api
+    put = api.store.put
+
+    async def hang(*_: Any, **__: Any) -> Any:
+        await server.clock.sleep(1e9)
+
+    api.store.put = hang  # type: ignore[method-assign]
+    both = False
+    for _ in range(60):
+        await server.clock.advance(0.1)
+        both = both or (first.working and second.working)
+    assert not first.working
+    assert not first.election.is_leading()
+    api.store.put = put  # type: ignore[method-assign]
+    assert not both
+
+
+async def test_a_former_leader_writes_no_more(server: LocalServer) -> None:
+    first = Candidate(server, "a", CONTESTED)
+    await server.settle()
+    calls: list[str] = []
+
+    def note(call: Call) -> Any:
+        calls.append(call.method)
+
+    handle = while_leading(first.election, note)
+    handle(Call("PUT", "/x"))
+    first.task.cancel()
+    await server.clock.advance(CONTESTED.lasts)
+    with pytest.raises(StatusError, match="leads no longer"):
+        handle(Call("PUT", "/x"))
+    handle(Call("GET", "/x"))
+    assert calls == ["PUT", "GET"]
