@@ -19,6 +19,8 @@ from kedge.machinery import atomic, ownership, reserve_files
 
 _LOCK: Final = "change.lock"
 _NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
+_COPIED: Final = ("pki", "token")
+"""What a further server of a cluster gets from the directory of the first one."""
 
 
 class ClusterGone(Failure):
@@ -204,6 +206,8 @@ def _check_empty(state: Path) -> None:
         for entry in state.iterdir()
         if entry.name not in _NOT_OURS_TO_MIND and not entry.name.startswith(".cluster.json.")
     ]
+    if sorted(strange) == sorted(_COPIED):
+        return
     if strange:
         raise Failure(
             f"{state} is no kedge cluster and is not empty (it holds {sorted(strange)[0]}): choose"
