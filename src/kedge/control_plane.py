@@ -16,7 +16,6 @@ from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import POLICY_STATUS, ServerConfig
 from kedge.apiserver.long_work import bound_threads
 from kedge.apiserver.server import ApiServer, serve
-from kedge.apiserver.several.servers import identity_of
 from kedge.client.client import Client
 from kedge.client.election import ALONE, CONTESTED, Election, ElectionTimes, while_leading
 from kedge.client.object_views import ObjectViews
@@ -227,7 +226,7 @@ def elections(
     do not wait for the import. It takes a tenth of a second, and is the last part of the start:
     pauses count from then on.
     """
-    identity = identity_of(config)
+    identity = config.identity
     views = ObjectViews()
     found = []
     for name in component_names(config):

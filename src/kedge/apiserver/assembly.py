@@ -26,7 +26,6 @@ from kedge.apiserver.agents import AgentLocator
 from kedge.apiserver.aggregation.aggregator import Aggregator
 from kedge.apiserver.allocation.address_records import AddressRecords
 from kedge.apiserver.allocation.pod_networks import PodNetworks
-from kedge.apiserver.allocation.port_records import PortRecords
 from kedge.apiserver.allocation.service_allocator import ServiceAllocator
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import NO_CONTROLS, App, ControlSteps
@@ -52,8 +51,6 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.pod_templates import PodTemplates
-from kedge.apiserver.quota.ledger import QuotaLedger
-from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -70,6 +67,8 @@ from kedge.web.cluster_network import MACHINE, ClusterNetwork
 from kedge.web.watchdog import LoopPauses
 
 if TYPE_CHECKING:
+    from kedge.apiserver.allocation.port_records import PortRecords
+    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
     from kedge.apiserver.testing.fault_table import FaultTable
 
 SEATS: Final = 600
@@ -109,7 +108,7 @@ async def assemble(
     chosen = plugins.enabled(admission, given)
     if device_access:
         chosen.append(DeviceAccess(authorizer, device_access))
-    ports = PortRecords(store, clock) if is_shared else None
+    ports = shared_ports(store, clock) if is_shared else None
     allocator = service_allocator(
         store, cache, catalog, clock, random, node_ports, service_network, ports
     )
@@ -146,11 +145,21 @@ async def assemble(
 
 def quota_claims(
     store: Store, cache: WatchCache, clock: Clock, random: Random
-) -> SharedQuotaClaims:
-    """Return what servers of one store agree on quotas by. A server that is started again is
+) -> "SharedQuotaClaims":
+    """Return the claims by which servers of one store agree on quotas. A server that is started again is
     another one: what it had admitted before is not known to it."""
+    from kedge.apiserver.quota.ledger import QuotaLedger
+    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
+
     name = f"{random.getrandbits(64):016x}"
     return SharedQuotaClaims(store, cache, QuotaLedger(cache, clock), clock, name)
+
+
+def shared_ports(store: Store, clock: Clock) -> "PortRecords":
+    """Return the node ports that servers of one store are about to give away."""
+    from kedge.apiserver.allocation.port_records import PortRecords
+
+    return PortRecords(store, clock)
 
 
 def webhook_caller(
@@ -172,7 +181,7 @@ def service_allocator(
     random: Random,
     ports: range,
     network: IPv4Network,
-    shared_ports: PortRecords | None = None,
+    shared: "PortRecords | None" = None,
 ) -> ServiceAllocator:
     """Return the allocator of cluster IPs and node ports."""
     ip_addresses = catalog.of_kind("networking.k8s.io/v1", "IPAddress")
@@ -182,7 +191,7 @@ def service_allocator(
     records = AddressRecords(store, cache, ip_addresses, clock, random)
     services = cache.of(service.RESOURCE)
     cidrs = cache.of(service_cidrs)
-    return ServiceAllocator(services, cidrs, records, ports, random, network, shared_ports)
+    return ServiceAllocator(services, cidrs, records, ports, random, network, shared)
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]

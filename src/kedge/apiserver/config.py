@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated, Final
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
@@ -571,6 +573,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def has_shared_store(self) -> bool:
         """Whether other servers may use the same objects."""
         return bool(self.etcd_endpoints)
+
+    @property
+    def identity(self) -> str:
+        """The identity among the servers of one store. It depends on host and directory only, so
+        that a server which comes back has its own Leases."""
+        return f"{gethostname()}_{uuid5(NAMESPACE_URL, self.state.resolve().as_uri())}"
 
     @property
     def database(self) -> Path:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kedge.api.builtin import schemas
 from kedge.api.catalog import BUILT_IN, KUBE_APISERVER
@@ -54,8 +54,6 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
-from kedge.apiserver.several import identity as cluster_identity
-from kedge.apiserver.several.servers import SeveralServers, identity_of
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock, machine_clock
@@ -70,6 +68,9 @@ from kedge.storage.store import Store, StoreError
 from kedge.web.cluster_network import network_of
 from kedge.web.server import HttpServer
 from kedge.web.watchdog import LoopPauses
+
+if TYPE_CHECKING:
+    from kedge.apiserver.several.servers import SeveralServers
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class ApiServer:
         token: str,
         key: SigningKey,
         nodes: LocalNodes,
-        several: SeveralServers | None = None,
+        several: "SeveralServers | None" = None,
     ) -> None:
         self.app = app
         self._several = several
@@ -133,7 +134,7 @@ class ServerParts(NamedTuple):
     outside: OutsideIdentities
     audit_log: AuditLog | None
     registrar: Registrar
-    several: SeveralServers | None
+    several: "SeveralServers | None"
     """The other servers; None if there can be none."""
 
     def tasks(
@@ -190,6 +191,8 @@ async def serve(
     store = await open_store(config, clock)
     try:
         if config.has_shared_store:
+            from kedge.apiserver.several import identity as cluster_identity
+
             await asyncio.to_thread(key.prepare)
             await cluster_identity.check(store, config.pki)
         is_new = await begin(store, clock, config.first_objects, has_nodes=not config.is_alone)
@@ -312,11 +315,15 @@ async def build(
     )
 
 
-def several_servers(config: ServerConfig, api: Api, registrar: Registrar) -> SeveralServers | None:
+def several_servers(
+    config: ServerConfig, api: Api, registrar: Registrar
+) -> "SeveralServers | None":
     """Return what connects this server to others of its store; None if there can be none."""
     if not config.has_shared_store:
         return None
-    return SeveralServers(api, registrar.settled, identity_of(config))
+    from kedge.apiserver.several.servers import SeveralServers
+
+    return SeveralServers(api, registrar.settled, config.identity)
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:

@@ -35,7 +35,7 @@ class ElectionTimes(msgspec.Struct, frozen=True):
 
 
 ALONE: Final = ElectionTimes(lasts=15, renewed=5.0, given_up=10.0, pause=2.0)
-"""For a server without others: nobody waits for the office, and renewals are writes."""
+"""For a server without others: no other one waits for the office, and renewals are writes."""
 CONTESTED: Final = ElectionTimes(lasts=4, renewed=1.0, given_up=3.0, pause=0.2)
 """For one of several servers: after the death of the leader another one leads in less than 5 s."""
 LASTS: Final = ALONE.lasts
@@ -97,7 +97,7 @@ class Election:
         self._times = times
 
     def is_leading(self) -> bool:
-        """Return whether nobody else can have begun to lead: the lease was renewed of late. A
+        """Return whether no other server can have begun to lead: the lease was renewed of late. A
         process that was stopped for a while learns from this that its time is over."""
         seen = self._seen
         if seen is None or seen.lease.spec.holderIdentity != self._identity:

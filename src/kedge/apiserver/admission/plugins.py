@@ -46,7 +46,6 @@ from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolic
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.quota.ledger import QuotaLedger
-from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -57,6 +56,7 @@ from kedge.machinery.clock import Clock
 if TYPE_CHECKING:
     from kedge.apiserver.policies.mutating_policies import MutatingPolicies
     from kedge.apiserver.policies.validating_policies import ValidatingPolicies
+    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -68,8 +68,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     authorizer: Authorizer
     clock: Clock
     configuration: AdmissionConfiguration = UNCONFIGURED
-    quota_claims: SharedQuotaClaims | None = None
-    """What servers of one store agree on quotas by; None if there can be no other."""
+    quota_claims: "SharedQuotaClaims | None" = None
+    """By which servers of one store agree on quotas; None if there can be no other server."""
     earlier: tuple[AdmissionPlugin, ...] = ()
     """The plugins before this one."""
 

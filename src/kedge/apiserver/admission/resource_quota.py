@@ -1,13 +1,17 @@
 """ResourceQuota: the objects of a namespace together take no more than its quotas allow."""
 
+from typing import TYPE_CHECKING
+
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object
 from kedge.api.quota.pods import is_terminating
 from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.quota.ledger import QuotaLedger
-from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 from kedge.apiserver.request import Request, check_dry_run
+
+if TYPE_CHECKING:
+    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 
 _GROWING = frozenset(
     (
@@ -24,7 +28,7 @@ class ResourceQuotaPlugin(ValidatingPlugin):
 
     name = "ResourceQuota"
 
-    def __init__(self, ledger: QuotaLedger, shared: SharedQuotaClaims | None = None) -> None:
+    def __init__(self, ledger: QuotaLedger, shared: "SharedQuotaClaims | None" = None) -> None:
         """`shared` agrees with other servers of the store; None if there can be none."""
         self._ledger = ledger
         self._shared = shared
@@ -46,7 +50,7 @@ class ResourceQuotaPlugin(ValidatingPlugin):
         if not check_dry_run(request.query.all("dryRun"), "CreateOptions"):
             self._ledger.hold(request, claim)
 
-    async def _agree(self, shared: SharedQuotaClaims, attempt: Attempt, obj: Object) -> None:
+    async def _agree(self, shared: "SharedQuotaClaims", attempt: Attempt, obj: Object) -> None:
         request = attempt.request
         refusal = await shared.admit(
             request,

@@ -23,8 +23,8 @@ from kedge.api.builtin.service_networks import (
 )
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.resource import Resource
+from kedge.apiserver.allocation.ledger import RECORD_SECONDS
 from kedge.apiserver.prepare import random_uid
-from kedge.apiserver.several.records import RECORD_SECONDS
 from kedge.apiserver.watchcache import Item, WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, parse_time

@@ -5,12 +5,25 @@ from typing import Any, Final
 
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Change, ResourceCache
+from kedge.machinery.errors import StatusCause, StatusError
 
+RECORD_SECONDS: Final = 120
+"""How long a record keeps others from what no Service has: longer than any request that was begun
+without knowing it."""
 FREED_KEPT: Final = 4096
 """How many addresses and ports are remembered that Services gave up."""
 
 Allocated = str | int
 """A cluster IP or a node port."""
+
+
+class AllocationRaced(StatusError):
+    """The choice of a write went to another one in between. It may be repeated with another choice;
+    without one, it fails as upstream's does."""
+
+    def __init__(self, why: str) -> None:
+        message = f"Internal error occurred: {why}"
+        super().__init__(500, "InternalError", message, causes=[StatusCause(message=why)])
 
 
 class AllocationLedger:

@@ -20,6 +20,10 @@ class PortRefused(Exception):
     """The port cannot be allocated; the text says why."""
 
 
+class PortInUse(Exception):
+    """Another server gives the port to a Service at this moment."""
+
+
 class PortAllocation:
     """The ports that one write allocates. Nothing is held before the caller holds `chosen`."""
 

@@ -8,14 +8,14 @@ from kedge.api.builtin.service_networks import LOOPBACK_PODS, NODE_PREFIX, POD_N
 from kedge.api.core_v1.node_types import Node
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.allocation.ledger import RECORD_SECONDS
 from kedge.apiserver.authorization.node import node_name
 from kedge.apiserver.request import Request, dry_run
-from kedge.apiserver.several.records import PREFIX, claim
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.machinery.errors import FieldError, invalid
 from kedge.storage.store import Store
 
-KEYS: Final = f"{PREFIX}podnetworks/"
+KEYS: Final = "/kedge/podnetworks/"
 
 
 class PodNetworks:
@@ -49,10 +49,16 @@ class PodNetworks:
         held = self._held.get(id(attempt.request))
         if self._shared is None or held is None or dry_run(attempt.request, "CreateOptions"):
             return
+        from kedge.apiserver.several.records import claim
+
         name, network = held
         key = f"{KEYS}{network.network_address}"
         found = await claim(
-            self._shared, key, name.encode(), lambda entry: entry.value == name.encode()
+            self._shared,
+            key,
+            name.encode(),
+            lambda entry: entry.value == name.encode(),
+            RECORD_SECONDS,
         )
         if found is None:
             raise _refusal(name, [str(network)], "is the network of a node that joins now")

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from kedge.apiserver.allocation.ledger import RECORD_SECONDS
+from kedge.apiserver.allocation.node_ports import PortInUse
 from kedge.apiserver.several.records import PREFIX, claim, drop
 from kedge.machinery.clock import Clock
 from kedge.storage.store import Store, StoreEntry, StoreError
@@ -18,10 +20,6 @@ log = logging.getLogger(__name__)
 KEYS: Final = f"{PREFIX}nodeports/"
 BUSY_SECONDS: Final = 5.0
 """For how long a port is not tried again that another server claims."""
-
-
-class PortInUse(Exception):
-    """Another server gives the port to a Service at this moment."""
 
 
 class PortRecords:
@@ -47,7 +45,8 @@ class PortRecords:
         def may_replace(entry: StoreEntry) -> bool:
             return is_free(entry.revision)
 
-        entry = await claim(self._store, f"{KEYS}{port}", service.encode(), may_replace)
+        key = f"{KEYS}{port}"
+        entry = await claim(self._store, key, service.encode(), may_replace, RECORD_SECONDS)
         if entry is None:
             self._busy[port] = self._clock.monotonic() + BUSY_SECONDS
             raise PortInUse(port)

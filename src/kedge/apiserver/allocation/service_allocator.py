@@ -3,6 +3,7 @@
 import asyncio
 from ipaddress import IPv4Network
 from random import Random
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,13 +23,19 @@ from kedge.apiserver.allocation.address_ranges import (
 )
 from kedge.apiserver.allocation.address_records import AddressInUse, AddressRecords
 from kedge.apiserver.allocation.families import family_errors
-from kedge.apiserver.allocation.ledger import Allocated, AllocationLedger
-from kedge.apiserver.allocation.node_ports import PortAllocation, first_ports, later_ports
-from kedge.apiserver.allocation.port_records import PortInUse, PortRecords
-from kedge.apiserver.allocation.raced import AllocationRaced
+from kedge.apiserver.allocation.ledger import Allocated, AllocationLedger, AllocationRaced
+from kedge.apiserver.allocation.node_ports import (
+    PortAllocation,
+    PortInUse,
+    first_ports,
+    later_ports,
+)
 from kedge.apiserver.request import Request, dry_run
 from kedge.apiserver.watchcache import Change, ResourceCache
 from kedge.machinery.errors import FieldError, internal, invalid
+
+if TYPE_CHECKING:
+    from kedge.apiserver.allocation.port_records import PortRecords
 
 
 class ServiceAllocator:
@@ -45,7 +52,7 @@ class ServiceAllocator:
         ports: range,
         random: Random,
         network: IPv4Network = SERVICE_RANGE,
-        shared_ports: PortRecords | None = None,
+        shared_ports: "PortRecords | None" = None,
     ) -> None:
         """`shared_ports` has node ports that servers of one store give away; None if there can be
         no other server."""
@@ -176,7 +183,7 @@ class ServiceAllocator:
 
     # Storing.
 
-    async def _store_port(self, ports: PortRecords, port: int, service: str) -> int:
+    async def _store_port(self, ports: "PortRecords", port: int, service: str) -> int:
         try:
             return await ports.store(port, service, lambda revision: self._is_dead(port, revision))
         except PortInUse:

@@ -105,7 +105,7 @@ class SharedQuotaClaims:
         waiting.append(waiter)
         try:
             async with self._locks.setdefault(namespace, asyncio.Lock()):
-                # Whoever came first has decided for all that waited.
+                # The first one has decided for all that waited.
                 if not waiter.is_done:
                     await self._decide(namespace, waiting)
         finally:
@@ -174,7 +174,7 @@ class SharedQuotaClaims:
         now, waits = self._clock.monotonic(), False
         for each in batch:
             each.refusal = refusals[id(each)]
-            # What others have admitted may still come to nothing.
+            # The writes of others may come to nothing.
             if each.refusal and others and now < each.give_up:
                 waits = True
                 continue

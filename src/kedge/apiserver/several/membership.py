@@ -2,7 +2,7 @@
 
 A server announces itself before it answers, and then waits until no other one can take itself for
 alone (`ALONE_SECONDS`). A server that could not renew its Lease for long stops answering, and
-announces itself anew. So a server that sees no Lease of another knows for a while that nobody else
+announces itself anew. So a server that sees no Lease of another knows for a while that no other one
 acknowledges writes.
 """
 
@@ -41,7 +41,7 @@ URL: Final = "kedge.io/server-url"
 """The annotation with the address at which other servers reach this one."""
 
 
-class Peer(msgspec.Struct, frozen=True):
+class PeerServer(msgspec.Struct, frozen=True):
     """Another server, as its Lease says."""
 
     name: str
@@ -67,7 +67,7 @@ class ServerMembership:
         self._acquired = ""
         self._renewed = clock.monotonic()
         self._answers_from = 0.0
-        self._peers: dict[str, Peer] = {}
+        self._peers: dict[str, PeerServer] = {}
         leases = cache.of(lease.RESOURCE)
         for item in leases.values():
             self._note(item)
@@ -78,7 +78,7 @@ class ServerMembership:
         return not self._peers and self.is_current()
 
     @property
-    def peers(self) -> list[Peer]:
+    def peers(self) -> list[PeerServer]:
         """The other servers that are alive."""
         now = self._clock.monotonic()
         return [each for each in self._peers.values() if now < each.heard + LIVE_SECONDS]
@@ -177,7 +177,7 @@ class ServerMembership:
             return
         url = (meta.get("annotations") or {}).get(URL, "")
         holder = (document.get("spec") or {}).get("holderIdentity", "")
-        self._peers[item.key] = Peer(
+        self._peers[item.key] = PeerServer(
             meta["name"], url, holder, item.revision, self._clock.monotonic()
         )
 

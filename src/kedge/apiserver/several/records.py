@@ -10,8 +10,6 @@ from typing import Final
 from kedge.storage.store import RevisionConflict, Store, StoreEntry
 
 PREFIX: Final = "/kedge/"
-RECORD_SECONDS: Final = 120
-"""How long a record lives: longer than any request that was begun without knowing it."""
 _TRIES: Final = 5
 
 
@@ -20,9 +18,10 @@ async def claim(
     key: str,
     value: bytes,
     is_free: Callable[[StoreEntry], bool],
-    seconds: int = RECORD_SECONDS,
+    seconds: int,
 ) -> StoreEntry | None:
-    """Write a record and return it; None if there is one that is not free to be replaced."""
+    """Write a record that lives for so long, and return it; None if there is one that is not free
+    to be replaced."""
     expect = 0
     for _ in range(_TRIES):
         try:

@@ -34,7 +34,7 @@ from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
 from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare
 from kedge.apiserver.admission.chain import Attempt
-from kedge.apiserver.allocation.raced import AllocationRaced
+from kedge.apiserver.allocation.ledger import AllocationRaced
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
 from kedge.apiserver.builtin_versions import versions_of
 from kedge.apiserver.object_versions import ConversionNeeded, ObjectVersions

@@ -20,7 +20,7 @@ from kedge.machinery import atomic, ownership, reserve_files
 _LOCK: Final = "change.lock"
 _NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
 _COPIED: Final = ("pki", "token")
-"""What a further server of a cluster gets from the directory of the first one."""
+"""Copied from the directory of a cluster's first server to that of a further one."""
 
 
 class ClusterGone(Failure):

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.allocation.port_records import KEYS, PortInUse, PortRecords
+from kedge.apiserver.allocation.node_ports import PortInUse
+from kedge.apiserver.allocation.port_records import KEYS, PortRecords
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalAnswer, LocalServer
