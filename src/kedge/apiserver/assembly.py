@@ -146,8 +146,8 @@ async def assemble(
 def quota_claims(
     store: Store, cache: WatchCache, clock: Clock, random: Random
 ) -> "SharedQuotaClaims":
-    """Return the claims by which servers of one store agree on quotas. A server that is started again is
-    another one: what it had admitted before is not known to it."""
+    """Return the claims by which servers of one store agree on quotas. A server that is started
+    again is another one: it does not know the writes that it admitted before."""
     from kedge.apiserver.quota.ledger import QuotaLedger
     from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 

@@ -53,12 +53,9 @@ class PodNetworks:
 
         name, network = held
         key = f"{KEYS}{network.network_address}"
+        own = name.encode()
         found = await claim(
-            self._shared,
-            key,
-            name.encode(),
-            lambda entry: entry.value == name.encode(),
-            RECORD_SECONDS,
+            self._shared, key, own, lambda entry: entry.value == own, RECORD_SECONDS
         )
         if found is None:
             raise _refusal(name, [str(network)], "is the network of a node that joins now")
