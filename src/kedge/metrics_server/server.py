@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 from kedge.api.core_v1 import config_map, node
 from kedge.api.core_v1.pod import pod
-from kedge.apiserver import pki
 from kedge.apiserver.api import Api
 from kedge.apiserver.assembly import assemble
 from kedge.apiserver.metrics.cluster import CachedCluster
 from kedge.apiserver.metrics.kubelets import KubeletCredentials, Kubelets
 from kedge.apiserver.metrics.scrape import outcomes
+from kedge.apiserver.own_certificate import ServingCertificate, names_of, reachable
 from kedge.apiserver.server_addresses import url
 from kedge.apiserver.telemetry import Telemetry
 from kedge.client.client import Client
@@ -23,7 +23,6 @@ from kedge.client.transport import Unreachable
 from kedge.client.view import sketches
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.machinery.interfaces import is_unspecified, own_addresses
 from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
 from kedge.metrics.scrape.scraper import Scraper
 from kedge.metrics.window_file import WindowFile
@@ -103,11 +102,12 @@ async def serve(
     on_ready: Callable[[MetricsServerAddress], None],
 ) -> None:
     """Serve until cancelled; `client` speaks to the cluster, `access` is for its kubelets."""
-    identity = _identity(config)
-    context = _context(config)
+    certificate = _certificate(config)
+    identity = certificate.identity()
+    context = certificate.context()
     proxy = FrontProxyWatcher(client, clock)
-    if ca_pem := (await proxy.look()).ca_pem:
-        believe(context, ca_pem)
+    if proxy_ca_pem := (await proxy.look()).ca_pem:
+        believe(context, proxy_ca_pem)
     api = await assemble(MemoryStore(clock), clock, (), usage_window=config.window)
     store = await asyncio.to_thread(WindowFile, config.windows, "")
     kubelets, every = Kubelets(access), config.resolution
@@ -117,7 +117,9 @@ async def serve(
     listener = HttpServer(app.handle, clock, ServerLimits(body_bytes=_BODY_BYTES))
     informers = _informers(api, client, clock)
     port = await listener.listen(config.host, config.port, context)
-    running = MetricsServerAddress(url(_local(config), port), identity.ca_pem if identity else b"")
+    running = MetricsServerAddress(
+        url(reachable(config.host), port), identity.ca_pem if identity else b""
+    )
 
     async def read_kubelets() -> None:
         for informer in informers:
@@ -135,39 +137,19 @@ async def serve(
             tasks.create_task(api.metrics.run())
             tasks.create_task(proxy.follow(context))
             if identity is not None:
-                renewed = identity._replace(context=context)
-                tasks.create_task(pki.keep_renewed(renewed, _hosts(config), clock))
+                tasks.create_task(certificate.keep_renewed(identity, context, clock))
     finally:
         app.ready = False
         await listener.close()
 
 
-def _identity(config: MetricsServerConfig) -> pki.ServerIdentity | None:
-    """A certificate of our own making, unless one is given."""
-    return None if config.certificate else pki.ensure(config.pki, _hosts(config))
-
-
-def _context(config: MetricsServerConfig) -> ssl.SSLContext:
-    """The TLS context of the listener; it does not trust any client certificate yet."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if config.certificate is not None:
-        context.load_cert_chain(config.certificate, config.key)
-    else:
-        context.load_cert_chain(config.pki / "server.crt", config.pki / "server.key")
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _hosts(config: MetricsServerConfig) -> list[str]:
-    every = own_addresses() if is_unspecified(config.host) else []
-    return [config.host, *config.hosts, *SERVICE, *every]
-
-
-def _local(config: MetricsServerConfig) -> str:
-    if is_unspecified(config.host):
-        return "::1" if ":" in config.host else "127.0.0.1"
-    return config.host
+def _certificate(config: MetricsServerConfig) -> ServingCertificate:
+    return ServingCertificate(
+        directory=config.pki,
+        hosts=names_of(config.host, *config.hosts, *SERVICE),
+        given=config.certificate,
+        given_key=config.key,
+    )
 
 
 def _informers(

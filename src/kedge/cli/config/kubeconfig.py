@@ -34,7 +34,7 @@ def client_config(source: Settings) -> ClientConfig:
 def login(source: Settings) -> "Callable[[], Login]":
     """Return how to log in to the cluster of a kubeconfig, or to that of this pod without one."""
     from kedge.client import login
-    from kedge.metrics_server.run import in_cluster
+    from kedge.client.cluster_login import in_cluster
 
     found = client_config(source)
     if any(path.exists() for path in found.files):
