@@ -164,6 +164,11 @@ GROUPS: Final = (
                 "cluster.metrics_server",
                 "Serve the metrics API for a cluster that does not run kedge",
             ),
+            CliCommand(
+                "admission-webhook",
+                "cluster.admission_webhook",
+                "Enforce kedge's LimitRanges on a cluster that does not run kedge",
+            ),
         ),
     ),
     CommandGroup(

@@ -17,6 +17,7 @@ from kedge.api.limits.defaulting import with_defaults, with_more_defaults
 from kedge.api.limits.running_pods import RunningPodViolations, running_violations
 from kedge.api.limits.violations import claim_violations, pod_violations, refusal
 from kedge.api.limits.workloads import outcome, pod_from, template_of
+from kedge.api.limits.writes import concerns
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.refusal import refused
@@ -24,7 +25,6 @@ from kedge.apiserver.authorization.cache_follower import follow, place_of
 from kedge.apiserver.watchcache import Item, ResourceCache, Selection
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
 
-_WRITES = ("CREATE", "UPDATE")
 EXAMINED_PODS: Final = 200
 """How many pods a new LimitRange is compared with. Decoding so many takes about 20 ms."""
 EXAMINED_BYTES: Final = 1 << 20
@@ -70,7 +70,7 @@ class LimitRanger:
         if not isinstance(obj, Pod):
             return obj
         bounds = self.bounds(attempt.request.namespace)
-        if bounds is None or not concerns(attempt):
+        if bounds is None or not _concerns(attempt):
             return obj
         if attempt.is_repeated:
             return with_more_defaults(bounds, obj)
@@ -81,7 +81,7 @@ class LimitRanger:
             attempt.request.warnings += self._refused_pods(attempt, attempt.object)
             return
         bounds = self.bounds(attempt.request.namespace)
-        if bounds is None or not concerns(attempt):
+        if bounds is None or not _concerns(attempt):
             return
         obj = attempt.object
         if isinstance(obj, Pod):
@@ -96,7 +96,7 @@ class LimitRanger:
 
     def _refused_pods(self, attempt: Attempt, written: LimitRange) -> list[str]:
         """Return warnings about the pods of the namespace that a LimitRange would refuse."""
-        if not concerns(attempt) or not written.spec.limits:
+        if not _concerns(attempt) or not written.spec.limits:
             return []
         namespace = attempt.request.namespace
         everything = Selection(pod.RESOURCE, namespace, LabelRequirements(), FieldSelector())
@@ -123,17 +123,9 @@ def running_warnings(found: Iterable[RunningPodViolations]) -> Iterator[str]:
         yield f"{others} more running pods would be refused: see kedge explain limits --existing"
 
 
-def concerns(attempt: Attempt) -> bool:
-    """Whether a write is one that LimitRanges have a say in."""
-    if attempt.operation not in _WRITES:
-        return False
-    if attempt.old is not None and attempt.old.metadata.deletionTimestamp:
-        return False
+def _concerns(attempt: Attempt) -> bool:
     subresource = attempt.request.subresource
-    if isinstance(attempt.object, Pod):
-        new = attempt.operation == "CREATE"
-        return not subresource if new else subresource == "resize"
-    return not subresource
+    return concerns(attempt.operation, subresource, attempt.object, attempt.old)
 
 
 def warnings(bounds: NamespaceLimits, obj: Object | None) -> list[str]:

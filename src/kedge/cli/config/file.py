@@ -38,13 +38,14 @@ def parse(path: Path, text: str) -> Mapping[str, Any]:
 
 def known_settings() -> dict[str, Setting[Any]]:
     """Return all settings that a file can have, by name."""
+    from kedge.admission_webhook.config import AdmissionWebhookConfig
     from kedge.apiserver.config import ServerConfig
     from kedge.cli.cluster.up.command import NODES, RESTART, SCALE_DOWN_DELAY
     from kedge.metrics_server.config import MetricsServerConfig
     from kedge.node.config import Invitation, NodeConfig
     from kedge.settings.setting import bound_settings
 
-    configs = (MetricsServerConfig, Invitation, NodeConfig, ServerConfig)
+    configs = (AdmissionWebhookConfig, MetricsServerConfig, Invitation, NodeConfig, ServerConfig)
     bound = [each.setting for config in configs for each in bound_settings(config)]
     return {
         each.name: each for each in (*bound, NODES, RESTART, SCALE_DOWN_DELAY) if not each.only_flag

@@ -1,9 +1,11 @@
-"""Make the configurations of `kedge server` and `kedge metrics-server`."""
+"""Make the configurations of `kedge server` and of the servers beside other clusters."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Any
 
+from kedge.admission_webhook.config import AdmissionWebhookConfig
 from kedge.api.builtin.service_networks import POD_NETWORK, SERVICE_RANGE
 from kedge.api.core_v1.resource_names import validate_amount
 from kedge.apiserver.config import (
@@ -48,9 +50,21 @@ def metrics_server_config(source: Settings) -> MetricsServerConfig:
     """Return the configuration of a metrics server."""
     default = {"state": source.root().with_name("kedge-metrics")}
     config = source.fill(MetricsServerConfig, default)
-    if (config.certificate is None) != (config.key is None):
-        raise Failure("--tls-cert-file and --tls-private-key-file belong together")
+    _check_pair(config.certificate, config.key)
     return config
+
+
+def admission_webhook_config(source: Settings) -> AdmissionWebhookConfig:
+    """Return the configuration of an admission webhook."""
+    default = {"state": source.root().with_name("kedge-admission-webhook")}
+    config = source.fill(AdmissionWebhookConfig, default)
+    _check_pair(config.certificate, config.key)
+    return config
+
+
+def _check_pair(certificate: Path | None, key: Path | None) -> None:
+    if (certificate is None) != (key is None):
+        raise Failure("--tls-cert-file and --tls-private-key-file belong together")
 
 
 def _check_load_balancers(config: ServerConfig) -> None:

@@ -1,0 +1,1 @@
+"""Kedge's own rules for pods and claims as a webhook of another cluster."""
