@@ -65,33 +65,38 @@ class DownwardReference(NamedTuple):
 def references(spec: Document, at: str) -> Iterator[DownwardReference]:
     """Yield the variables and files of a pod spec that have, or may have had, a field as source."""
     for group in ("containers", "initContainers"):
-        for i, container in enumerate(spec.get(group) or ()):
-            for j, variable in enumerate(container.get("env") or ()):
+        for i, container in _items(spec.get(group)):
+            for j, variable in _items(container.get("env")):
                 source = variable.get("valueFrom")
-                if source is not None:
+                if isinstance(source, dict):
                     place = f"{at}.{group}[{i}].env[{j}].valueFrom"
                     yield DownwardReference(place, source, container.get("name", ""), "")
-    for i, volume in enumerate(spec.get("volumes") or ()):
+    for i, volume in _items(spec.get("volumes")):
         place = f"{at}.volumes[{i}]"
-        if isinstance(source := volume.get("downwardAPI"), dict):
-            yield from _files(source, f"{place}.downwardAPI")
-        projected = volume.get("projected") or {}
-        for j, source in enumerate(projected.get("sources") or ()):
-            if isinstance(inner := source.get("downwardAPI"), dict):
-                yield from _files(inner, f"{place}.projected.sources[{j}].downwardAPI")
+        yield from _files(volume, place)
+        for j, source in _items((volume.get("projected") or {}).get("sources")):
+            yield from _files(source, f"{place}.projected.sources[{j}]")
 
 
-def _files(source: Document, at: str) -> Iterator[DownwardReference]:
-    for i, item in enumerate(source.get("items") or ()):
+def _files(volume: Document, at: str) -> Iterator[DownwardReference]:
+    for i, item in _items((volume.get("downwardAPI") or {}).get("items")):
         path = str(item.get("path", ""))
-        yield DownwardReference(f"{at}.items[{i}]", item, path.partition("/")[0], path or "-")
+        place = f"{at}.downwardAPI.items[{i}]"
+        yield DownwardReference(place, item, path.partition("/")[0], path or "-")
+
+
+def _items(value: object) -> Iterator[tuple[int, Document]]:
+    """Yield the objects of a list, with their position; nothing of any other value."""
+    for i, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, dict):
+            yield i, item
 
 
 def complete(spec: Document, at: str) -> list[FieldError]:
     """Turn partial selectors in `fieldRef` into full ones, in place; return what is wrong."""
     errors = []
-    initial = {each.get("name") for each in spec.get("initContainers") or ()}
-    known = {each.get("name") for each in spec.get("containers") or ()} | initial
+    initial = {each.get("name") for _, each in _items(spec.get("initContainers"))}
+    known = {each.get("name") for _, each in _items(spec.get("containers"))} | initial
     for each in references(spec, at):
         if not each.source.keys() - {"path", "mode"}:
             errors.append(FieldError.required(each.place, _NO_SOURCE))
