@@ -113,7 +113,8 @@ def _write_amounts(document: Document, pod: Pod) -> None:
     """Write the requests and limits that containers were given into the document."""
     for group in ("containers", "initContainers"):
         typed = getattr(pod.spec, group)
-        for container, filled in zip(document["spec"].get(group) or (), typed, strict=True):
+        raw = (document.get("spec") or {}).get(group) or ()
+        for container, filled in zip(raw, typed, strict=True):
             for bound in ("requests", "limits"):
                 amounts = getattr(filled.resources, bound)
                 known = (container.get("resources") or {}).get(bound) or {}
@@ -125,7 +126,7 @@ def _write_amounts(document: Document, pod: Pod) -> None:
 
 def _annotate(document: Document, annotations: Any) -> None:
     if annotations:
-        metadata = document.setdefault("metadata", {})
+        metadata = document["metadata"] = document.get("metadata") or {}
         metadata["annotations"] = (metadata.get("annotations") or {}) | annotations
 
 
@@ -176,5 +177,5 @@ def _decoded(resource: Resource[Any], document: Document) -> Object:
 
 def _at(document: Document, path: str) -> Document:
     for name in path.split("."):
-        document = document[name]
+        document = document.get(name) or {}
     return document
