@@ -16,9 +16,8 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits import workloads
 from kedge.api.limits.bounds import NamespaceLimits
 from kedge.api.limits.defaulting import with_more_defaults
-from kedge.api.limits.violations import claim_violations, pod_violations, refusal
+from kedge.api.limits.violations import claim_violations, concerns, pod_violations, refusal
 from kedge.api.limits.workloads import template_of
-from kedge.api.limits.writes import concerns
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.limit_ranger import warnings
@@ -154,7 +153,7 @@ def validate(request: ReviewRequest, bounds: NamespaceLimits | None) -> Verdict:
 
 
 def _subject(request: ReviewRequest) -> _Subject | None:
-    """Return the write; None if it is none of the webhook's business."""
+    """Decode a write; None if the webhook has nothing to say about it."""
     about = request.resource
     resource = _RESOURCES.get((about.group, about.version, about.resource))
     if resource is None or request.object is None or request.operation not in _WRITES:

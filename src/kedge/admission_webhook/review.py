@@ -25,7 +25,7 @@ class ReviewResource(msgspec.Struct, frozen=True):
 
 
 class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What the API server asks; fields that this webhook does not use are left out."""
+    """The question of the API server, with the fields that this webhook uses."""
 
     uid: str
     resource: ReviewResource
@@ -37,13 +37,13 @@ class ReviewRequest(msgspec.Struct, frozen=True, rename="camel"):
     old_object: dict[str, Any] | None = None
 
 
-class _Review(msgspec.Struct, frozen=True, rename="camel"):
+class _AdmissionReview(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
     request: ReviewRequest
 
 
-_DECODER: Final = msgspec.json.Decoder(_Review)
+_DECODER: Final = msgspec.json.Decoder(_AdmissionReview)
 
 
 def read(body: bytes) -> ReviewRequest:

@@ -5,16 +5,29 @@ minimum, maximum and ratio, each by the name of the resource. All comparisons ar
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kedge.api.core_v1.limit_range import CLAIM, CONTAINER, POD
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.resources import POD_LEVEL, Bound, total
 from kedge.api.limits.bounds import Amounts, LimitRangeRule, NamespaceLimits, NarrowestBounds
+from kedge.api.model import Object
 from kedge.machinery.quantity import Quantity, times
 
 _UNIT = Quantity.from_value(1).nanos
+_WRITES: Final = ("CREATE", "UPDATE")
+
+
+def concerns(operation: str, subresource: str, obj: Object | None, old: Object | None) -> bool:
+    """Return whether a write is one that LimitRanges have a say in."""
+    if operation not in _WRITES:
+        return False
+    if old is not None and old.metadata.deletionTimestamp:
+        return False
+    if isinstance(obj, Pod):
+        return not subresource if operation == "CREATE" else subresource == "resize"
+    return not subresource
 
 
 class LimitRangeViolation(NamedTuple):

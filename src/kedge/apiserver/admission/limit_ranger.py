@@ -15,9 +15,8 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits.bounds import NamespaceLimits, bounds_of
 from kedge.api.limits.defaulting import with_defaults, with_more_defaults
 from kedge.api.limits.running_pods import RunningPodViolations, running_violations
-from kedge.api.limits.violations import claim_violations, pod_violations, refusal
+from kedge.api.limits.violations import claim_violations, concerns, pod_violations, refusal
 from kedge.api.limits.workloads import outcome, pod_from, template_of
-from kedge.api.limits.writes import concerns
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.refusal import refused
