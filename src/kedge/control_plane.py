@@ -58,12 +58,12 @@ gives the lock away for each TLS record, dozens of times in a turn. With the def
 threads with long work stopped the loop for half a second."""
 
 
-def run(config: ServerConfig, on_ready: OnReady) -> None:
+def run(config: ServerConfig, on_ready: OnReady, log_name: str = "server") -> None:
     """Run until SIGTERM or SIGINT; `on_ready` is called once everything answers."""
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        handlers=[BoundedLogHandler("server.log")],
+        handlers=[BoundedLogHandler(f"{log_name}.log")],
     )
     search_young_only()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -101,7 +101,7 @@ async def _serve(
         asyncio.TaskGroup() as tasks,
     ):
         gateway = await _gateway(server, config, clock)
-        if config.simulation.nodes:
+        if config.simulation.nodes and config.is_first:
             await _register_simulated_nodes(server, config, clock)
         gc.freeze()
         gc.enable()
@@ -131,6 +131,9 @@ async def _work(
     if config.restart_reason:
         work.append(tasks.create_task(record_restart(server, config.restart_reason, clock)))
     await stop.wait()
+    if server.has_peers():
+        # New connections go to the other servers from now on.
+        server.stop_listening()
     for task in work:
         task.cancel()
     if work:
@@ -145,6 +148,8 @@ async def _gateway(
     """Let the gateway listen; returns its work, or None if there is no gateway."""
     from kedge.gateway import listening
 
+    if not config.is_first:
+        return None
     if not config.gateway:
         listening.forget(config.state)
         return None

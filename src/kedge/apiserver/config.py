@@ -255,6 +255,25 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "sqlite"
     etcd: EtcdFiles = EtcdFiles()
+    servers: Annotated[
+        int,
+        Setting(
+            "servers",
+            values.SERVERS,
+            "how many servers 'kedge up' runs on one address, from 1 to 9; several need a store"
+            " that servers can share, such as an etcd",
+        ),
+    ] = 1
+    replica: Annotated[
+        int,
+        Setting(
+            "replica",
+            values.COUNT,
+            "which of several servers of one directory this is, from 2 on",
+            default="the only one, or the first",
+            only_flag=True,
+        ),
+    ] = 0
     admission: Annotated[
         tuple[str, ...],
         Setting(
@@ -562,7 +581,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scraped(self) -> Path:
         """The file in which the windows of scraped nodes outlive the server."""
-        return self.state / "scraped-usage"
+        return self.state / ("scraped-usage" if self.is_first else f"scraped-usage-{self.replica}")
 
     @property
     def etcd_endpoints(self) -> tuple[str, ...]:
@@ -578,7 +597,14 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> str:
         """The identity among the servers of one store. It depends on host and directory only, so
         that a server which comes back has its own Leases."""
-        return f"{gethostname()}_{uuid5(NAMESPACE_URL, self.state.resolve().as_uri())}"
+        own = f"{gethostname()}_{uuid5(NAMESPACE_URL, self.state.resolve().as_uri())}"
+        return own if self.is_first else f"{own}_{self.replica}"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the only server of its directory, or the first one. It does the work of a
+        machine, such as the gateway."""
+        return self.replica <= 1
 
     @property
     def database(self) -> Path:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kedge.api.builtin import schemas
@@ -95,9 +96,11 @@ class ApiServer:
         token: str,
         key: SigningKey,
         nodes: LocalNodes,
+        listener: HttpServer,
         several: "SeveralServers | None" = None,
     ) -> None:
         self.app = app
+        self._listener = listener
         self._several = several
         self.local_nodes = nodes
         self.url = url
@@ -105,6 +108,10 @@ class ApiServer:
         self.token = token
         self._pki = identity.directory
         self._key = key
+
+    def stop_listening(self) -> None:
+        """Accept no further connections; those that exist are served on."""
+        self._listener.stop_listening()
 
     def has_peers(self) -> bool:
         """Return whether other servers of the same store are alive."""
@@ -162,6 +169,8 @@ class ServerParts(NamedTuple):
         """Stop answering, and close connections to other servers."""
         self.lifecycle.stop()
         await self.listener.close()
+        if self.several is not None:
+            await self.several.leave()
         await self.api.caller.close()
         self.extensions.close()
         for close in self.outside.closing:
@@ -195,7 +204,10 @@ async def serve(
 
             await asyncio.to_thread(key.prepare)
             await cluster_identity.check(store, config.pki)
-        is_new = await begin(store, clock, config.first_objects, has_nodes=not config.is_alone)
+            async with cluster_identity.founding(store, clock):
+                is_new = await begin(store, clock, config.first_objects)
+        else:
+            is_new = await begin(store, clock, config.first_objects, has_nodes=not config.is_alone)
         parts = await build(config, clock, store, identity, token, key, pauses, components)
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(work) for work in parts.tasks(identity, hosts)]
@@ -207,6 +219,8 @@ async def serve(
                 if parts.several is not None:
                     await parts.several.join()
                 port = await parts.listener.listen(config.host, config.port, context)
+                if parts.several is not None:
+                    await parts.several.announce(await own_url(parts, port, context))
                 await ensure_objects(
                     parts.api, config, port, identity, parts.lifecycle, is_new=is_new
                 )
@@ -229,13 +243,23 @@ async def serve(
                 background += [group.create_task(work) for work in later]
                 parts.lifecycle.finish(StartStep.CONTROLLERS)
                 url = server_addresses.local(config, port)
-                yield ApiServer(parts.app, url, identity, token, key, nodes, parts.several)
+                yield ApiServer(
+                    parts.app, url, identity, token, key, nodes, parts.listener, parts.several
+                )
             finally:
                 await parts.close()
                 for task in background:
                     task.cancel()
     finally:
         await store.close()
+
+
+async def own_url(parts: ServerParts, port: int, context: SSLContext) -> str:
+    """Return the address at which other servers reach this one and no other; listen there."""
+    if parts.config.servers > 1:
+        host = server_addresses.peer_host(parts.config)
+        return server_addresses.url(host, await parts.listener.listen(host, 0, context))
+    return server_addresses.advertised(parts.config, port)
 
 
 async def build(
@@ -299,6 +323,7 @@ async def build(
         screen=app.screen,
         refused=api.metrics.refused_unread,
         comma_headers=outside.comma_headers,
+        shares_ports=config.servers > 1,
     )
     return ServerParts(
         config,

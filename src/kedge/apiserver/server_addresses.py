@@ -32,6 +32,13 @@ def advertised_host(config: ServerConfig) -> str:
     return config.hosts[0] if config.hosts else _main_address()
 
 
+def peer_host(config: ServerConfig) -> str:
+    """Return the address on which one of several servers of this machine is reached by itself."""
+    if not is_unspecified(config.host):
+        return config.host
+    return "::1" if ":" in config.host else "127.0.0.1"
+
+
 def machine_address(config: ServerConfig) -> str:
     """Return the address of this machine for other machines. It is a loopback address, or a name,
     if the server listens nowhere else."""

@@ -344,7 +344,7 @@ def _ask(where: "ClusterLocation", deed: Callable[["Client"], Awaitable[None]]) 
 
 def _client(where: "ClusterLocation") -> "Client":
     """The administrator of the cluster."""
-    from kedge.cli.cluster import process, registry, state
+    from kedge.cli.cluster import registry, server_parts, state
     from kedge.client.client import Client
     from kedge.client.http import HttpTransport
 
@@ -352,7 +352,7 @@ def _client(where: "ClusterLocation") -> "Client":
     if found is None:
         raise registry.absent(where)
     server = state.read_server(found.directory)
-    if server is None or process.running(found.directory) is None:
+    if server is None or server_parts.any_running(found.directory) is None:
         raise Failure(f"the cluster {where} is not running: start it with 'kedge up'")
     ca_pem = (found.directory / "pki" / "ca.crt").read_bytes()
     token = (found.directory / "token").read_text(encoding="ascii").strip()

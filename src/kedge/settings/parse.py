@@ -199,6 +199,17 @@ def count(value: str) -> int:
     return int(value)
 
 
+MOST_SERVERS: Final = 9
+
+
+def servers(value: str) -> int:
+    """Return how many servers share one address."""
+    number = count(value)
+    if not 1 <= number <= MOST_SERVERS:
+        raise argparse.ArgumentTypeError(f'"{value}" is not a number from 1 to {MOST_SERVERS}')
+    return number
+
+
 MOST_SIMULATED_NODES = 10_000
 
 

@@ -51,17 +51,25 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._is_open = True
+        self.port = int(listening.getsockname()[1])
         self._loop.add_reader(listening, self._accept)
 
-    @property
-    def port(self) -> int:
-        return int(self._socket.getsockname()[1])
-
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Accept no further connections; handshakes go on."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        # The kernel has connections for this socket, and resets them when it is closed.
+        self._accept()
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
+
+    def close(self) -> None:
+        """Accept no further connections, and end handshakes."""
+        self.stop()
         for task in self._handshakes:
             task.cancel()
 
@@ -131,9 +139,10 @@ class Listener:
 
 
 async def listening_sockets(
-    host: str, port: int, make: SocketMaker = socket.socket
+    host: str, port: int, make: SocketMaker = socket.socket, *, is_shared: bool = False
 ) -> list[socket.socket]:
-    """Return sockets that listen on all addresses of a host; raises OSError."""
+    """Return sockets that listen on all addresses of a host; raises OSError. `is_shared` lets other
+    processes of this user listen there too."""
     loop = asyncio.get_running_loop()
     kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
     found = await loop.getaddrinfo(host or None, port, type=kind, flags=passive)
@@ -143,6 +152,8 @@ async def listening_sockets(
             listening = make(family, kind | socket.SOCK_NONBLOCK, 0)
             made.append(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if is_shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             _bind(listening, address)

@@ -59,11 +59,14 @@ class HttpServer:
         screen: Screen | None = None,
         refused: Refused | None = None,
         comma_headers: tuple[str, ...] = COMMA_HEADERS,
+        shares_ports: bool = False,
     ) -> None:
         """`screen` checks heads before their bodies are read; `refused` is called for requests
         that never reach the handler; `comma_headers` are the prefixes of headers whose repeated
-        values are not joined by commas, because they contain some."""
+        values are not joined by commas, because they contain some; `shares_ports` says that other
+        processes listen on the same ports, among which the kernel divides connections."""
         self.handler = handler
+        self._shares_ports = shares_ports
         self.clock = clock
         self.limits = limits or ServerLimits()
         self.screen = screen
@@ -95,7 +98,9 @@ class HttpServer:
     ) -> int:
         """Accept connections; returns the port, which the kernel chooses for port 0."""
         self._stamp()
-        for listening in await listening_sockets(host, port, make):
+        before = len(self._listeners)
+        is_shared = self._shares_ports and port != 0
+        for listening in await listening_sockets(host, port, make, is_shared=is_shared):
             self._listeners.append(
                 Listener(
                     listening,
@@ -107,7 +112,7 @@ class HttpServer:
                     connection=lambda: ServerConnection(self),
                 )
             )
-        return self.port
+        return self._listeners[before].port
 
     @property
     def port(self) -> int:
@@ -137,13 +142,15 @@ class HttpServer:
         for _ in range(CLOSE_CHECKS):
             if self.connections:
                 await self.clock.sleep(_CLOSE_CHECK_SECONDS)
+        for listener in self._listeners:
+            listener.close()
         for connection in list(self.connections):
             connection.abort()
 
     def stop_listening(self) -> None:
         """Accept no further connection."""
-        while self._listeners:
-            self._listeners.pop().close()
+        for listener in self._listeners:
+            listener.stop()
 
     def write_soon(self, output: Output) -> None:
         """Flush an output once all requests that have arrived are answered.

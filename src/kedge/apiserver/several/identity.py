@@ -3,16 +3,22 @@
 A token or certificate that one server issues must be good for all of them.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from kedge.apiserver.several.records import PREFIX
+from kedge.apiserver.several.records import PREFIX, claim, drop
+from kedge.machinery.clock import Clock
 from kedge.storage.store import RevisionConflict, Store, StoreError
 
 KEY: Final = f"{PREFIX}identity"
+FOUNDER: Final = f"{PREFIX}founder"
+FOUNDING_SECONDS: Final = 20
+"""For how long others wait for a server that writes the first objects; it may have died."""
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
@@ -32,6 +38,23 @@ class OtherCluster(StoreError):
             f' again. If its keys are lost, run "etcdctl del {KEY}": tokens and certificates of the'
             " old ones are void then"
         )
+
+
+@asynccontextmanager
+async def founding(store: Store, clock: Clock) -> AsyncIterator[None]:
+    """Let one server at a time write the first objects of a cluster: of several that are started
+    together, the others find them."""
+    until = clock.monotonic() + FOUNDING_SECONDS
+    entry = None
+    while entry is None and clock.monotonic() < until:
+        entry = await claim(store, FOUNDER, b"", lambda _: False, FOUNDING_SECONDS)
+        if entry is None:
+            await clock.sleep(0.1)
+    try:
+        yield
+    finally:
+        if entry is not None:
+            await drop(store, FOUNDER, entry.revision)
 
 
 def identity_in(pki: Path) -> ClusterIdentity:

@@ -9,6 +9,7 @@ acknowledges writes.
 import logging
 from base64 import b32encode
 from hashlib import sha256
+from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -66,7 +67,7 @@ class ServerMembership:
         self._url = ""
         self._acquired = ""
         self._renewed = clock.monotonic()
-        self._answers_from = 0.0
+        self._answers_from = inf
         self._peers: dict[str, PeerServer] = {}
         leases = cache.of(lease.RESOURCE)
         for item in leases.values():
@@ -88,13 +89,18 @@ class ServerMembership:
         now = self._clock.monotonic()
         return now >= self._answers_from and now < self._renewed + LAPSE_SECONDS
 
-    async def join(self, url: str) -> None:
+    async def join(self) -> None:
         """Announce this server; returns when it may answer. Raises StoreError."""
-        self._url = url
         await self._renew()
         await self._cache.reached(await self._store.newest())
         if self._peers:
             await self._clock.sleep(JOIN_SECONDS)
+        self._answers_from = self._clock.monotonic()
+
+    async def announce(self, url: str) -> None:
+        """Say where other servers reach this one; raises StoreError."""
+        self._url = url
+        await self._renew()
 
     async def leave(self) -> None:
         """Say that this server is no more."""

@@ -17,7 +17,15 @@ class SeveralServers:
 
     async def join(self) -> None:
         """Announce this server; returns when it may answer."""
-        await self.membership.join("")
+        await self.membership.join()
+
+    async def announce(self, url: str) -> None:
+        """Say at which address other servers reach this one."""
+        await self.membership.announce(url)
+
+    async def leave(self) -> None:
+        """Say that this server has ended."""
+        await self.membership.leave()
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         return [self.membership.run(), self.barrier.run()]

@@ -51,7 +51,7 @@ def run(flags: Namespace) -> int:
 
     from kedge.apiserver.config import EtcdFiles
     from kedge.cli.backup import portable, transfer
-    from kedge.cli.cluster import process, state
+    from kedge.cli.cluster import server_parts, state
     from kedge.cli.cluster.integrity import DATABASE
     from kedge.cli.config.cluster import place
     from kedge.cli.config.settings import Settings
@@ -81,7 +81,7 @@ def run(flags: Namespace) -> int:
             f"{len(moving)} objects are in {flags.target}.\n"
             f"Continue the cluster there:  kedge up{named} --store {flags.target}"
         )
-        if process.running(directory):
+        if server_parts.any_running(directory):
             print("The cluster runs: what changes from now on is not there.")
         return 0
     _to_yaml(flags.target, moving)

@@ -88,11 +88,11 @@ def run(flags: Namespace) -> int:
 
 def _check_target(directory: Path, name: str) -> None:
     """Raise Failure if the cluster runs, or has objects of its own."""
-    from kedge.cli.cluster import process, state
+    from kedge.cli.cluster import server_parts, state
     from kedge.cli.cluster.integrity import DATABASE
     from kedge.cli.failure import Failure
 
-    if process.running(directory):
+    if server_parts.any_running(directory):
         raise Failure(f"cluster \"{name}\" runs: stop it with 'kedge down --name {name}'")
     there = state.read(directory)
     if (directory / DATABASE).exists() and not (there and there.etcd):

@@ -3,7 +3,7 @@
 import http.client
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli.cluster import node_pool, process, restarts, state
+from kedge.cli.cluster import node_pool, process, restarts, server_parts, state
 from kedge.cli.cluster.registry import RegisteredCluster, node_directories
 from kedge.cli.cluster.up.command import context
 from kedge.gateway import listening
@@ -44,6 +44,16 @@ class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How it reaches registries: mirrors, proxies, what is insecure; empty for the usual way."""
     runtime: str = ""
     """The socket of the container runtime, as cri:///PATH; empty for kedge's own."""
+    pid: int = 0
+
+
+class ServerProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One of several servers of this machine."""
+
+    name: str
+    """server, server-2 and so on."""
+    status: str
+    """Running or Stopped."""
     pid: int = 0
 
 
@@ -90,6 +100,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     disabled_controllers: tuple[str, ...] = ()
     gateway: tuple[str, ...] = ()
     """The addresses of the gateway; empty without one."""
+    servers: tuple[ServerProcess, ...] = ()
+    """The servers, if there are several."""
     nodes: tuple[NodeProcess, ...] = ()
     least_nodes: int = 0
     most_nodes: int = 0
@@ -125,19 +137,21 @@ def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
         nodes=tuple(_nodes(found.directory)),
     )
     known = _with_range(_with_restarts(known, found.directory, now), found.directory)
-    running = process.running(found.directory)
-    if running is None:
+    servers = server_parts.running(found.directory)
+    if not servers:
         back = known.parent and any(
             each.name == SERVER and each.state in ("waiting", "starting") for each in known.restarts
         )
         return msgspec.structs.replace(known, status="Restarting") if back else known
-    server = state.read_server(found.directory)
-    if server is None or server.pid != running.pid:
+    server, running = state.read_server(found.directory), next(iter(servers.values()))
+    is_shared = server is not None and server_parts.is_shared(server)
+    if server is None or (server.pid != running.pid and not is_shared):
         return msgspec.structs.replace(known, status="Starting", pid=running.pid)
     return msgspec.structs.replace(
         known,
         status="Running",
-        pid=server.pid,
+        pid=running.pid,
+        servers=tuple(_servers(found.directory, servers)) if is_shared else (),
         address=server.url,
         version=server.version,
         uptime=human_age(int((now - server.started).total_seconds())),
@@ -147,6 +161,16 @@ def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
         disabled_controllers=server.disabled_controllers,
         gateway=_gateway(found.directory),
     )
+
+
+def _servers(directory: Path, running: Mapping[str, process.Process]) -> Iterator[ServerProcess]:
+    for part in server_parts.parts(directory):
+        found = running.get(part)
+        yield ServerProcess(
+            name=part,
+            status="Running" if found else "Stopped",
+            pid=found.pid if found else 0,
+        )
 
 
 def _gateway(directory: Path) -> tuple[str, ...]:
@@ -230,7 +254,7 @@ def is_ready(directory: Path, url: str, clock: Clock) -> bool:
         start_seconds_left(server.started, clock.now()) if server else 0
     )
     while not answers(directory, url):
-        if clock.monotonic() >= deadline or process.running(directory) is None:
+        if clock.monotonic() >= deadline or server_parts.any_running(directory) is None:
             return False
         time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
     return True

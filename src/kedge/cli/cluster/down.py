@@ -152,7 +152,7 @@ def take_nodes_down(directory: Path, *, purge: bool) -> str:
 
 def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     """Stop the cluster and undo what `kedge up` did outside its directory; says what was done."""
-    from kedge.cli.cluster import node_pool, registry, restarts
+    from kedge.cli.cluster import node_pool, registry, restarts, server_parts
 
     name, directory = found.cluster.name, found.directory
     problems: list[str] = []
@@ -163,10 +163,11 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
         # Before the nodes: it would start them again.
         _attempt(problems, lambda: end_autoscaler(directory))
         problems += _end_nodes(directory)
-        killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
+        killed = _attempt(problems, lambda: _end_servers(directory))
         check_down(f'cluster "{name}"', directory, problems)
         try:
-            (directory / "server.json").unlink(missing_ok=True)
+            for part in server_parts.parts(directory):
+                (directory / f"{part}.json").unlink(missing_ok=True)
             restarts.forget(directory)
             node_pool.forget(directory)
             withdraw_context(directory, root)
@@ -183,9 +184,22 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     if purge and found.cluster.etcd:
         rest = (
             f"{rest}. Its objects are still in {found.cluster.etcd}: delete them with"
-            " 'etcdctl del --prefix /registry/'"
+            " 'etcdctl del --prefix /registry/' and 'etcdctl del --prefix /kedge/'"
         )
     return f"{said}; {rest}."
+
+
+def _end_servers(directory: Path) -> bool | None:
+    """Stop the servers, the first one last: it has the gateway. Returns whether one was killed;
+    None if none ran."""
+    from kedge.cli.cluster import restarts, server_parts
+
+    ends = [
+        restarts.stop_process(directory, part, _GRACE)
+        for part in reversed(server_parts.parts(directory))
+    ]
+    ran = [each for each in ends if each is not None]
+    return any(ran) if ran else None
 
 
 def _not_running(name: str) -> str:

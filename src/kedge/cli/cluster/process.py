@@ -7,6 +7,7 @@ signal, and keep us from signalling a stranger who got the same pid.
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import time
@@ -33,6 +34,7 @@ _CLAIMS: Final = (
     "supervisor.lock",
 )
 """The files that a cluster's processes lock for as long as they live."""
+_FURTHER: Final = re.compile(r"^server-[1-9][0-9]*\.pid$")
 _KILLED: Final = 1 << (signal.SIGKILL - 1)
 
 
@@ -131,6 +133,8 @@ def _deleted_claim(pid: int, above: str) -> str:
         for number in _descriptors(pid):
             link = os.readlink(f"/proc/{pid}/fd/{number}")
             name = os.path.basename(link).removesuffix(_DELETED)
+            # Those of further servers, such as server-2.pid, count as those of the first.
+            name = _FURTHER.sub("server.pid", name)
             if link.startswith(above) and link.endswith(_DELETED) and name in _CLAIMS:
                 return name
     return ""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kedge.cli.cluster import process, state
+from kedge.cli.cluster import server_parts, state
 from kedge.cli.failure import Failure
 
 
@@ -143,7 +143,7 @@ def check_free(root: Path, name: str, directory: Path) -> None:
     if _leads_to(entry, directory):
         return
     if entry.is_symlink():
-        if process.running(entry.resolve()):
+        if server_parts.any_running(entry.resolve()):
             raise Failure(
                 f'a cluster "{name}" is running in {entry.resolve()}: choose another --name, or'
                 f" stop that one with 'kedge down --name {name}'"

@@ -32,6 +32,8 @@ EXAMPLES: Final = """\
   # One whose objects are lost when it ends
   kedge server --name scratch --port 0 --store memory"""
 
+KEYS_SECONDS: Final = 30.0
+"""How long one of several servers waits for the keys of the first one."""
 CONTROLLERS: Final = f"; the names are {', '.join(names.ALL)}"
 """The end of the help of --controllers."""
 
@@ -89,7 +91,7 @@ def serve(
     from kedge import control_plane
     from kedge.apiserver.server import ApiServer
     from kedge.apiserver.startup import explain, innermost, is_permanent
-    from kedge.cli.cluster import integrity, process, state
+    from kedge.cli.cluster import integrity, process, server_parts, state
     from kedge.cli.cluster.announcement import Announcement
     from kedge.cli.failure import PermanentFailure, TemporaryFailure
     from kedge.gateway.listening import PortUnavailable
@@ -99,7 +101,8 @@ def serve(
         state.check_owner(config.state)
         integrity.check_types(config.state)
         cluster = state.prepare(config.state, config.name)
-        process.claim(config.state)
+        part = server_parts.part_of(config.replica)
+        process.claim(config.state, part)
         check()
         notes = integrity.check(config.state, cluster, store=config.store)
     except (state.DamagedState, integrity.StoreElsewhere) as damage:
@@ -107,17 +110,21 @@ def serve(
         raise PermanentFailure(str(damage)) from damage
     for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)
-    _upgrade(config, cluster)
+    if config.is_first:
+        _upgrade(config, cluster)
+    else:
+        wait_for_keys(config)
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
     def on_ready(ready: ApiServer) -> None:
-        integrity.record_files(config.state, store=config.store)
-        state.write_server(config.state, _record(config, ready.url))
+        if config.is_first:
+            integrity.record_files(config.state, store=config.store)
+        state.write_server(config.state, _record(config, ready.url), part)
         announce(Announcement(ready.url, ready.ca_pem, ready.token))
 
     try:
-        control_plane.run(config, on_ready)
+        control_plane.run(config, on_ready, part)
     except Exception as error:
         cause = innermost(error)
         if isinstance(cause, PortUnavailable):
@@ -127,6 +134,25 @@ def serve(
             raise kind(explanation) from error
         raise cause from None
     return 0
+
+
+def wait_for_keys(config: "ServerConfig") -> None:
+    """Wait until the first server of the directory has made the keys, which all of them have."""
+    import time
+
+    from kedge.cli.failure import TemporaryFailure
+    from kedge.machinery.clock import SystemClock
+
+    files = (config.pki / "sa.pub", config.pki / "ca.crt", config.token_file)
+    clock = SystemClock()
+    deadline = clock.monotonic() + KEYS_SECONDS
+    while not all(each.exists() for each in files):
+        if clock.monotonic() > deadline:
+            raise TemporaryFailure(
+                f"the first server of {config.state} has made no keys: its log, server.log, may say"
+                " why"
+            )
+        time.sleep(0.05)  # noqa: TID251 - no event loop runs here
 
 
 def _upgrade(config: "ServerConfig", cluster: "state.ClusterRecord") -> None:

@@ -284,9 +284,9 @@ def read_server(state: Path) -> ServerRecord | None:
     return None
 
 
-def write_server(state: Path, server: ServerRecord) -> None:
-    """Say that the server is ready, and where."""
-    _write(state / "server.json", _encoded(server), needed=False)
+def write_server(state: Path, server: ServerRecord, part: str = "server") -> None:
+    """Say that a server is ready, and where."""
+    _write(state / f"{part}.json", _encoded(server), needed=False)
 
 
 def _write(path: Path, content: bytes, *, needed: bool) -> None:

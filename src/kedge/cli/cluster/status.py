@@ -70,6 +70,9 @@ def describe(status: "ClusterStatus") -> str:
             ("Controllers", _controllers(status.disabled_controllers)),
             ("Gateway", ", ".join(status.gateway) or "<none>"),
         ]
+    for each in status.servers:
+        process = f"{each.status}, process {each.pid}" if each.pid else each.status
+        pairs.append((f"Server {each.name}", process))
     if status.most_nodes:
         pairs.append(("Nodes", _range(status)))
     for node in status.nodes:

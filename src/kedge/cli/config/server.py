@@ -41,9 +41,20 @@ def server_config(
         controllers=_controllers(source),
         restart_reason=source.environment.get(REASON_VARIABLE, ""),
     )
+    _check_servers(config)
     _check_load_balancers(config)
     _check_simulation(config.simulation)
     return config
+
+
+def _check_servers(config: ServerConfig) -> None:
+    """Refuse several servers on a store of one process."""
+    if config.servers > 1 and not config.has_shared_store:
+        raise Failure(
+            f"--servers {config.servers} needs a store that servers can share, and"
+            f" --store {config.store} is of one server: start an etcd and use --store"
+            " etcd://HOST:PORT ('kedge export' copies the objects of a cluster to it)"
+        )
 
 
 def metrics_server_config(source: Settings) -> MetricsServerConfig:

@@ -42,9 +42,12 @@ async def settled() -> None:
     return None
 
 
-def barrier(server: LocalServer, name: str) -> ReadBarrier:
+async def barrier(server: LocalServer, name: str) -> ReadBarrier:
     api = server.app.api
     membership_ = ServerMembership(api.store, api.cache, server.clock, name)
+    joining = asyncio.ensure_future(membership_.join())
+    while not joining.done():
+        await server.clock.advance(0.1)
     made = ReadBarrier(api.store, api.cache, membership_, settled, server.clock)
     server.start(made.run())
     return made
@@ -53,7 +56,7 @@ def barrier(server: LocalServer, name: str) -> ReadBarrier:
 async def announce(server: LocalServer, name: str, clock: FakeClock) -> None:
     api = server.app.api
     own = ServerMembership(api.store, api.cache, clock, name)
-    joining = asyncio.ensure_future(own.join("https://x"))
+    joining = asyncio.ensure_future(own.join())
     while not joining.done():
         await clock.advance(0.1)
     await joining
@@ -62,7 +65,7 @@ async def announce(server: LocalServer, name: str, clock: FakeClock) -> None:
 async def test_a_read_on_another_server_shows_an_acknowledged_write() -> None:
     async with two_servers() as (one, other):
         await announce(one, "one", one.clock)
-        handle = barrier(other, "other").before(other.app.handle)
+        handle = (await barrier(other, "other")).before(other.app.handle)
         for i in range(30):
             await one.post(CORE, {"metadata": {"name": f"c{i}"}})
             token = {"authorization": f"Bearer {TOKEN}"}
@@ -82,8 +85,8 @@ async def test_requests_that_wait_together_ask_the_store_once() -> None:
             asked += 1
             return await newest()
 
+        guard = await barrier(other, "other")
         other.store.newest = counted  # type: ignore[method-assign]
-        guard = barrier(other, "other")
         await asyncio.gather(*(guard.passed() for _ in range(50)))
         assert asked == 1
         await guard.passed()
@@ -99,8 +102,8 @@ async def test_a_server_that_is_alone_asks_once_a_second() -> None:
             asked += 1
             return server.store.revision
 
+        guard = await barrier(server, "only")
         server.store.newest = counted  # type: ignore[method-assign]
-        guard = barrier(server, "only")
         for _ in range(10):
             await guard.passed()
         assert asked == 1
@@ -111,7 +114,7 @@ async def test_a_server_that_is_alone_asks_once_a_second() -> None:
 
 async def test_a_server_that_could_not_renew_its_lease_for_long_answers_503() -> None:
     async with LocalServer.running(is_shared=True) as server:
-        guard = barrier(server, "only")
+        guard = await barrier(server, "only")
         await server.clock.advance(membership.LAPSE_SECONDS)
         answer: Any = guard.before(server.app.handle)(HttpRequest("GET", CORE))
         response = await answer

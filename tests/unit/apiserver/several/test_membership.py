@@ -13,10 +13,15 @@ def member(server: LocalServer, name: str) -> ServerMembership:
     return ServerMembership(api.store, api.cache, server.clock, name)
 
 
+async def announced(own: ServerMembership, url: str) -> None:
+    await own.join()
+    await own.announce(url)
+
+
 async def join(server: LocalServer, own: ServerMembership, url: str = "") -> float:
     """Announce a server; returns how long that took."""
     began = server.clock.monotonic()
-    joining = asyncio.ensure_future(own.join(url))
+    joining = asyncio.ensure_future(announced(own, url))
     while not joining.done():
         await server.clock.advance(0.1)
     await joining
@@ -76,5 +81,6 @@ async def test_a_killed_server_is_dead_after_its_lease_and_gone_much_later() -> 
 
 async def test_a_lease_without_the_label_is_of_something_else(server: LocalServer) -> None:
     own = member(server, "one")
+    await join(server, own)
     await server.post(LEASES, {"metadata": {"name": "apiserver-x"}, "spec": {}})
     assert own.is_alone

@@ -99,6 +99,7 @@ RESOLUTION_SECONDS: Final = 10
 """On one machine reports cost next to nothing, and users look at a cluster that they try out."""
 OF_A_SERVER_ALONE: Final = (
     "scrape_seconds",
+    "replica",
     "local_nodes",
     "dns",
     "device_access",
@@ -209,7 +210,7 @@ def run(flags: Namespace) -> int:
 
 
 def _bring_up(flags: Namespace) -> int:
-    from kedge.cli.cluster import process
+    from kedge.cli.cluster import server_parts
     from kedge.cli.cluster.up.foreground import foreground
     from kedge.cli.cluster.up.start import background
     from kedge.cli.config.cluster import place
@@ -220,7 +221,7 @@ def _bring_up(flags: Namespace) -> int:
     if is_restart:
         flags.restart = None
     source = Settings(flags)
-    if process.running(place(source)[1]):
+    if server_parts.any_running(place(source)[1]):
         config, left = _running_config(source, _messages(flags), is_restart=is_restart)
     else:
         config, left = up_config(source), ()

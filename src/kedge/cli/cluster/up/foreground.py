@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-from kedge.cli.cluster import process, restarts, server, state
+from kedge.cli.cluster import process, restarts, server, server_parts, state
 from kedge.cli.cluster.announcement import Announcement
 from kedge.cli.cluster.children import ProgramSpec, launching
 from kedge.cli.cluster.down import changing, end_autoscaler, end_nodes, withdraw_context
@@ -31,11 +31,13 @@ from kedge.restarter.restarter import SERVER
 def foreground(config: UpConfig, say: Say) -> UpResult | None:
     """Run the cluster until a signal, then take it down; return a result if it runs already."""
     directory = config.server.state
+    if config.server.servers > 1:
+        raise Failure("--foreground runs one server: leave it out, or leave out --servers")
     cluster = prepare(config, say)
     with contextlib.ExitStack() as turn:
         # Until the server is ready: another command would take what is half started for leftovers.
         turn.enter_context(changing(directory))
-        if process.running(directory):
+        if server_parts.any_running(directory):
             return running_cluster(directory)
         restarts.stop(directory)
         _run_in_foreground(config, upgraded(directory, cluster, say), say, turn)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kedge.cli.cluster import node, node_pool, restarts
+from kedge.cli.cluster import node, node_pool, restarts, server_parts
 from kedge.cli.cluster.down import end_node
 from kedge.cli.cluster.up.command import NODES, Say, UpConfig
 from kedge.cli.cluster.up.programs import node_programs, prepare_nodes
@@ -13,7 +13,6 @@ from kedge.cli.cluster.up.running_settings import OF_IMAGES
 from kedge.cli.failure import Failure
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.restarter.program import Program
-from kedge.restarter.restarter import SERVER
 from kedge.supervisor.files.removal import remove_all
 
 if TYPE_CHECKING:
@@ -34,7 +33,9 @@ def change(
     changed = {each.setting.name: each for each in config.changes}
     wanted = dict(programs)
     after = node_programs(config.nodes, config.server.state)
-    before = [name for name in programs if name not in (SERVER, node_pool.PART)]
+    before = [
+        name for name in programs if not server_parts.is_server(name) and name != node_pool.PART
+    ]
     if NODES.name in changed:
         gone = [name for name in before if name not in after]
         _remove(config, url, gone, say)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli.cluster import integrity, process, registry, state
+from kedge.cli.cluster import integrity, registry, server_parts, state
 from kedge.cli.cluster.announcement import Announcement
 from kedge.cli.cluster.conversions import LAYOUT
 from kedge.cli.cluster.down import withdraw_context
@@ -30,7 +30,7 @@ def prepare(config: UpConfig, say: Say) -> state.ClusterRecord:
     state.check_owner(directory)
     integrity.check_types(directory)
     cluster = state.prepare(directory, name)
-    if process.running(directory) is None:
+    if server_parts.any_running(directory) is None:
         # Before anything is started: containers must not end because of an error that the server
         # would report.
         for note in integrity.check(directory, cluster, store=config.server.store):
@@ -91,6 +91,17 @@ def settle_port(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> "Se
         return msgspec.structs.replace(asked, port=cluster.port)
     say(f"Port {cluster.port}, which the cluster had before, is in use: taking another one.")
     return asked
+
+
+def one_port(settings: "ServerConfig") -> "ServerConfig":
+    """Return the settings with a port that several servers can share: each of them would choose
+    another one."""
+    if settings.port or settings.servers == 1:
+        return settings
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((settings.host, 0))
+        return msgspec.structs.replace(settings, port=probe.getsockname()[1])
 
 
 def port_is_free(host: str, port: int) -> bool:

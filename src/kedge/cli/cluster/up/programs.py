@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from kedge.cli.cluster import node, node_pool, process, restarts, server
+from msgspec.structs import replace
+
+from kedge.cli.cluster import node, node_pool, process, restarts, server, server_parts
 from kedge.cli.cluster.children import Child, ProgramSpec
 from kedge.cli.cluster.up.command import UpConfig
 from kedge.cli.cluster.up.preparation import recorded_cluster, settle_port
 from kedge.restarter.program import Program
-from kedge.restarter.restarter import SERVER
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
@@ -23,11 +24,19 @@ _JOIN_FLAG: Final = "--join-fd"
 
 
 def server_program(settings: "ServerConfig") -> Program:
+    part = server_parts.part_of(settings.replica)
     return Program(
-        what="the server",
+        what="the server" if settings.is_first else f"server {settings.replica}",
         arguments=[*kedge_command(), server.NAME, *server.child_arguments(settings)],
-        log=str(settings.state / "server.log"),
+        log=str(settings.state / f"{part}.log"),
     )
+
+
+def server_programs(settings: "ServerConfig") -> dict[str, Program]:
+    """Return the programs of all servers, the first one at first."""
+    numbers = range(1, settings.servers + 1)
+    each = (replace(settings, replica=number if number > 1 else 0) for number in numbers)
+    return {server_parts.part_of(one.replica): server_program(one) for one in each}
 
 
 def node_program(config: "NodeConfig", directory: Path) -> Program:
@@ -87,14 +96,14 @@ def recorded_programs(
     directory = config.server.state
     settings = settle_port(config, recorded_cluster(directory), _discard)
     here = [one for one in config.nodes if one.pki.exists()]
-    programs = {SERVER: server_program(settings)} | node_programs(here, directory)
+    programs = server_programs(settings) | node_programs(here, directory)
     if node_pool.read(directory):
         programs[node_pool.PART] = autoscaler_program(directory)
     for each in recorded.parts if recorded else ():
         place, part = pid_file_of(directory, each.name)
         if each.flags and place.exists():
             what = programs[each.name].what if each.name in programs else f'node "{each.name}"'
-            told = "" if each.name == SERVER else _JOIN_FLAG
+            told = "" if server_parts.is_server(each.name) else _JOIN_FLAG
             log = str(place / f"{part}.log")
             programs[each.name] = Program(what, [*kedge_command(), *each.flags], log, told)
     return programs
@@ -113,7 +122,7 @@ def _program_spec(
 ) -> ProgramSpec:
     skipped = len(kedge_command())
     flags = list(program.arguments[skipped:])
-    if name == SERVER:
+    if server_parts.is_server(name):
         # A restarted server uses the same port, where clients know it.
         port = urlsplit(url).port or 0
         flags = [f"--port={port}" if flag.startswith("--port=") else flag for flag in flags]
@@ -133,7 +142,7 @@ def _program_spec(
 
 def pid_file_of(directory: Path, name: str) -> tuple[Path, str]:
     """Return the directory of the process' pid file, and the name of that file."""
-    if name in (SERVER, node_pool.PART):
+    if server_parts.is_server(name) or name == node_pool.PART:
         return directory, name
     return directory / "nodes" / name, node.NAME
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kedge.apiserver.config import ServerConfig
-from kedge.cli.cluster import node, node_pool, process, restarts, server, state
+from kedge.cli.cluster import node, node_pool, restarts, server, server_parts, state
 from kedge.cli.cluster.up.command import (
     NODES,
     OF_A_SERVER_ALONE,
@@ -16,7 +16,6 @@ from kedge.cli.cluster.up.command import (
 )
 from kedge.cli.config.settings import Settings
 from kedge.node.config import REGISTRY_FIELDS, NodeConfig
-from kedge.restarter.restarter import SERVER
 from kedge.settings.node_range import NodeRange
 from kedge.settings.setting import BoundSetting, Setting, declared
 
@@ -64,13 +63,15 @@ class SettingChange(NamedTuple):
 
 def read(directory: Path) -> RunningSettings | None:
     """Return the settings of the cluster in this directory; None if its server does not run."""
-    found, known = process.running(directory), state.read_server(directory)
-    if found is None or known is None or known.pid != found.pid:
+    found, known = server_parts.any_running(directory), state.read_server(directory)
+    if found is None or known is None:
+        return None
+    if known.pid != found.pid and not server_parts.is_shared(known):
         return None
     recorded, pool = restarts.read(directory), node_pool.read(directory)
     if recorded is None:
         return RunningSettings(known.flags, (), None, "")
-    agents = [each for each in recorded.parts if each.name not in (SERVER, node_pool.PART)]
+    agents = [each for each in recorded.parts if not _is_no_agent(each.name)]
     least = len(agents)
     return RunningSettings(
         server=known.flags,
@@ -79,6 +80,10 @@ def read(directory: Path) -> RunningSettings | None:
         policy=recorded.policy,
         scale_down_delay=pool.calm_seconds if pool else None,
     )
+
+
+def _is_no_agent(part: str) -> bool:
+    return server_parts.is_server(part) or part == node_pool.PART
 
 
 def values(running: RunningSettings) -> dict[str, Any]:

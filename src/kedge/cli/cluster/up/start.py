@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from kedge.cli.cluster import process, restarts, state
+from kedge.cli.cluster import process, restarts, server_parts, state
 from kedge.cli.cluster.announcement import decode
 from kedge.cli.cluster.children import launching
 from kedge.cli.cluster.down import changing, end_nodes
@@ -14,6 +14,7 @@ from kedge.cli.cluster.up.discarding import discard
 from kedge.cli.cluster.up.preparation import (
     adopt,
     help_along,
+    one_port,
     prepare,
     running_cluster,
     settle_port,
@@ -26,7 +27,7 @@ from kedge.cli.cluster.up.programs import (
     program_specs,
     recorded_programs,
     runs,
-    server_program,
+    server_programs,
     stop_spare,
     tell,
     wait_for,
@@ -64,7 +65,7 @@ def _start(config: UpConfig, say: Say) -> UpResult:
             return running_cluster(directory)
         # From here on nothing is restarted, and half-started programs have ended.
         restarts.stop(directory)
-        if process.running(directory):
+        if server_parts.any_running(directory):
             return _change(config, say) if config.changes else _complete(config, say)
         return _start_all(config, upgraded(directory, cluster, say), say)
 
@@ -73,7 +74,7 @@ def is_whole(config: UpConfig) -> bool:
     """Return whether the whole cluster runs with all settings, and its parent too unless the
     policy is never."""
     directory = config.server.state
-    if process.running(directory) is None or config.changes:
+    if server_parts.any_running(directory) is None or config.changes:
         return False
     known = restarts.read(directory)
     if known is None or not all(each.state == "running" for each in known.parts):
@@ -86,22 +87,30 @@ def is_whole(config: UpConfig) -> bool:
 def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpResult:
     started = SystemClock().monotonic()
     directory = config.server.state
-    settings = settle_port(config, cluster, say)
+    settings = one_port(settle_port(config, cluster, say))
     say(f'Starting cluster "{cluster.name}" in {directory} ...')
     prepare_nodes(config.nodes)
     stop_spare(config.spare)
     # All start at once: an agent has much to do before it needs a server.
-    programs = {SERVER: server_program(settings)} | local_programs(config)
+    programs = server_programs(settings) | local_programs(config)
     try:
         with launching(directory, programs) as launch:
-            nodes = [each for name, each in launch.children.items() if name != SERVER]
+            nodes = [launch.children[name] for name, each in programs.items() if each.told]
+            further = [
+                child
+                for name, child in launch.children.items()
+                if name != SERVER and server_parts.is_server(name)
+            ]
             help_along(settings, cluster)
             announced = decode(launch.children[SERVER].line(config.wait))
             took = SystemClock().monotonic() - started
             tell(nodes, announced.url)
             done = adopt(config, announced)
             say(f"API server ready at {done.url} ({took:.2f} s).")
-            wait_for(nodes, config.wait)
+            wait_for([*further, *nodes], config.wait)
+            if further:
+                took = SystemClock().monotonic() - started
+                say(f"{settings.servers} servers ready ({took:.2f} s).")
             launch.keep(program_specs(programs, announced.url, None), config.restart)
     except BaseException as error:
         # Containers that the agents have started do not end with them. If ending them fails, the
@@ -128,7 +137,8 @@ def _complete(config: UpConfig, say: Say) -> UpResult:
     programs = recorded_programs(config, recorded)
     lost = _launch_missing(config, known.url, programs, recorded)
     for name in lost:
-        say(f'The agent of node "{name}" was not running and was restarted.')
+        what = "Server" if server_parts.is_server(name) else "The agent of node"
+        say(f'{what} "{name}" was not running and was restarted.')
     if _policy(config, recorded) == "always" and not lost:
         say("The process that restarts the others was not running and was restarted.")
     return running_cluster(directory)
@@ -165,7 +175,7 @@ def _launch_missing(
     lost = {name: each for name, each in programs.items() if pids[name] is None}
     found = {name: each for name, each in pids.items() if each is not None}
     with launching(directory, lost, found) as launch:
-        tell([*launch.children.values()], url)
+        tell([launch.children[name] for name, each in lost.items() if each.told], url)
         wait_for([*launch.children.values()], config.wait)
         launch.keep(program_specs(programs, url, recorded), _policy(config, recorded))
     return list(lost)
@@ -183,10 +193,10 @@ def _ready_server(config: UpConfig) -> state.ServerRecord:
     directory, clock = config.server.state, SystemClock()
     deadline = clock.monotonic() + config.wait
     while clock.monotonic() < deadline:
-        running, known = process.running(directory), state.read_server(directory)
+        running, known = server_parts.any_running(directory), state.read_server(directory)
         if running is None:
             raise AlreadyRunning(f"the server in {directory} has just ended")
-        if known is not None and known.pid == running.pid:
+        if known is not None and (known.pid == running.pid or server_parts.is_shared(known)):
             return known
         time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
     raise Failure(
