@@ -28,7 +28,7 @@ WITHOUT_A_LOOP = (
 MOST = {
     "kedge.control_plane": 563,
     "kedge.node.agent": 464,
-    "kedge.cli.cluster.up.start": 45,
+    "kedge.cli.cluster.up.start": 46,
     "kedge.supervisor.supervisor": 62,
     "kedge.restarter.restarter": 6,
 }

@@ -318,7 +318,7 @@ async def build(
     registrar = Registrar(api)
     several = several_servers(config, api, registrar)
     listener = HttpServer(
-        app.handle if several is None else several.barrier.before(app.handle),
+        app.handle if several is None else several.before(app.handle),
         machine_clock(clock),
         screen=app.screen,
         refused=api.metrics.refused_unread,
@@ -348,7 +348,7 @@ def several_servers(
         return None
     from kedge.apiserver.several.servers import SeveralServers
 
-    return SeveralServers(api, registrar.settled, config.identity)
+    return SeveralServers(api, registrar.settled, config.identity, config.pki)
 
 
 def front_proxy_pki(config: ServerConfig) -> Path:

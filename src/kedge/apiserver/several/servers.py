@@ -1,19 +1,34 @@
 """SeveralServers: what one server does because there may be others on its store."""
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from kedge.apiserver.agents import client_context
 from kedge.apiserver.api import Api
+from kedge.apiserver.context import Answer
 from kedge.apiserver.several.barrier import ReadBarrier
 from kedge.apiserver.several.membership import ServerMembership
+from kedge.apiserver.several.relay import FrameRelay
+from kedge.web.message import HttpRequest
+
+Handler = Callable[[HttpRequest], Answer]
 
 
 class SeveralServers:
     """The membership of a server, and what depends on it."""
 
-    def __init__(self, api: Api, settled: Callable[[], Awaitable[None]], identity: str) -> None:
+    def __init__(
+        self, api: Api, settled: Callable[[], Awaitable[None]], identity: str, pki: Path
+    ) -> None:
         self.membership = ServerMembership(api.store, api.cache, api.clock, identity)
         self.barrier = ReadBarrier(api.store, api.cache, self.membership, settled, api.clock)
+        self.relay = FrameRelay(self.membership, partial(client_context, pki), api.clock)
+
+    def before(self, handler: Handler) -> Handler:
+        """Return the handler of requests of clients."""
+        return self.barrier.before(self.relay.behind(handler))
 
     async def join(self) -> None:
         """Announce this server; returns when it may answer."""
@@ -28,4 +43,4 @@ class SeveralServers:
         await self.membership.leave()
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
-        return [self.membership.run(), self.barrier.run()]
+        return [self.membership.run(), self.barrier.run(), self.relay.run()]

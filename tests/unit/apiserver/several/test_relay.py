@@ -1,0 +1,111 @@
+from collections.abc import Callable
+from ssl import create_default_context
+from typing import Any
+
+import pytest
+
+from kedge.apiserver.several import relay as relay_module
+from kedge.apiserver.several.membership import PeerServer
+from kedge.apiserver.several.relay import RELAYED, FrameRelay
+from kedge.client.transport import Call, Unreachable
+from kedge.metrics.frame_codec import PREFIX
+from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest, Response
+
+Post = Callable[..., None]
+
+
+class Members:
+    """Servers that come and go."""
+
+    def __init__(self) -> None:
+        self.peers: list[PeerServer] = []
+
+    def add(self, url: str) -> None:
+        self.peers.append(PeerServer(url, url, url, 1, 0.0))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Call]]:
+    """The requests to other servers; one of them does not answer."""
+    calls: list[tuple[str, Call]] = []
+
+    class Transport:
+        def __init__(self, url: str, **_: Any) -> None:
+            self.url = url
+
+        async def send(self, call: Call) -> None:
+            if "dead" in self.url:
+                raise Unreachable("nothing listens")
+            calls.append((self.url, call))
+
+        async def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(relay_module, "HttpTransport", Transport)
+    return calls
+
+
+def started(server: LocalServer, members: Members, status: int = 200) -> Post:
+    """Return what sends a frame of a node to a server with a relay."""
+    own = FrameRelay(members, create_default_context, server.clock)  # type: ignore[arg-type]
+    server.start(own.run())
+    handle = own.behind(lambda _: Response(status, b"{}"))
+
+    def post(name: str, body: bytes, **headers: str) -> None:
+        handle(HttpRequest("POST", f"{PREFIX}{name}", "", headers, body))
+
+    return post
+
+
+async def test_a_frame_reaches_the_other_servers_in_the_name_of_its_node(
+    server: LocalServer, sent: list[tuple[str, Call]]
+) -> None:
+    members = Members()
+    post = started(server, members)
+    for url in ("https://dead:1", "https://one:1", "https://two:1"):
+        members.add(url)
+    await server.clock.advance(1)
+    post("n", b"frame")
+    await server.settle()
+    assert [url for url, _ in sent] == ["https://one:1", "https://two:1"]
+    call = sent[0][1]
+    assert (call.path, call.body) == (f"{PREFIX}n", b"frame")
+    assert call.headers["impersonate-user"] == "system:node:n"
+
+
+async def test_a_frame_of_another_server_is_not_passed_on(
+    server: LocalServer, sent: list[tuple[str, Call]]
+) -> None:
+    members = Members()
+    post = started(server, members)
+    members.add("https://one:1")
+    await server.clock.advance(1)
+    post("n", b"frame", **{RELAYED: "true"})
+    await server.clock.advance(1)
+    assert sent == []
+
+
+async def test_a_frame_that_was_refused_is_not_passed_on(
+    server: LocalServer, sent: list[tuple[str, Call]]
+) -> None:
+    members = Members()
+    post = started(server, members, status=403)
+    members.add("https://one:1")
+    await server.clock.advance(1)
+    post("n", b"frame")
+    await server.clock.advance(1)
+    assert sent == []
+
+
+async def test_a_server_that_joins_gets_the_newest_frame_of_each_node(
+    server: LocalServer, sent: list[tuple[str, Call]]
+) -> None:
+    members = Members()
+    post = started(server, members)
+    post("a", b"old")
+    post("a", b"new")
+    post("b", b"first")
+    members.add("https://one:1")
+    await server.clock.advance(1)
+    assert sorted(call.body for _, call in sent) == [b"first", b"new"]
