@@ -71,6 +71,7 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	$(BIN)/python tools/reference --check
 	$(BIN)/python tools/check_links.py
 	@tools/audit requirements/run.txt
+	@tools/setup helm
 	$(PATIENT) -n auto --dist loadfile tests/unit tests/seeds
 	@tools/setup etcd
 	@tools/setup containerd
