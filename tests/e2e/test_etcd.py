@@ -113,6 +113,53 @@ def test_a_cluster_moves_to_etcd_and_back(etcd: EtcdProcess, own_cluster: OwnClu
     assert kubectl.says("get configmap second -o jsonpath={.data.colour}") == "red"
 
 
+def test_pods_run_on_while_their_cluster_moves_to_another_control_plane_and_back(
+    etcd: EtcdProcess, own_cluster: OwnCluster
+) -> None:
+    up = own_cluster.up("--nodes=1")
+    kubectl = Kubectl(next(iter(kubectls().values())), up, "default")
+    kubectl("run steady --image=host --command -- sleep 1000")
+    kubectl("wait --for=condition=Ready pod/steady --timeout=30s")
+    container = "get pod steady -o jsonpath={.status.containerStatuses[0].containerID}"
+    before = kubectl.says(container)
+
+    said = own_cluster.kedge("down", "--keep-nodes", *own_cluster.which)
+    assert "its nodes and their pods continue to run" in said
+    own_cluster.kedge("export", etcd.url, *own_cluster.which)
+    own_cluster.up("--nodes=1", "--store", etcd.url)
+    kubectl("label pod steady moved=yes")
+    assert kubectl.says(container) == before
+    kubectl("exec steady -- true")
+
+    own_cluster.kedge("down", "--keep-nodes", *own_cluster.which)
+    own_cluster.kedge("import", etcd.url, *own_cluster.which)
+    own_cluster.up("--nodes=1")
+    assert kubectl.says("get pod steady -o jsonpath={.metadata.labels.moved}") == "yes"
+    assert kubectl.says(container) == before
+    kubectl("exec steady -- true")
+
+
+def test_objects_of_an_etcd_replace_those_of_a_cluster_only_if_asked(
+    etcd: EtcdProcess, own_cluster: OwnCluster
+) -> None:
+    up = own_cluster.up()
+    kubectl = Kubectl(next(iter(kubectls().values())), up, "default")
+    kubectl("create configmap first --from-literal=colour=blue")
+    own_cluster.kedge("down", *own_cluster.which)
+    own_cluster.kedge("export", etcd.url, *own_cluster.which)
+    own_cluster.up()
+    kubectl("create configmap later --from-literal=colour=red")
+    assert "kedge down" in own_cluster.fails("import", etcd.url, "--replace", *own_cluster.which)
+    own_cluster.kedge("down", *own_cluster.which)
+
+    assert "--replace" in own_cluster.fails("import", etcd.url, *own_cluster.which)
+    own_cluster.kedge("import", etcd.url, "--replace", *own_cluster.which)
+    assert (own_cluster.state / "store.db.old").exists()
+    own_cluster.up()
+    assert kubectl.says("get configmap first -o jsonpath={.data.colour}") == "blue"
+    assert "later" not in kubectl.says("get configmaps -o name")
+
+
 def test_nothing_acknowledged_is_lost_when_the_server_or_etcd_is_killed(
     etcd: EtcdProcess, own_cluster: OwnCluster, eventually: Callable[..., Any]
 ) -> None:

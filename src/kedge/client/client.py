@@ -411,9 +411,14 @@ def error_of(status: int, body: bytes) -> StatusError:
         document = msgspec.json.decode(body)
     except msgspec.DecodeError:
         document = None
-    if isinstance(document, dict) and document.get("kind") == "Status":
+    if isinstance(document, dict) and _is_status(document):
         return from_status(document)
     return StatusError(status, "Unknown", body.decode(errors="replace").strip())
+
+
+def _is_status(document: dict[str, Any]) -> bool:
+    # A kube-apiserver leaves the kind out of some, such as the one about a version in the future.
+    return document.get("kind", document.get("status")) in ("Status", "Failure")
 
 
 def _query(**parameters: str) -> str:

@@ -350,10 +350,12 @@ async def open_connection(
         if make is not None:
             connected = await connected_socket(make, host, port)
             _, connection = await loop.create_connection(protocol, sock=connected)
+            _leave_port_to_listeners(connection.transport)
             return await _secured(connection, tls, server_name or host)
         for address in await _addresses(loop, host, port):
             try:
                 _, connection = await loop.create_connection(protocol, address, port)
+                _leave_port_to_listeners(connection.transport)
                 return await _secured(connection, tls, server_name or host)
             except OSError as error:
                 failure = error
@@ -414,6 +416,14 @@ async def _secured(
     except BaseException:
         plain.abort()
         raise
+
+
+def _leave_port_to_listeners(transport: asyncio.BaseTransport) -> None:
+    """Let another socket listen on the local port of a connection, which the kernel chose.
+
+    It may be the host port of a pod, which would wait as long as the connection lasts.
+    """
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
 async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:

@@ -155,6 +155,11 @@ async def test_a_failure_is_raised_as_what_the_server_threw() -> None:
     assert (caught.value.code, caught.value.reason) == (404, "NotFound")
 
 
+def test_a_refusal_without_a_kind_is_understood() -> None:
+    error = error_of(504, b'{"metadata":{},"status":"Failure","message":"late","code":504}')
+    assert (error.code, str(error)) == (504, "late")
+
+
 def test_an_answer_that_is_no_status_is_an_error_all_the_same() -> None:
     error = error_of(404, b"404 page not found\n")
     assert (error.code, str(error)) == (404, "404 page not found")

@@ -286,6 +286,20 @@ async def test_a_host_is_reached_at_any_of_its_addresses(monkeypatch: pytest.Mon
         await asyncio.wait([connection.lost])
 
 
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_local_port_of_a_connection_is_free_for_a_pod_that_wants_it(
+    loops: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def take_port() -> None:
+        async with connected() as connection:
+            _, port = connection.transport.get_extra_info("sockname")
+            async with await asyncio.start_server(lambda *_: None, "0.0.0.0", port):
+                pass
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(take_port())
+
+
 @pytest.mark.parametrize(
     "response",
     [

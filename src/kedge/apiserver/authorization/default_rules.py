@@ -6,6 +6,8 @@ list and watch, `write` for every verb that changes, `core` for the group withou
 `report` for a whole rule: events may be written. Service accounts are those of kube-system.
 """
 
+from typing import Final
+
 CLUSTER_ROLES = """\
 cluster-admin
   * *: *
@@ -200,6 +202,16 @@ kedge:node
 """
 """Further rules of nodes. With upstream, kube-proxy, CoreDNS and the network plugin have them:
 kedge's agent does their work. The role `system:node` stays as it is upstream."""
+
+NODE_ROLE: Final = "kedge:node"
+ELSEWHERE = """\
+kedge:node
+  list,watch core: nodes pods
+  list,watch,update,patch core: persistentvolumes
+  get,create,update,patch,delete storage.k8s.io: csistoragecapacities
+"""
+"""Further rules of nodes on a kube-apiserver, beside AGENT. On kedge the node authorizer grants
+less: volumes and free space of this node, and of other pods only labels and addresses."""
 
 CONTROLLERS = """\
 attachdetach-controller

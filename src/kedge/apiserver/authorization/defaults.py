@@ -68,6 +68,24 @@ def node_rules() -> Sequence[PolicyRule]:
     return (*upstream, *added)
 
 
+def node_objects_elsewhere() -> tuple[ClusterRole, ClusterRoleBinding]:
+    """Return the role of kedge's nodes on a control plane of Kubernetes, and its binding."""
+    name = default_rules.NODE_ROLE
+    rules = [
+        rule
+        for text in (default_rules.AGENT, default_rules.ELSEWHERE)
+        for _, listed in _listed(text)
+        for rule in listed
+    ]
+    ref = RoleRef(apiGroup=GROUP, kind="ClusterRole", name=name)
+    nodes = [Subject(kind="Group", apiGroup=GROUP, name="system:nodes")]
+    meta = ObjectMeta(name=name)
+    return (
+        ClusterRole(metadata=meta, rules=rules),
+        ClusterRoleBinding(metadata=meta, roleRef=ref, subjects=nodes),
+    )
+
+
 def _listed(text: str) -> Iterator[tuple[str, list[PolicyRule]]]:
     """Each role of a listing, by name."""
     joined = text.replace("\n    ", " ")

@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Copy the objects in an etcd, as of one moment, to the SQLite file of a cluster, which 'kedge up'
-then starts. The cluster must be new, or one of 'kedge up --store etcd://...' that is stopped.
+then starts. The cluster must be new, or one of 'kedge up --store etcd://...' that is stopped. With
+--replace it may also be a stopped one with a file of its own, such as the one that was exported.
 
 The objects may be those of a kube-apiserver with --storage-media-type=application/json. Values in
 protobuf and encrypted ones are refused. For tokens and certificates of that cluster to stay valid,
 put its ca.crt, ca.key, sa.key and sa.pub into the directory 'pki' of the new one.
 
-A file from before 'kedge export' is kept as store.db.old. Resource versions begin anew, so that
+An earlier file is kept as store.db.old. Resource versions begin anew, so that
 clients list again.
 
 YAML needs no import: 'kubectl apply -f FILE' creates its objects. Events are not copied."""
@@ -25,7 +26,10 @@ EXAMPLES: Final = """\
   # Move a cluster back from etcd to a file
   kedge down --name dev
   kedge import etcd://127.0.0.1:2379 --name dev
-  kedge up --name dev"""
+  kedge up --name dev
+
+  # The same after a kube-apiserver ran on the etcd
+  kedge import etcd://127.0.0.1:2379 --name dev --replace"""
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -35,6 +39,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
     parser.add_argument(
         "source", type=parse.store, metavar="etcd://HOST:PORT,...", help="the etcd with the objects"
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="replace the objects of a stopped cluster; store.db.old keeps them",
     )
     flags.add_which(parser)
     flags.add_settings(parser, bound_settings(EtcdFiles))
@@ -59,11 +68,11 @@ def run(flags: Namespace) -> int:
         raise Failure(f"{flags.source} is not an etcd: write etcd://HOST:PORT,...")
     name, directory = place(source)
     root = where(source).root
-    _check_target(directory, name)
+    _check_target(directory, name, flags.replace)
     registry.check_free(root, name, directory)
     entries = asyncio.run(transfer.entries_of_etcd(flags.source, source.fill(EtcdFiles)))
     try:
-        objects = [(each.key, portable.normal_form(each)) for each in portable.moving(entries)]
+        objects = [(each.key, portable.normal_form(each)) for each in portable.coming(entries)]
     except portable.UnreadableObject as error:
         raise Failure(str(error)) from error
     if not objects:
@@ -71,7 +80,7 @@ def run(flags: Namespace) -> int:
     state.prepare(directory, name)
     with state.changing(directory):
         # Again: the cluster may have been started while the objects were read.
-        _check_target(directory, name)
+        _check_target(directory, name, flags.replace)
         cluster = state.prepare(directory, name)
         _set_aside(directory)
         _make_database(directory, objects)
@@ -86,8 +95,8 @@ def run(flags: Namespace) -> int:
     return 0
 
 
-def _check_target(directory: Path, name: str) -> None:
-    """Raise Failure if the cluster runs, or has objects of its own."""
+def _check_target(directory: Path, name: str, may_replace: bool) -> None:
+    """Raise Failure if the cluster runs, or has objects of its own that must stay."""
     from kedge.cli.cluster import server_parts, state
     from kedge.cli.cluster.integrity import DATABASE
     from kedge.cli.failure import Failure
@@ -95,10 +104,11 @@ def _check_target(directory: Path, name: str) -> None:
     if server_parts.any_running(directory):
         raise Failure(f"cluster \"{name}\" runs: stop it with 'kedge down --name {name}'")
     there = state.read(directory)
-    if (directory / DATABASE).exists() and not (there and there.etcd):
+    has_objects = (directory / DATABASE).exists() and not (there and there.etcd)
+    if has_objects and not may_replace:
         raise Failure(
-            f"{directory / DATABASE} exists: choose another --name, or delete the cluster with"
-            f" 'kedge down --name {name} --purge'"
+            f"{directory / DATABASE} exists: choose another --name, replace its objects with"
+            f" --replace, or delete the cluster with 'kedge down --name {name} --purge'"
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kedge.apiserver.authorization.default_rules import NODE_ROLE
 from kedge.storage.store import ENCRYPTED, PROTOBUF, StoreEntry
 
 ROOT: Final = "/registry/"
@@ -16,6 +17,11 @@ LEFT_BEHIND: Final = (
 )
 """Events would never expire without their time. The others are notes of running kube-apiservers,
 which make them again."""
+ONLY_ELSEWHERE: Final = tuple(
+    f"{ROOT}{plural}/{NODE_ROLE}" for plural in ("clusterroles", "clusterrolebindings")
+)
+"""The objects of 'kedge node --print-role', for nodes on a kube-apiserver. kedge's server has
+narrower rules for nodes."""
 _SET_BY_SERVERS: Final = (
     "uid",
     "creationTimestamp",
@@ -41,6 +47,11 @@ def moving(entries: Iterable[StoreEntry]) -> list[StoreEntry]:
     """Return the entries that move, the oldest first: owners exist before what they own."""
     kept = (each for each in entries if not each.key.startswith(LEFT_BEHIND))
     return sorted(kept, key=lambda each: each.created)
+
+
+def coming(entries: Iterable[StoreEntry]) -> list[StoreEntry]:
+    """Return the entries that move to a kedge server, in the same order."""
+    return [each for each in moving(entries) if each.key not in ONLY_ELSEWHERE]
 
 
 def normal_form(entry: StoreEntry) -> bytes:

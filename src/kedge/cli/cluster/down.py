@@ -23,6 +23,10 @@ needs --yes.
 It is not an error if the cluster is not running. The command also works after any of the cluster's
 processes was killed or stopped. It always ends, and lists what it could not stop or remove.
 
+With --keep-nodes only the server stops. Node agents and containers continue to run, the context
+stays in the kubeconfig, and the agents connect to the next server at the same address: the one of
+'kedge up', or a kube-apiserver on the cluster's objects (docs/graduating.md).
+
 On a machine that has joined a cluster elsewhere, the command stops the node and its containers.
 'kedge node' starts the node again, unless --purge was given.
 
@@ -33,6 +37,9 @@ EXAMPLES: Final = """\
 
   # Stop another cluster and delete its objects and files
   kedge down --name other --purge
+
+  # Stop the server alone
+  kedge down --keep-nodes
 
   # Stop all clusters of this user
   kedge down --all"""
@@ -54,6 +61,9 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="all clusters of this user")
     parser.add_argument(
+        "--keep-nodes", action="store_true", help="stop only the server; pods continue to run"
+    )
+    parser.add_argument(
         "--yes", action="store_true", help="with --purge, delete the data of volumes without asking"
     )
 
@@ -63,6 +73,12 @@ def run(flags: Namespace) -> int:
     from kedge.cli.config.settings import Settings
 
     location = where(Settings(flags))
+    if flags.keep_nodes:
+        if flags.purge or flags.all:
+            raise Failure(
+                "--keep-nodes stops the server of one cluster: leave --purge and --all out"
+            )
+        return stop_server(location)
     if flags.purge and not flags.yes:
         from kedge.cli.cluster import volume_data
 
@@ -200,6 +216,30 @@ def _end_servers(directory: Path) -> bool | None:
     ]
     ran = [each for each in ends if each is not None]
     return any(ran) if ran else None
+
+
+def stop_server(where: "ClusterLocation") -> int:
+    """Stop the server of a cluster, and whatever would start it again; nodes stay as they are."""
+    from kedge.cli.cluster import registry, restarts
+
+    found = registry.find(where)
+    if found is None:
+        raise registry.absent(where)
+    name, directory = found.cluster.name, found.directory
+    problems: list[str] = []
+    with changing(directory):
+        _attempt(problems, lambda: restarts.stop(directory))
+        _attempt(problems, lambda: end_autoscaler(directory))
+        killed = _attempt(problems, lambda: _end_servers(directory))
+        check_down(f'the server of cluster "{name}"', directory, problems)
+        # The address of the server stays on record: an agent that is started later looks there.
+        restarts.forget(directory)
+    how = "was not running" if killed is None else "was killed" if killed else "was stopped"
+    print(
+        f'The server of cluster "{name}" {how}; its nodes and their pods continue to run.\n'
+        f"Start it again with:  kedge up --name {name}"
+    )
+    return 0
 
 
 def _not_running(name: str) -> str:

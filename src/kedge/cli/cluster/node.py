@@ -36,6 +36,9 @@ EXAMPLES: Final = """\
   # The second node of the cluster, after its agent was killed
   kedge node --node-name node-2
 
+  # Give kedge's nodes their rights on a control plane that is not kedge's
+  kedge node --print-role | kubectl apply -f -
+
   # The nodes, and the isolation level of their containers
   kubectl get nodes -L kedge.dev/level"""
 
@@ -48,6 +51,11 @@ def add_flags(parser: ArgumentParser) -> None:
     flags.add_settings(parser, [*named, *bound_settings(Invitation)])
     address = "the address that leads to the server it has joined, else 127.0.0.1"
     flags.add_settings(parser, settings(), {"node-address": address})
+    parser.add_argument(
+        "--print-role",
+        action="store_true",
+        help="print the ClusterRole of nodes on a kube-apiserver, with its binding, and exit",
+    )
     parser.add_argument(
         "--join-fd",
         type=int,
@@ -82,6 +90,9 @@ def run(flags: Namespace) -> int:
     from kedge.cli.config import node as node_settings
     from kedge.cli.config.settings import Settings
 
+    if flags.print_role:
+        print(role_text(), end="")
+        return 0
     source = Settings(flags)
     config = node_settings.node_config(source)
     last_seen = partial(node_settings.server_of_node, source, config)
@@ -92,6 +103,20 @@ def run(flags: Namespace) -> int:
     if flags.join_fd is None and invited is None:
         check_made(config)
     return run_agent(config, invited, find, ready, check_reader(flags.ready_fd))
+
+
+def role_text() -> str:
+    """Return the role of nodes on a control plane of Kubernetes, and its binding, as YAML."""
+    from kedge.api.rbac_v1 import cluster_role, cluster_role_binding
+    from kedge.apiserver.authorization.defaults import node_objects_elsewhere
+    from kedge.machinery import yaml_text
+
+    role, binding = node_objects_elsewhere()
+    documents = (
+        cluster_role.RESOURCE.to_document(role),
+        cluster_role_binding.RESOURCE.to_document(binding),
+    )
+    return "---\n".join(yaml_text.write(each, sort=False) for each in documents)
 
 
 def run_agent(

@@ -36,7 +36,7 @@ class EnvExplanation(NamedTuple):
 async def explain(connection: ApiSession, name: str, container: str) -> int:
     """Explain the variables of a pod's container; 1 if it could not start."""
     client, namespace = connection.client, connection.namespace
-    subject = await client.get(pod.RESOURCE, name, namespace)
+    subject = await client.get(pod.RESOURCE, name.removeprefix("pod/"), namespace)
     own = _container(subject, container)
     here = subject.spec.nodeName
     placed = await client.get(node.RESOURCE, here) if here else Node()

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from kedge.cli.backup.portable import UnreadableObject, documents, moving, normal_form
+from kedge.cli.backup.portable import UnreadableObject, coming, documents, moving, normal_form
 from kedge.storage.store import StoreEntry
 
 
@@ -22,6 +22,16 @@ def test_objects_move_in_the_order_of_their_creation_without_events_and_notes_of
         "/registry/namespaces/default",
         "/registry/pods/default/a",
     ]
+
+
+def test_rights_that_nodes_need_on_a_kube_apiserver_do_not_come_back() -> None:
+    entries = [
+        entry("clusterroles/kedge:node"),
+        entry("clusterroles/kedge:nodes-of-mine"),
+        entry("clusterrolebindings/kedge:node"),
+        entry("events/default/e"),
+    ]
+    assert [each.key for each in coming(entries)] == ["/registry/clusterroles/kedge:nodes-of-mine"]
 
 
 def test_a_value_of_go_gets_the_form_of_kedge() -> None:

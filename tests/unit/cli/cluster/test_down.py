@@ -49,6 +49,25 @@ def test_a_cluster_that_does_not_run_is_no_error(root: Path, config: Path) -> No
     assert not config.exists()
 
 
+def test_a_server_that_is_stopped_alone_leaves_nodes_and_context(
+    root: Path, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised(root, "blue", config)
+    (root / "blue" / "server.json").write_text("{}")
+    (root / "blue" / "nodes" / "node-1").mkdir(parents=True)
+    monkeypatch.setattr(teardown, "teardown", lambda node: pytest.fail(f"{node} was torn down"))
+    assert down.stop_server(ClusterLocation(root, "blue", None)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith('The server of cluster "blue" was not running; its nodes and their pods')
+    assert current(config) == "kedge-blue"
+    assert (root / "blue" / "server.json").exists()
+
+
+def test_a_server_of_no_cluster_cannot_be_stopped_alone(root: Path) -> None:
+    with pytest.raises(Failure, match='there is no cluster "blue" here'):
+        down.stop_server(ClusterLocation(root, "blue", None))
+
+
 def test_a_cluster_that_is_not_there_is_no_error(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kedge.cli.cluster import node, state
 from kedge.cli.failure import Failure
@@ -47,3 +48,26 @@ def test_a_directory_of_a_node_is_for_its_owner_only(tmp_path: Path) -> None:
     node.prepare(wanted)
     places = (wanted.hidden[0], wanted.state.parent, wanted.state)
     assert {each.stat().st_mode & 0o777 for each in places} == {0o700}
+
+
+def test_the_printed_role_has_what_nodes_may_do_on_kedge_beyond_upstream() -> None:
+    role, binding = yaml.safe_load_all(node.role_text())
+    assert role["metadata"] == binding["metadata"] == {"name": "kedge:node"}
+    assert binding["roleRef"]["name"] == "kedge:node"
+    assert [each["name"] for each in binding["subjects"]] == ["system:nodes"]
+    granted = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted >= {
+        ("", "nodes", "watch"),
+        ("", "persistentvolumes", "patch"),
+        ("discovery.k8s.io", "endpointslices", "watch"),
+        ("networking.k8s.io", "networkpolicies", "watch"),
+        ("storage.k8s.io", "csistoragecapacities", "create"),
+        ("storage.k8s.io", "storageclasses", "list"),
+    }
+    assert not {verb for _, resource, verb in granted if resource == "secrets"}

@@ -16,6 +16,7 @@ from kedge.cli.objects.claim_states import claim_states
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.output import outputs, tabstops
 from kedge.cli.output.tables import harmless
+from kedge.cli.usage.unserved import is_unserved
 from kedge.machinery.errors import StatusError
 
 
@@ -35,8 +36,14 @@ async def _decision(connection: ApiSession, name: str) -> dict[str, Any]:
     except StatusError as error:
         if error.code != 404:
             raise
+        unserved = is_unserved(error)
     # A missing pod is the usual reason, and the server tells it in better words.
     pod = await connection.get(POD, name, connection.namespace)
+    if unserved:
+        raise Failure(
+            "this server keeps no decisions, because its scheduler is not kedge's: 'kedge events"
+            f" --for pod/{name} -n {connection.namespace}' shows what the scheduler said"
+        )
     node = pod["spec"].get("nodeName")
     cause = f'it was created for node "{node}"' if node else "it has not looked at the pod"
     raise Failure(

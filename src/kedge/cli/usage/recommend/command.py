@@ -103,6 +103,7 @@ def percent(value: str) -> int:
 def run(flags: Namespace) -> int:
     from kedge.cli.objects.connection import visit
     from kedge.cli.usage.recommend.show import RecommendOptions, show
+    from kedge.cli.usage.unserved import of_kedge
 
     if flags.dry_run != "none" and not flags.apply:
         raise Failure("--dry-run needs --apply: without it, nothing is changed")
@@ -119,4 +120,4 @@ def run(flags: Namespace) -> int:
         apply=flags.apply,
         dry_run=flags.dry_run == "server",
     )
-    return visit(client_config(Settings(flags)), lambda there: show(there, look))
+    return visit(client_config(Settings(flags)), lambda there: of_kedge(show(there, look)))

@@ -101,6 +101,7 @@ def run(flags: Namespace) -> int:
     from kedge.cli.usage.top import claims
     from kedge.cli.usage.top.groups import KINDS
     from kedge.cli.usage.top.view import record, show
+    from kedge.cli.usage.unserved import of_kedge
 
     if flags.watch and flags.output != "json":
         raise Failure("--watch needs -o json: without it, 'kedge top' is live at a terminal")
@@ -117,13 +118,13 @@ def run(flags: Namespace) -> int:
         grouped=flags.what in KINDS or flags.what in claims.NAMES,
     )
     if flags.watch:
-        return visit(client_config(Settings(flags)), lambda there: record(there, look))
+        return visit(client_config(Settings(flags)), lambda there: of_kedge(record(there, look)))
     live = not flags.once and flags.output != "json"
     as_json = flags.output == "json"
     opens_view = live and not (look.wide or look.grouped or flags.no_headers) and _has_terminal()
     return visit(
         client_config(Settings(flags)),
-        lambda there: (
+        lambda there: of_kedge(
             _open_view(there, look) if opens_view else show(there, look, live=live, as_json=as_json)
         ),
     )

@@ -1,9 +1,10 @@
 """Why a pod is where it is, laid out for people."""
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.model import ObjectMeta
 from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
@@ -19,6 +20,8 @@ from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
 from kedge.cli.failure import Failure
 from kedge.cli.objects.connection import ApiSession
 from kedge.cli.pods.why import show as reasoning
+from kedge.client.client import Client
+from kedge.client.transport import Body, LocalTransport
 from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
 
@@ -165,3 +168,18 @@ async def test_a_pod_that_is_missing_or_was_never_decided_is_told(
     )
     with pytest.raises(Failure, match=r'created for node "node-1".*kedge doctor web -n default'):
         await reasoning.show(there, "web", as_json=False)
+
+
+async def test_a_server_whose_scheduler_is_not_kedges_is_told_apart(there: ApiSession) -> None:
+    class ForeignAnswer:
+        content_type = "application/json"
+        headers: ClassVar[list[tuple[str, str]]] = []
+
+        def __init__(self, path: str) -> None:
+            is_pod = path.startswith("/api/v1/")
+            self.status = 200 if is_pod else 404
+            self.body: Body = b'{"spec":{"nodeName":"n"}}' if is_pod else b"404 page not found\n"
+
+    client = Client(LocalTransport(lambda call: ForeignAnswer(call.path)))
+    with pytest.raises(Failure, match=r"its scheduler is not kedge's: 'kedge events --for pod/w"):
+        await reasoning.show(replace(there, client=client), "web-0", as_json=False)
