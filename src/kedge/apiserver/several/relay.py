@@ -99,7 +99,7 @@ class FrameRelay:
     def _follow(self) -> None:
         """Keep in step with the servers that are alive; a new one gets all newest frames."""
         alive = {peer.url for peer in self._membership.peers if peer.url}
-        for url in alive - self._unsent.keys():
+        for url in sorted(alive - self._unsent.keys()):
             self._unsent[url] = dict(self._newest)
         for url in self._unsent.keys() - alive:
             del self._unsent[url]
