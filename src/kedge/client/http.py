@@ -28,6 +28,10 @@ MAX_REQUESTS = 16
 connection costs more than most requests."""
 
 
+class NotConnected(Unreachable):
+    """There was no connection, so that the request had no effect."""
+
+
 class HttpTransport:
     """Fulfils Transport for one server; trusts only the given certificate authority.
 
@@ -149,9 +153,9 @@ class HttpTransport:
                 make=self._make,
             )
         except TimeoutError as error:
-            raise Unreachable(f"cannot connect to {self._dialed}: no answer in time") from error
+            raise NotConnected(f"cannot connect to {self._dialed}: no answer in time") from error
         except OSError as error:
-            raise Unreachable(f"cannot connect to {self._dialed}: {error}") from error
+            raise NotConnected(f"cannot connect to {self._dialed}: {error}") from error
 
     async def _connect_through(self, proxy: "ProxyAddress") -> HttpConnection:
         from kedge.client.tunnel import unreachable

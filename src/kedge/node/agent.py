@@ -254,5 +254,6 @@ class Agent:
 
 
 def _address(url: str) -> tuple[str, int]:
-    parts = urlsplit(url)
+    """Return the address of the server, of the first one if there are several."""
+    parts = urlsplit(url.partition(",")[0])
     return parts.hostname or "", parts.port or 443

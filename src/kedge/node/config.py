@@ -27,8 +27,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Setting(
             "server",
-            values.URL,
-            "URL of the API server",
+            values.URLS,
+            "URL of the API server, or of several, each used if the one before fails",
             default="the server that was joined, else where the cluster in --state was last seen",
         ),
     ]

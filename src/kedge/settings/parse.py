@@ -96,6 +96,11 @@ def server_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def server_urls(value: str) -> str:
+    """Return the URLs of one or several servers, separated by commas."""
+    return ",".join(map(server_url, items(value))) or server_url(value)
+
+
 def container_runtime(value: str) -> str:
     path = value.removeprefix("cri://")
     if value != "kedge" and not (value.startswith("cri:///") and len(path) > 1):

@@ -119,7 +119,7 @@ PUBLISHED_PORTS: Final[ValueType[tuple[PublishedPort, ...]]] = ValueType(
     parse_published_port, "[ADDRESS:]PORT:80|443", merge=tuple
 )
 RUNTIME: Final[ValueType[str]] = ValueType(parse.container_runtime, "kedge|cri:///PATH")
-URL: Final[ValueType[str]] = ValueType(parse.server_url, "URL")
+URLS: Final[ValueType[str]] = ValueType(parse.server_urls, "URL,...")
 TOKEN: Final[ValueType[str]] = ValueType(parse.bootstrap_token, "ID.SECRET")
 DIGEST: Final[ValueType[str]] = ValueType(parse.key_digest, "sha256:HEX")
 STORE: Final[ValueType[str]] = ValueType(

@@ -88,7 +88,7 @@ class EtcdProcess:
         client, peer = f"{self.scheme}://{self.endpoint}", self.peer_url
         arguments = [
             f"--data-dir={self.directory / 'data'}",
-            f"--listen-client-urls={client}",
+            f"--listen-client-urls={','.join(self._client_urls())}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
@@ -107,6 +107,11 @@ class EtcdProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
+
+    def _client_urls(self) -> list[str]:
+        """The addresses for clients, also for those in the network of the members."""
+        hosts = dict.fromkeys((self.network.client_address, self.network.peer_address))
+        return [f"{self.scheme}://{host}:{self.client_port}" for host in hosts]
 
     def wait(self) -> None:
         """Wait until requests are answered."""

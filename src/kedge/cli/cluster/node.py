@@ -193,9 +193,10 @@ def accept(config: "NodeConfig", invitation: "Invitation") -> None:
         node_record.write_server(config.state, invitation.url)
         return
     try:
-        asyncio.run(join.join(config.state, config.name, invitation, clock))
+        asyncio.run(join.join_first(config.state, config.name, invitation, clock))
     except join.JoinFailure as error:
         raise Failure(str(error)) from error
+    node_record.write_server(config.state, invitation.url)
 
 
 def url_from_pipe(descriptor: int) -> Callable[[], str]:

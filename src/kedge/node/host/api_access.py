@@ -16,7 +16,8 @@ AUTHORITY: Final = "ca.crt"
 
 
 class ApiAccess:
-    """The address of the API server, and the directory with the node's certificates."""
+    """The address of the API server, or of several, separated by commas, and the directory with the
+    node's certificates."""
 
     def __init__(self, *, url: str, pki: Path) -> None:
         self.url = url
@@ -27,7 +28,13 @@ class ApiAccess:
 
     def client(self, user_agent: str) -> Client:
         """Return a client with the identity of the node's certificate."""
-        return Client(HttpTransport(self.url, tls=self._calling), user_agent=user_agent)
+        each = [HttpTransport(url, tls=self._calling) for url in self.url.split(",")]
+        if len(each) == 1:
+            return Client(each[0], user_agent=user_agent)
+        # Most nodes have one server.
+        from kedge.client.failover import FailoverTransport
+
+        return Client(FailoverTransport(each), user_agent=user_agent)
 
     def serving(self) -> ssl.SSLContext:
         """Return the TLS context of the node's server, which verifies client certificates if there

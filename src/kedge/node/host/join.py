@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
 from kedge.client.client import Client
@@ -35,6 +37,10 @@ class JoinFailure(Exception):
     """The machine cannot become a node; the text says why."""
 
 
+class ServerNotReached(JoinFailure):
+    """No server answers there."""
+
+
 def has_valid_certificate(pki: Path, invitation: Invitation, clock: Clock) -> bool:
     """Return whether the node has joined this cluster before and its certificate is valid."""
     try:
@@ -46,6 +52,19 @@ def has_valid_certificate(pki: Path, invitation: Invitation, clock: Clock) -> bo
         not invitation.ca_pem or key_hash(invitation.ca_pem) == key_hash(known)
     ) and invitation.ca_hash in ("", key_hash(known))
     return same and clock.now() < ends
+
+
+async def join_first(directory: Path, node: str, invitation: Invitation, clock: Clock) -> None:
+    """Join by the first server that can be reached."""
+    urls = invitation.url.split(",")
+    for number, url in enumerate(urls, 1):
+        try:
+            await join(directory, node, replace(invitation, url=url), clock)
+        except ServerNotReached:
+            if number == len(urls):
+                raise
+        else:
+            return
 
 
 async def join(directory: Path, node: str, invitation: Invitation, clock: Clock) -> None:
@@ -63,7 +82,7 @@ async def join(directory: Path, node: str, invitation: Invitation, clock: Clock)
         finally:
             await client.close()
     except Unreachable as error:
-        raise JoinFailure(f"cannot reach the server: {error}") from error
+        raise ServerNotReached(f"cannot reach the server: {error}") from error
     except CertificateDenied as error:
         raise JoinFailure(str(error)) from error
     except StatusError as error:

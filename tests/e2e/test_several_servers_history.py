@@ -1,0 +1,223 @@
+"""What clients of three servers do and see is linearizable, and their watches are complete, while
+servers and members of etcd are killed, stopped for a moment, and cut off from each other.
+
+KEDGE_HISTORY_SECONDS=600 makes a long run of it. Each run prints how many faults there were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from kedge.client.transport import Call
+from kedge.machinery.clock import SystemClock
+from kedge.storage.etcd.connection import EtcdConnection
+from kedge.storage.etcd.store import EtcdStore
+from kedge.testing.api_history import (
+    NAMESPACE,
+    ApiHistoryClient,
+    ApiStore,
+    HoppingWatch,
+    all_writes,
+)
+from kedge.testing.etcd_process import LOOPBACK, EtcdMissing, EtcdProcess, three_members
+from kedge.testing.member_networks import MemberNetworks
+from kedge.testing.server_process import ApiServerProcess, three_servers
+from kedge.testing.store_history import violations
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from kedge.testing.etcd_process import MemberNetwork
+
+SECONDS: Final = float(os.environ.get("KEDGE_HISTORY_SECONDS", "12"))
+CLIENTS: Final = 6
+SEED: Final = int(os.environ.get("KEDGE_HISTORY_SEED", "1"))
+
+pytestmark = [pytest.mark.timeout(240 + 2 * SECONDS)]
+Fault = "Callable[[random.Random], Awaitable[str]]"
+
+
+async def check(
+    servers: Sequence[ApiServerProcess],
+    endpoints: tuple[str, ...],
+    faults: Sequence[Callable[[random.Random], Awaitable[str]]],
+) -> None:
+    """Let clients work while faults happen one after the other, then look at their history."""
+    clock, chance = SystemClock(), random.Random(SEED)
+    store = await EtcdStore.open(EtcdConnection(endpoints=endpoints), clock)
+    transports = [server.transport() for server in servers]
+    since = store.revision
+    made = await transports[0].send(
+        Call(
+            "POST",
+            "/api/v1/namespaces",
+            "",
+            {"content-type": "application/json"},
+            b'{"metadata":{"name":"%b"}}' % NAMESPACE.encode(),
+        )
+    )
+    assert made.status == 201, made.body
+    clients = [
+        ApiHistoryClient(
+            ApiStore(transports, random.Random(SEED + i)),  # type: ignore[arg-type]
+            clock,
+            f"c{i}",
+            random.Random(100 * SEED + i),
+        )
+        for i in range(CLIENTS)
+    ]
+    watches = [HoppingWatch(transports, random.Random(i), since) for i in range(2)]
+    happened: dict[str, int] = {}
+
+    async def pause() -> None:
+        await clock.sleep(0.05)
+
+    async def disturb() -> None:
+        while True:
+            await clock.sleep(chance.uniform(0.05, 0.4))
+            what = await chance.choice(faults)(chance)
+            happened[what] = happened.get(what, 0) + 1
+
+    async with asyncio.TaskGroup() as group:
+        following = [group.create_task(watch.run(pause)) for watch in watches]
+        work = [group.create_task(client.run(SECONDS)) for client in clients]
+        disturbing = group.create_task(disturb())
+        await asyncio.wait(work)
+        disturbing.cancel()
+        await asyncio.wait([disturbing])
+        until = await store.newest()
+        history = await all_writes(store, since, until)
+        last = history[-1].entry.revision if history else 0
+        deadline = clock.monotonic() + 60
+        while any(watch.position < last for watch in watches) and clock.monotonic() < deadline:
+            await clock.sleep(0.05)
+        for each in following:
+            each.cancel()
+    operations = [each for client in clients for each in client.operations]
+    outcomes: dict[str, int] = {}
+    for each in operations:
+        outcomes[each.outcome] = outcomes.get(each.outcome, 0) + 1
+    print(
+        f"faults {sum(happened.values())} {happened}, operations {outcomes}, writes {len(history)},"
+        f" watches moved on {[watch.hops for watch in watches]} times"
+    )
+    for transport in transports:
+        await transport.close()
+    await store.close()
+    assert list(violations(operations, history)) == []
+    revisions = [event.entry.revision for event in history]
+    for watch in watches:
+        assert [each for each in watch.seen if each <= last] == revisions
+    assert outcomes["ok"] > 2 * SECONDS
+
+
+def settings(directory: Path, networks: Sequence[MemberNetwork]) -> list[EtcdProcess]:
+    """Start three members of etcd."""
+    (directory / "etcd").mkdir()
+    try:
+        return three_members(directory / "etcd", networks)
+    except EtcdMissing as missing:
+        pytest.skip(str(missing))
+
+
+async def brought_back(server: ApiServerProcess) -> None:
+    """Start a server again."""
+    server.spawn()
+    clock = SystemClock()
+    while not server.is_ready():
+        if server.process is None or server.process.poll() is not None:
+            server.spawn()  # it met etcd without a leader
+        await clock.sleep(0.05)
+
+
+async def test_servers_and_members_are_killed(tmp_path: Path) -> None:
+    clock = SystemClock()
+    members = settings(tmp_path, (LOOPBACK,) * 3)
+    endpoints = tuple(member.endpoint for member in members)
+    servers: list[ApiServerProcess] = []
+
+    async def kill(chance: random.Random) -> str:
+        server = chance.choice(servers)
+        number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+        await asyncio.to_thread(server.end, number)
+        await clock.sleep(chance.uniform(0, 0.5))
+        await brought_back(server)
+        return f"server {number.name}"
+
+    async def kill_member(chance: random.Random) -> str:
+        member = chance.choice(members)
+        await asyncio.to_thread(member.kill)
+        await clock.sleep(chance.uniform(0, 1))
+        member.spawn()
+        await asyncio.to_thread(member.wait)
+        return "member SIGKILL"
+
+    async def stop(chance: random.Random) -> str:
+        server = chance.choice(servers)
+        server.send(signal.SIGSTOP)
+        await clock.sleep(chance.uniform(0.05, 1.5))
+        server.send(signal.SIGCONT)
+        return "server SIGSTOP"
+
+    try:
+        servers += three_servers(tmp_path, f"etcd://{','.join(endpoints)}", [("127.0.0.1", ())] * 3)
+        await check(servers, endpoints, [kill, kill_member, stop])
+    finally:
+        for each in servers:
+            each.end()
+        for member in members:
+            member.kill()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and the program ip"
+)
+async def test_servers_and_members_are_cut_off(tmp_path: Path) -> None:
+    """Each is in a network namespace of its own, as a machine; links between them are cut."""
+    clock = SystemClock()
+    networks = MemberNetworks(6)
+    servers: list[ApiServerProcess] = []
+    members: list[EtcdProcess] = []
+
+    async def cut(chance: random.Random) -> str:
+        number = chance.randrange(6)
+        networks.cut_off(number)
+        await clock.sleep(chance.uniform(0.1, 2.5))
+        networks.join(number)
+        await clock.sleep(chance.uniform(0.1, 0.8))
+        return "member cut off" if number < 3 else "server cut off"
+
+    async def cut_two(chance: random.Random) -> str:
+        one, other = chance.sample(range(6), 2)
+        networks.cut_off(one)
+        networks.cut_off(other)
+        await clock.sleep(chance.uniform(0.1, 1.5))
+        networks.join(one)
+        await clock.sleep(chance.uniform(0, 0.3))
+        networks.join(other)
+        return "two cut off"
+
+    with networks.opened() as opened:
+        try:
+            members += settings(tmp_path, opened[:3])
+            inside = [
+                f"{network.peer_address}:{member.client_port}"
+                for network, member in zip(opened, members, strict=False)
+            ]
+            places = [(network.client_address, network.program) for network in opened[3:]]
+            servers += three_servers(tmp_path, f"etcd://{','.join(inside)}", places)
+            endpoints = tuple(member.endpoint for member in members)
+            await check(servers, endpoints, [cut, cut, cut_two])
+        finally:
+            for each in servers:
+                each.end()
+            for member in members:
+                member.kill()
