@@ -51,13 +51,14 @@ async def keep(api: Api) -> None:
 
 
 async def ensure(api: Api, host: str, port: int, *, dns: bool = False) -> None:
-    """Create the missing objects; existing ones stay as they are. `dns` says whether nodes answer
-    DNS queries."""
+    """Create the missing objects; existing ones stay as they are. `host` is published as the
+    endpoint of the Service `kubernetes`, unless it is empty. `dns` says whether nodes answer DNS
+    queries."""
     for document in (*lasting_objects(api.allocator.network), *priorities()):
         await unless_refused(ensure_object(api, document))
     if dns:
         await unless_refused(_ensure_dns_service(api))
-    if is_reachable(host):
+    if host and is_reachable(host):
         await unless_refused(publish(api, [host], port))
 
 

@@ -220,7 +220,8 @@ async def serve(
                     await parts.several.join()
                 port = await parts.listener.listen(config.host, config.port, context)
                 if parts.several is not None:
-                    await parts.several.announce(await own_url(parts, port, context))
+                    url = await own_url(parts, port, context)
+                    await parts.several.announce(url, reachable_address(config, port))
                 await ensure_objects(
                     parts.api, config, port, identity, parts.lifecycle, is_new=is_new
                 )
@@ -238,6 +239,7 @@ async def serve(
                         partial(parts.lifecycle.finish, StartStep.REGISTRATION),
                     ),
                     nodes.run(),
+                    *endpoints(parts, port),
                     *await scrapers(parts),
                 )
                 background += [group.create_task(work) for work in later]
@@ -252,6 +254,20 @@ async def serve(
                     task.cancel()
     finally:
         await store.close()
+
+
+def reachable_address(config: ServerConfig, port: int) -> str:
+    """Return the host and the port of this server for others; empty if they do not reach it."""
+    host = server_addresses.advertised_host(config)
+    return f"{host} {port}" if is_reachable(host) else ""
+
+
+def endpoints(parts: ServerParts, port: int) -> Sequence[Coroutine[Any, Any, None]]:
+    """Return the work that publishes all servers; none if this one publishes itself, once."""
+    host = server_addresses.advertised_host(parts.config)
+    if parts.several is None or not is_reachable(host):
+        return ()
+    return (parts.several.endpoints(host, port).run(),)
 
 
 async def own_url(parts: ServerParts, port: int, context: SSLContext) -> str:
@@ -386,7 +402,9 @@ async def ensure_objects(
     """Create the objects that every cluster has, unless they exist; a new one has its default
     roles already."""
     host = server_addresses.advertised_host(config)
-    await bootstrap.ensure(api, host, port, dns=config.dns == "cluster")
+    # With others there are more endpoints than that of this server.
+    own = "" if config.has_shared_store else host
+    await bootstrap.ensure(api, own, port, dns=config.dns == "cluster")
     lifecycle.finish(StartStep.SYSTEM_OBJECTS)
     if not is_new:
         await policy.ensure(api)

@@ -28,8 +28,8 @@ ALONE_SECONDS: Final = 1.0
 """For how long a server may take itself for alone after it has seen that it is."""
 JOIN_SECONDS: Final = 1.2
 """How long a server waits between its announcement and its first answer."""
-RENEW_SECONDS: Final = 10.0
-LIVE_SECONDS: Final = 30
+RENEW_SECONDS: Final = 5.0
+LIVE_SECONDS: Final = 15
 """A server that has not renewed its Lease for so long is taken for dead: nothing is sent to it."""
 GONE_SECONDS: Final = 300.0
 """Its Lease is deleted after so long. Until then no other server takes itself for alone."""
@@ -40,6 +40,8 @@ PREFIX: Final = lease.RESOURCE.key(NAMESPACE, "apiserver-")
 LABELS: Final = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
 URL: Final = "kedge.io/server-url"
 """The annotation with the address at which other servers reach this one."""
+ADDRESS: Final = "kedge.io/advertised-address"
+"""The annotation with the host and the port of a server for pods and other machines."""
 
 
 class PeerServer(msgspec.Struct, frozen=True):
@@ -47,7 +49,8 @@ class PeerServer(msgspec.Struct, frozen=True):
 
     name: str
     url: str
-    holder: str
+    address: str
+    """HOST PORT for pods and other machines; empty if they do not reach it."""
     revision: int
     heard: float
     """When the Lease was seen to change, by the clock of this server: other clocks may differ."""
@@ -64,7 +67,7 @@ class ServerMembership:
         self.identity = identity
         self.name = lease_name(identity)
         self._key = lease.RESOURCE.key(NAMESPACE, self.name)
-        self._url = ""
+        self._annotations = {URL: "", ADDRESS: ""}
         self._acquired = ""
         self._renewed = clock.monotonic()
         self._answers_from = inf
@@ -97,9 +100,9 @@ class ServerMembership:
             await self._clock.sleep(JOIN_SECONDS)
         self._answers_from = self._clock.monotonic()
 
-    async def announce(self, url: str) -> None:
-        """Say where other servers reach this one; raises StoreError."""
-        self._url = url
+    async def announce(self, url: str, address: str) -> None:
+        """Say where other servers reach this one, and where pods do; raises StoreError."""
+        self._annotations = {URL: url, ADDRESS: address}
         await self._renew()
 
     async def leave(self) -> None:
@@ -155,7 +158,7 @@ class ServerMembership:
             {
                 "kind": lease.RESOURCE.kind,
                 "apiVersion": lease.RESOURCE.api_version,
-                "metadata": meta | {"labels": LABELS, "annotations": {URL: self._url}},
+                "metadata": meta | {"labels": LABELS, "annotations": self._annotations},
                 "spec": {
                     "holderIdentity": self.identity,
                     "leaseDurationSeconds": LIVE_SECONDS,
@@ -181,10 +184,13 @@ class ServerMembership:
         if (meta.get("labels") or {}).get(*LABELS) != next(iter(LABELS.values())):
             self._peers.pop(item.key, None)
             return
-        url = (meta.get("annotations") or {}).get(URL, "")
-        holder = (document.get("spec") or {}).get("holderIdentity", "")
+        notes = meta.get("annotations") or {}
         self._peers[item.key] = PeerServer(
-            meta["name"], url, holder, item.revision, self._clock.monotonic()
+            meta["name"],
+            notes.get(URL, ""),
+            notes.get(ADDRESS, ""),
+            item.revision,
+            self._clock.monotonic(),
         )
 
 

@@ -9,6 +9,7 @@ from kedge.apiserver.agents import client_context
 from kedge.apiserver.api import Api
 from kedge.apiserver.context import Answer
 from kedge.apiserver.several.barrier import ReadBarrier
+from kedge.apiserver.several.endpoints import ServerEndpoints
 from kedge.apiserver.several.membership import ServerMembership
 from kedge.apiserver.several.relay import FrameRelay
 from kedge.web.message import HttpRequest
@@ -22,6 +23,7 @@ class SeveralServers:
     def __init__(
         self, api: Api, settled: Callable[[], Awaitable[None]], identity: str, pki: Path
     ) -> None:
+        self._api = api
         self.membership = ServerMembership(api.store, api.cache, api.clock, identity)
         self.barrier = ReadBarrier(api.store, api.cache, self.membership, settled, api.clock)
         self.relay = FrameRelay(self.membership, partial(client_context, pki), api.clock)
@@ -34,9 +36,13 @@ class SeveralServers:
         """Announce this server; returns when it may answer."""
         await self.membership.join()
 
-    async def announce(self, url: str) -> None:
-        """Say at which address other servers reach this one."""
-        await self.membership.announce(url)
+    async def announce(self, url: str, address: str) -> None:
+        """Say at which address other servers reach this one, and at which pods do."""
+        await self.membership.announce(url, address)
+
+    def endpoints(self, host: str, port: int) -> ServerEndpoints:
+        """Return the publisher of the endpoints of all servers."""
+        return ServerEndpoints(self._api, self.membership, host, port)
 
     async def leave(self) -> None:
         """Say that this server has ended."""

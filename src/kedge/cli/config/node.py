@@ -32,7 +32,7 @@ def node_config(source: Settings) -> NodeConfig:
         return _where_it_was(config)
     if source.field(NodeConfig, "address") is not None:
         return config
-    host = urlsplit(url)
+    host = urlsplit(url.partition(",")[0])
     try:
         address = address_towards(host.hostname or "", host.port or 443)
     except OSError as error:

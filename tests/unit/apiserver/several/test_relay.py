@@ -22,7 +22,7 @@ class Members:
         self.peers: list[PeerServer] = []
 
     def add(self, url: str) -> None:
-        self.peers.append(PeerServer(url, url, url, 1, 0.0))
+        self.peers.append(PeerServer(url, url, "", 1, 0.0))
 
 
 @pytest.fixture
