@@ -74,6 +74,7 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	@tools/setup helm
 	$(PATIENT) -n auto --dist loadfile tests/unit tests/seeds
 	@tools/setup etcd
+	@tools/setup postgresql
 	@tools/setup containerd
 	$(PATIENT) -n 2 --dist loadfile tests/contract tests/differential
 	$(PATIENT) -n auto --dist loadfile tests/fuzz
@@ -83,6 +84,7 @@ e2e: .venv/.dev ## run the end-to-end tests with a real kubectl, as root also th
 	@tools/setup browser
 	@tools/setup shells
 	@tools/setup etcd
+	@tools/setup postgresql
 	@tools/setup tmux
 	@tools/setup containerd
 	$(E2E) -n 3 $(BY_FILE) tests/e2e --ignore=tests/e2e/pods

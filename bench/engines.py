@@ -1,6 +1,7 @@
 """The cost of a write on each storage engine: ConfigMaps are created through the API, in one run.
 
-Prints the rate and latencies at the client, and the processor time of the server and of etcd.
+Prints the rate and latencies at the client, and the processor time of the server and of etcd or
+PostgreSQL.
 
 Usage: python bench/engines.py [writes per row]
 """
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import urlsplit
@@ -22,8 +23,10 @@ from cluster import Cluster, Home, processor_seconds
 from machine import machine_speed
 
 from kedge.testing.etcd_process import EtcdProcess
+from kedge.testing.postgresql_process import PostgresMissing, PostgresProcess, program
 
-CALLERS = (1, 16)
+CALLERS = (1, 16, 64)
+Database = EtcdProcess | PostgresProcess
 VALUE = "x" * 1024
 PATH = "/api/v1/namespaces/default/configmaps"
 
@@ -58,56 +61,90 @@ class Caller(threading.Thread):
         connection.close()
 
 
-def measure(cluster: Cluster, etcd: EtcdProcess | None, callers: int, count: int) -> str:
+def spent_by(database: Database | None) -> float:
+    """Return the processor time of all processes of a database."""
+    if database is None or database.process is None:
+        return 0.0
+    # Connections of PostgreSQL are processes of their own.
+    pid = database.process.pid
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        pids = (pid, *map(int, file.read().split()))
+    return sum((processor_seconds(each) for each in pids), 0.0)
+
+
+def measure(cluster: Cluster, database: Database | None, callers: int, count: int) -> str:
     threads = [Caller(cluster, f"c{callers}-{n}", count // callers) for n in range(callers)]
-    pids = [cluster.pid] + ([etcd.process.pid] if etcd and etcd.process else [])
-    before = [processor_seconds(pid) for pid in pids]
+    before = [processor_seconds(cluster.pid), spent_by(database)]
     start = perf_counter()
     for each in threads:
         each.start()
     for each in threads:
         each.join()
     elapsed = perf_counter() - start
-    spent = [processor_seconds(pid) - then for pid, then in zip(pids, before, strict=True)]
+    after = [processor_seconds(cluster.pid), spent_by(database)]
+    spent = [now - then for now, then in zip(after, before, strict=True)]
     taken = sorted(each for thread in threads for each in thread.taken)
     p50, p99 = (taken[int(len(taken) * part)] * 1000 for part in (0.5, 0.99))
-    costs = [f"{each / len(taken) * 1e6:9,.0f}" for each in spent] + ["-"]
-    return f"{len(taken) / elapsed:8,.0f} {p50:8.2f} {p99:8.2f} {costs[0]:>9} {costs[1]:>9}"
+    costs = [f"{each / len(taken) * 1e6:,.0f}" for each in spent]
+    other = costs[1] if database else "-"
+    return f"{len(taken) / elapsed:8,.0f} {p50:8.2f} {p99:8.2f} {costs[0]:>9} {other:>11}"
 
 
 @contextmanager
-def engine(name: str, directory: Path) -> Iterator[tuple[Cluster, EtcdProcess | None]]:
+def engine(name: str, directory: Path) -> Iterator[tuple[Cluster, Database | None]]:
     """A cluster on an engine."""
-    etcd = None
-    if name == "etcd":
-        (directory / "etcd").mkdir()
-        etcd = EtcdProcess(directory / "etcd")
-        etcd.start()
+    database = started(name)
     home = Home(directory)
-    home.up(etcd.url if etcd else name)
     try:
-        yield home.running(), etcd
+        home.up(database.url if database else name)
+        try:
+            yield home.running(), database
+        finally:
+            home.down()
     finally:
-        home.down()
-        if etcd:
-            etcd.remove()
+        if database:
+            database.remove()
+
+
+def started(name: str) -> Database | None:
+    """Start an etcd or a PostgreSQL that flushes to disk."""
+    if name not in ("etcd", "postgresql"):
+        return None
+    directory = Path(tempfile.mkdtemp(prefix="kedge-bench-"))
+    if name == "etcd":
+        etcd = EtcdProcess(directory)
+        etcd.start()
+        return etcd
+    postgresql = PostgresProcess(directory)
+    postgresql.create()
+    postgresql.start()
+    return postgresql
+
+
+def engines() -> list[str]:
+    """Return the engines of this machine."""
+    found = ["sqlite", *(("etcd",) if shutil.which("etcd") else ())]
+    with suppress(PostgresMissing):
+        program("initdb")
+        found.append("postgresql")
+    return found
 
 
 def main(count: int) -> None:
     print(machine_speed().line())
     print(
-        f"{'engine':7} {'callers':>7} {'writes/s':>8} {'p50 ms':>8} {'p99 ms':>8}"
-        f" {'server µs':>9} {'etcd µs':>9} {'load':>6}"
+        f"{'engine':10} {'callers':>7} {'writes/s':>8} {'p50 ms':>8} {'p99 ms':>8}"
+        f" {'server µs':>9} {'database µs':>11} {'load':>6}"
     )
-    for name in ("sqlite", *(("etcd",) if shutil.which("etcd") else ())):
+    for name in engines():
         with (
             tempfile.TemporaryDirectory() as directory,
-            engine(name, Path(directory)) as (cluster, etcd),
+            engine(name, Path(directory)) as (cluster, database),
         ):
-            measure(cluster, etcd, 4, 100)
+            measure(cluster, database, 4, 100)
             for callers in CALLERS:
-                line = measure(cluster, etcd, callers, count)
-                print(f"{name:7} {callers:7} {line} {os.getloadavg()[0]:6.1f}", flush=True)
+                line = measure(cluster, database, callers, count)
+                print(f"{name:10} {callers:7} {line} {os.getloadavg()[0]:6.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """How fast the stores write: operations per second, latencies and processor time of this process
-by number of callers. etcd is measured if the machine has one.
+by number of callers. etcd and PostgreSQL are measured if the machine has them.
 
 Usage: python bench/store.py [seconds per row]
 """
@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -19,12 +19,15 @@ from kedge.machinery.clock import SystemClock
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.memory import MemoryStore
+from kedge.storage.postgresql.connection import PostgresConnection
+from kedge.storage.postgresql.store import PostgresStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store
 from kedge.testing.etcd_process import EtcdProcess
+from kedge.testing.postgresql_process import PostgresMissing, PostgresProcess, program
 
 VALUE = os.urandom(3072)
-CALLERS = (1, 16, 128)
+CALLERS = (1, 16, 64, 128)
 KEYS_PER_CALLER = 50
 
 Deed = Callable[[Store, int, int], Coroutine[Any, Any, None]]
@@ -88,20 +91,19 @@ async def measure(store: Store, deed: Deed, callers: int, seconds: float) -> str
 
 async def run(seconds: float) -> None:
     print(
-        f"{'store':7} {'deed':7} {'callers':>7} {'ops/s':>9} {'p50 ms':>8} {'p99 ms':>8}"
+        f"{'store':10} {'deed':7} {'callers':>7} {'ops/s':>9} {'p50 ms':>8} {'p99 ms':>8}"
         f" {'max ms':>8} {'CPU µs':>8} {'watched':>9}"
     )
     print(f"load average {os.getloadavg()[0]:.1f}")
-    stores = ("memory", "sqlite", *(("etcd",) if shutil.which("etcd") else ()))
-    for name in stores:
+    for name in engines():
         for callers in CALLERS:
             for deed_name, deed in (("create", create), ("update", Update()), ("get", get)):
-                with tempfile.TemporaryDirectory() as directory, etcd(name, directory) as endpoint:
-                    store = await opened(name, Path(directory), endpoint)
+                with tempfile.TemporaryDirectory() as directory, database(name) as process:
+                    store = await opened(name, Path(directory), process)
                     await fill(store)
                     line = await measure(store, deed, callers, seconds)
                     await store.close()
-                print(f"{name:7} {deed_name:7} {callers:7} {line}", flush=True)
+                print(f"{name:10} {deed_name:7} {callers:7} {line}", flush=True)
 
 
 async def fill(store: Store) -> None:
@@ -109,25 +111,45 @@ async def fill(store: Store) -> None:
         await store.put(f"/registry/nodes/node-{turn}", VALUE, expect=0)
 
 
+def engines() -> list[str]:
+    """Return the stores of this machine."""
+    found = ["memory", "sqlite", *(("etcd",) if shutil.which("etcd") else ())]
+    with suppress(PostgresMissing):
+        program("initdb")
+        found.append("postgresql")
+    return found
+
+
 @contextmanager
-def etcd(name: str, directory: str) -> Iterator[str]:
-    """Run an etcd that flushes to disk, if it is to be measured."""
-    if name != "etcd":
-        yield ""
+def database(name: str) -> Iterator[EtcdProcess | PostgresProcess | None]:
+    """Run an etcd or a PostgreSQL that flushes to disk, if it is to be measured."""
+    if name not in ("etcd", "postgresql"):
+        yield None
         return
-    process = EtcdProcess(Path(directory))
+    directory = Path(tempfile.mkdtemp(prefix="kedge-bench-"))
+    process: EtcdProcess | PostgresProcess
+    if name == "etcd":
+        process = EtcdProcess(directory)
+    else:
+        process = PostgresProcess(directory)
+        process.create()
     process.start()
     try:
-        yield process.endpoint
+        yield process
     finally:
-        process.kill()
+        process.remove()
 
 
-async def opened(name: str, directory: Path, endpoint: str) -> Store:
+async def opened(
+    name: str, directory: Path, process: EtcdProcess | PostgresProcess | None
+) -> Store:
     if name == "memory":
         return MemoryStore(SystemClock())
-    if endpoint:
-        return await EtcdStore.open(EtcdConnection(endpoints=(endpoint,)), SystemClock())
+    if isinstance(process, EtcdProcess):
+        return await EtcdStore.open(EtcdConnection(endpoints=(process.endpoint,)), SystemClock())
+    if process is not None:
+        connection = PostgresConnection(address=process.address)
+        return await PostgresStore.open(connection, SystemClock())
     return await SqliteStore.open(directory / "state.db", SystemClock())
 
 

@@ -12,6 +12,8 @@ from kedge.storage.encryption import AesGcm, EncryptedStore, Protection, Storage
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.memory import MemoryStore
+from kedge.storage.postgresql.connection import PostgresConnection
+from kedge.storage.postgresql.store import PostgresStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import (
     FutureRevision,
@@ -24,6 +26,7 @@ from kedge.storage.store import (
 )
 from kedge.testing.clock import FakeClock
 from kedge.testing.etcd_process import EtcdProcess
+from kedge.testing.postgresql_process import PostgresProcess
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "encrypted", "etcd"])
+@pytest.fixture(params=["memory", "sqlite", "encrypted", "etcd", "postgresql"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
 ) -> AsyncIterator[Store]:
@@ -41,6 +44,9 @@ async def store(
     elif request.param == "etcd":
         etcd: EtcdProcess = request.getfixturevalue("etcd")
         opened = await EtcdStore.open(EtcdConnection(endpoints=(etcd.endpoint,)), clock)
+    elif request.param == "postgresql":
+        server: PostgresProcess = request.getfixturevalue("shared_postgresql")
+        opened = await PostgresStore.open(PostgresConnection(address=server.new_address()), clock)
     else:
         opened = await SqliteStore.open(tmp_path / "state.db", clock)
     if request.param == "encrypted":
@@ -151,7 +157,7 @@ async def test_concurrent_writes_get_distinct_revisions_and_each_writer_its_own(
 
 
 # etcd orders concurrent requests by itself, and other servers write to it, too.
-@pytest.mark.parametrize("store", ["memory", "sqlite", "encrypted"], indirect=True)
+@pytest.mark.parametrize("store", ["memory", "sqlite", "encrypted", "postgresql"], indirect=True)
 async def test_a_store_of_this_process_writes_in_the_order_asked(store: Store) -> None:
     entries = await asyncio.gather(*(store.put(f"/{i}", b"", expect=0) for i in range(700)))
     assert [entry.revision for entry in entries] == list(range(2, 702))
@@ -286,6 +292,7 @@ async def test_large_values_are_read_from_history_in_pieces(
 ) -> None:
     monkeypatch.setattr("kedge.storage.feed.BACKLOG_BYTES", 1_000)
     monkeypatch.setattr("kedge.storage.sqlite.rows.CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("kedge.storage.postgresql.store.CHUNK_BYTES", 1_000)
     async with aclosing(store.watch("", since=1)) as watch:
         pending = asyncio.ensure_future(anext(watch))
         await store.put("/first", b"x" * 600, expect=0)

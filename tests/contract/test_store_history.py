@@ -1,5 +1,5 @@
 """What clients do and see at the same time is linearizable, and watches are complete: on SQLite,
-and on three members of etcd of which one is killed, cut off, or slow.
+on three members of etcd of which one is killed, cut off, or slow, and on a PostgreSQL that is.
 
 KEDGE_HISTORY_SECONDS=600 makes a long run of it.
 """
@@ -19,10 +19,14 @@ from kedge.machinery.clock import SystemClock
 from kedge.storage.etcd import client as etcd_client
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.store import EtcdStore
+from kedge.storage.postgresql import session as postgres_session
+from kedge.storage.postgresql.connection import PostgresConnection
+from kedge.storage.postgresql.store import PostgresStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store, StoreEvent
 from kedge.testing.etcd_process import EtcdProcess, three_members
 from kedge.testing.member_networks import MemberNetworks
+from kedge.testing.postgresql_process import PostgresProcess
 from kedge.testing.store_history import (
     PREFIX,
     HistoryClient,
@@ -43,6 +47,7 @@ Fault = Callable[[], Coroutine[Any, Any, None]]
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stuck member is left after a second, so that a short run sees it."""
     monkeypatch.setattr(etcd_client, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(postgres_session, "CALL_SECONDS", 1.0)
 
 
 async def watched(store: Store, since: int, seen: list[StoreEvent]) -> None:
@@ -171,3 +176,58 @@ async def test_a_member_is_cut_off_from_the_others(tmp_path: Path) -> None:
         finally:
             for each in members:
                 each.kill()
+
+
+async def check_postgresql(server: PostgresProcess, fault: Fault) -> None:
+    """Two servers of kedge in one schema."""
+    connection = PostgresConnection(address=server.address)
+    stores: list[Store] = [await PostgresStore.open(connection, SystemClock()) for _ in range(2)]
+    try:
+        await check(stores, fault)
+        # Nothing was given out twice or left out.
+        revision = stores[0].revision
+        changes = server.query(f"SELECT count(*), max(revision) FROM {server.schema}.changes")
+        assert changes == f"{revision - 1}|{revision}"
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def test_postgresql_is_killed_and_comes_back(postgresql: PostgresProcess) -> None:
+    clock = SystemClock()
+
+    async def fault() -> None:
+        for _ in range(3):
+            await clock.sleep(SECONDS / 6)
+            postgresql.kill()
+            await asyncio.to_thread(postgresql.start)
+
+    await check_postgresql(postgresql, fault)
+
+
+async def test_postgresql_is_slow(postgresql: PostgresProcess) -> None:
+    clock = SystemClock()
+
+    async def fault() -> None:
+        for pause in (0.2, 0.6, 1.5):
+            await clock.sleep(SECONDS / 10)
+            postgresql.pause()
+            await clock.sleep(pause)
+            postgresql.go_on()
+
+    await check_postgresql(postgresql, fault)
+
+
+async def test_connections_of_postgresql_are_cut(postgresql: PostgresProcess) -> None:
+    clock = SystemClock()
+
+    async def fault() -> None:
+        for _ in range(20):
+            await clock.sleep(SECONDS / 25)
+            await asyncio.to_thread(
+                postgresql.query,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'kedge'",
+            )
+
+    await check_postgresql(postgresql, fault)

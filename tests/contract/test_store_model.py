@@ -21,10 +21,13 @@ from hypothesis.stateful import (
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.memory import MemoryStore
+from kedge.storage.postgresql.connection import PostgresConnection
+from kedge.storage.postgresql.store import PostgresStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import RevisionCompacted, RevisionConflict, Store, StoreEntry, StoreEvent
 from kedge.testing.clock import FakeClock
 from kedge.testing.etcd_process import EtcdProcess
+from kedge.testing.postgresql_process import PostgresProcess
 
 KEYS = ["/a", "/a/", "/a/b", "/a0", "/b", "/b/é", "/\U0010ffff", "/\ud7ffx", "/\ue000"]
 PREFIXES = ["", "/", "/a", "/a/", "/b/", "/\U0010ffff", "/\ud7ff", "/c"]
@@ -268,6 +271,19 @@ class EtcdMachine(StoreMachine):
                 self.events.append(StoreEvent("put", entry, None))
 
 
+class PostgresMachine(StoreMachine):
+    server: ClassVar[PostgresProcess]
+
+    async def open(self) -> Store:
+        self.connection = PostgresConnection(address=self.server.new_address())
+        return await PostgresStore.open(self.connection, self.clock)
+
+    @rule()
+    def reopen(self) -> None:
+        self.run(self.store.close())
+        self.store = self.run(PostgresStore.open(self.connection, self.clock))
+
+
 def test_memory_agrees_with_the_model() -> None:
     run_state_machine_as_test(
         MemoryMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
@@ -286,4 +302,12 @@ def test_sqlite_agrees_with_the_model(tmp_path: Path) -> None:
 def test_etcd_agrees_with_the_model() -> None:
     run_state_machine_as_test(
         EtcdMachine, settings=settings(max_examples=25, stateful_step_count=40, deadline=None)
+    )
+
+
+@pytest.mark.timeout(120)
+def test_postgresql_agrees_with_the_model(shared_postgresql: PostgresProcess) -> None:
+    PostgresMachine.server = shared_postgresql
+    run_state_machine_as_test(
+        PostgresMachine, settings=settings(max_examples=25, stateful_step_count=40, deadline=None)
     )

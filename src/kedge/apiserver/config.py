@@ -197,6 +197,42 @@ class EtcdFiles(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
+class PostgresFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server and a PostgreSQL prove to each other who they are."""
+
+    authority: Annotated[
+        Path | None,
+        Setting(
+            "postgresql-cafile",
+            values.FILE,
+            "certificate authority of the servers of PostgreSQL",
+            default="no TLS",
+        ),
+    ] = None
+    certificate: Annotated[
+        Path | None,
+        Setting(
+            "postgresql-certfile",
+            values.FILE,
+            "certificate of the server for PostgreSQL",
+            default="none",
+        ),
+    ] = None
+    key: Annotated[
+        Path | None,
+        Setting("postgresql-keyfile", values.FILE, "key of that certificate", default="none"),
+    ] = None
+    password: Annotated[
+        Path | None,
+        Setting(
+            "postgresql-password-file",
+            values.FILE,
+            "file with the password of the user of PostgreSQL, read for each connection",
+            default="none",
+        ),
+    ] = None
+
+
 class SimulationConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The simulated nodes that a cluster has from its start."""
 
@@ -251,10 +287,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "store",
             values.STORE,
             "where objects are kept: in a SQLite file, in memory and lost with the server, or in an"
-            " etcd with these members",
+            " etcd with these members, or in a PostgreSQL database",
         ),
     ] = "sqlite"
     etcd: EtcdFiles = EtcdFiles()
+    postgresql: PostgresFiles = PostgresFiles()
     servers: Annotated[
         int,
         Setting(
@@ -591,7 +628,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_shared_store(self) -> bool:
         """Whether other servers may use the same objects."""
-        return bool(self.etcd_endpoints)
+        return parse.is_elsewhere(self.store)
 
     @property
     def identity(self) -> str:

@@ -62,6 +62,7 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.garbage import keep_searching
 from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
+from kedge.settings.parse import POSTGRESQL
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
@@ -426,6 +427,10 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
         from kedge.apiserver.etcd_stores import open_etcd
 
         store = await open_etcd(config, clock)
+    elif config.store.startswith(POSTGRESQL):
+        from kedge.apiserver.postgres_stores import open_postgresql
+
+        store = await open_postgresql(config, clock)
     else:
         store = await SqliteStore.open(config.database, clock)
     if config.encryption_config is None:

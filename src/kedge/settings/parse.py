@@ -263,15 +263,24 @@ def one_of(choices: Sequence[str], complaint: str) -> Callable[[str], str]:
 
 LOCAL_STORES: Final = ("sqlite", "memory")
 ETCD: Final = "etcd://"
+POSTGRESQL: Final = "postgresql://"
+POSTGRESQL_FORM: Final = f"{POSTGRESQL}USER@HOST:PORT,.../DATABASE[/SCHEMA]"
 
 
 def store(value: str) -> str:
-    """Return the name of a store of this machine, or the address of an etcd as it was given."""
+    """Return the name of a store of this machine, or the address of another as it was given."""
     if value in LOCAL_STORES:
+        return value
+    if value.startswith(POSTGRESQL):
+        # Few use it, and every command loads this module.
+        from kedge.settings.postgresql import postgresql_address
+
+        postgresql_address(value)
         return value
     if not value.startswith(ETCD):
         raise argparse.ArgumentTypeError(
-            f'"{value}" is not a store: choose {", ".join(LOCAL_STORES)} or {ETCD}HOST:PORT,...'
+            f'"{value}" is not a store: choose {", ".join(LOCAL_STORES)}, {ETCD}HOST:PORT,... or'
+            f" {POSTGRESQL_FORM}"
         )
     if "@" in value:
         # Not repeated in the message: it has a password.
@@ -292,6 +301,11 @@ def store(value: str) -> str:
 def etcd_endpoints(value: str) -> tuple[str, ...]:
     """Return the members in the address of an etcd; none for another store."""
     return tuple(value.removeprefix(ETCD).split(",")) if value.startswith(ETCD) else ()
+
+
+def is_elsewhere(value: str) -> bool:
+    """Return whether a store is another server, and not of this machine."""
+    return value.startswith((ETCD, POSTGRESQL))
 
 
 def whole_number(value: str) -> int:

@@ -124,8 +124,8 @@ TOKEN: Final[ValueType[str]] = ValueType(parse.bootstrap_token, "ID.SECRET")
 DIGEST: Final[ValueType[str]] = ValueType(parse.key_digest, "sha256:HEX")
 STORE: Final[ValueType[str]] = ValueType(
     parse.store,
-    f"{'|'.join(parse.LOCAL_STORES)}|{parse.ETCD}HOST:PORT,...",
-    suggested=(*parse.LOCAL_STORES, parse.ETCD),
+    f"{'|'.join(parse.LOCAL_STORES)}|{parse.ETCD}HOST:PORT,...|{parse.POSTGRESQL_FORM}",
+    suggested=(*parse.LOCAL_STORES, parse.ETCD, parse.POSTGRESQL),
 )
 RESTART_POLICY: Final = _choice(
     RESTART_POLICIES, f"not a policy: choose {' or '.join(RESTART_POLICIES)}"

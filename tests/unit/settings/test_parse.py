@@ -21,7 +21,7 @@ def test_the_members_of_an_etcd_are_in_its_address() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("postgres", "choose sqlite, memory or etcd://HOST:PORT"),
+        ("postgres", "choose sqlite, memory, etcd://HOST:PORT,... or postgresql://"),
         ("http://127.0.0.1:2379", "not a store"),
         ("etcd://", "write HOST:PORT"),
         ("etcd://host", "write HOST:PORT"),

@@ -35,8 +35,8 @@ class OtherCluster(StoreError):
         super().__init__(
             f"the objects in this store are those of a cluster with another {what}: copy 'pki' and"
             f" 'token' from the directory of one of its servers to {pki.parent}, and start this one"
-            f' again. If its keys are lost, run "etcdctl del {KEY}": tokens and certificates of the'
-            " old ones are void then"
+            f' again. If its keys are lost, run "etcdctl del {KEY}" (PostgreSQL: "SELECT'
+            f" SCHEMA.remove('{KEY}')\"): tokens and certificates of the old ones are void then"
         )
 
 

@@ -20,6 +20,8 @@ from kedge.cli.cluster import registry, state
 from kedge.cli.cluster.conversions import FIRST, LAYOUT
 from kedge.cli.cluster.integrity import DATABASE
 from kedge.cli.failure import Failure
+from kedge.settings.parse import POSTGRESQL
+from kedge.settings.postgresql import postgresql_address
 from kedge.storage.sqlite.backup import CopyFailure, check_database, copy_database
 
 FORMAT: Final = 1
@@ -50,10 +52,10 @@ def write(directory: Path, target: Path, now: datetime) -> BackupDescription:
     cluster = state.read(directory)
     if cluster is None:
         raise Failure(f"{directory} holds no cluster: 'kedge list' shows those of this machine")
-    if cluster.etcd:
+    if cluster.elsewhere:
         raise Failure(
-            f'cluster "{cluster.name}" has its objects in {cluster.etcd}: back them up with'
-            f' "etcdctl snapshot save FILE", and keep {directory}/pki and {directory}/token with it'
+            f'cluster "{cluster.name}" has its objects in {cluster.elsewhere}: back them up with'
+            f" {_way(cluster.elsewhere)}, and keep {directory}/pki and {directory}/token with it"
         )
     if not (directory / DATABASE).exists():
         raise Failure(
@@ -61,6 +63,14 @@ def write(directory: Path, target: Path, now: datetime) -> BackupDescription:
             f" {directory / DATABASE} to back up"
         )
     return pack(directory, cluster, target, now)
+
+
+def _way(store: str) -> str:
+    """Return the command that backs up a store elsewhere."""
+    if not store.startswith(POSTGRESQL):
+        return '"etcdctl snapshot save FILE"'
+    address = postgresql_address(store)
+    return f'"pg_dump -Fc -n {address.schema} -f FILE {address.database}", or with the server'
 
 
 def pack(

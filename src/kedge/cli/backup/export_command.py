@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Final
 from kedge.cli import flags
 
 if TYPE_CHECKING:
-    from kedge.apiserver.config import EtcdFiles
+    from kedge.cli.backup.transfer import StoreFiles
     from kedge.storage.store import StoreEntry
 
 DESCRIPTION: Final = """\
-Copy the objects of a cluster, as of one moment, to an etcd or to YAML. Stop the cluster first if
-it is to move: changes after that moment are not copied.
+Copy the objects of a cluster, as of one moment, to an etcd, to a PostgreSQL database or to YAML.
+Stop the cluster first if it is to move: changes after that moment are not copied.
 
-To an etcd, objects are copied as they are stored, with their uids. 'kedge up --store' continues
-the cluster there, and so does a kube-apiserver with --storage-media-type=application/json and the
-keys in the directory 'pki' of the cluster. The etcd must not have objects.
+To another store, objects are copied as they are stored, with their uids. 'kedge up --store'
+continues the cluster there; on etcd, so does a kube-apiserver with
+--storage-media-type=application/json and the keys in the directory 'pki' of the cluster. The store
+must not have objects.
 
 In YAML the status and the metadata that servers set are left out, and so are objects that a
 controller makes again, so that 'kubectl apply' can create the others elsewhere. Addresses of
@@ -34,38 +35,39 @@ EXAMPLES: Final = """\
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    from kedge.apiserver.config import EtcdFiles
+    from kedge.apiserver.config import EtcdFiles, PostgresFiles
+    from kedge.settings.parse import POSTGRESQL_FORM
     from kedge.settings.setting import bound_settings
 
     parser.add_argument(
         "target",
-        metavar="FILE|etcd://HOST:PORT,...",
-        help="an empty etcd, or a file for YAML that must not exist; - for standard output",
+        metavar=f"FILE|etcd://HOST:PORT,...|{POSTGRESQL_FORM}",
+        help="an empty store, or a file for YAML that must not exist; - for standard output",
     )
     flags.add_which(parser)
-    flags.add_settings(parser, bound_settings(EtcdFiles))
+    flags.add_settings(parser, (*bound_settings(EtcdFiles), *bound_settings(PostgresFiles)))
 
 
 def run(flags: Namespace) -> int:
     import asyncio
 
-    from kedge.apiserver.config import EtcdFiles
+    from kedge.apiserver.config import EtcdFiles, PostgresFiles
     from kedge.cli.backup import portable, transfer
     from kedge.cli.cluster import server_parts, state
     from kedge.cli.cluster.integrity import DATABASE
     from kedge.cli.config.cluster import place
     from kedge.cli.config.settings import Settings
     from kedge.cli.failure import Failure
-    from kedge.settings.parse import ETCD
+    from kedge.settings.parse import is_elsewhere
 
     source = Settings(flags)
     directory = place(source)[1]
     cluster = state.read(directory)
     if cluster is None:
         raise Failure(f"{directory} holds no cluster: 'kedge list' shows those of this machine")
-    files = source.fill(EtcdFiles)
-    if cluster.etcd:
-        entries = asyncio.run(transfer.entries_of_etcd(cluster.etcd, files))
+    files = transfer.StoreFiles(source.fill(EtcdFiles), source.fill(PostgresFiles))
+    if cluster.elsewhere:
+        entries = asyncio.run(transfer.entries_elsewhere(cluster.elsewhere, files))
     elif (directory / DATABASE).exists():
         entries = asyncio.run(transfer.entries_of_database(directory))
     else:
@@ -74,8 +76,8 @@ def run(flags: Namespace) -> int:
             " nothing to export"
         )
     moving = portable.moving(entries)
-    if flags.target.startswith(ETCD):
-        asyncio.run(_to_etcd(flags.target, files, moving))
+    if is_elsewhere(flags.target):
+        asyncio.run(_to_store(flags.target, files, moving))
         named = f" --name {cluster.name}"
         print(
             f"{len(moving)} objects are in {flags.target}.\n"
@@ -88,7 +90,7 @@ def run(flags: Namespace) -> int:
     return 0
 
 
-async def _to_etcd(address: str, files: "EtcdFiles", entries: "list[StoreEntry]") -> None:
+async def _to_store(address: str, files: "StoreFiles", entries: "list[StoreEntry]") -> None:
     import argparse
 
     from kedge.cli.backup import transfer
@@ -99,7 +101,7 @@ async def _to_etcd(address: str, files: "EtcdFiles", entries: "list[StoreEntry]"
         parse.store(address)
     except argparse.ArgumentTypeError as error:
         raise Failure(str(error)) from None
-    async with transfer.opened_etcd(address, files) as store:
+    async with transfer.opened(address, files) as store:
         await transfer.check_empty(store, address)
         await transfer.write_all(store, ((each.key, each.value) for each in entries))
 

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DESCRIPTION: Final = """\
-Copy the objects in an etcd, as of one moment, to the SQLite file of a cluster, which 'kedge up'
-then starts. The cluster must be new, or one of 'kedge up --store etcd://...' that is stopped. With
---replace it may also be a stopped one with a file of its own, such as the one that was exported.
+Copy the objects in an etcd or a PostgreSQL database, as of one moment, to the SQLite file of a
+cluster, which 'kedge up' then starts. The cluster must be new, or a stopped one whose objects are
+not in a file. With --replace it may also be a stopped one with a file of its own, such as the one
+that was exported.
 
 The objects may be those of a kube-apiserver with --storage-media-type=application/json. Values in
 protobuf and encrypted ones are refused. For tokens and certificates of that cluster to stay valid,
@@ -33,12 +34,15 @@ EXAMPLES: Final = """\
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    from kedge.apiserver.config import EtcdFiles
+    from kedge.apiserver.config import EtcdFiles, PostgresFiles
     from kedge.settings import parse
     from kedge.settings.setting import bound_settings
 
     parser.add_argument(
-        "source", type=parse.store, metavar="etcd://HOST:PORT,...", help="the etcd with the objects"
+        "source",
+        type=parse.store,
+        metavar=f"etcd://HOST:PORT,...|{parse.POSTGRESQL_FORM}",
+        help="the store with the objects",
     )
     parser.add_argument(
         "--replace",
@@ -46,7 +50,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help="replace the objects of a stopped cluster; store.db.old keeps them",
     )
     flags.add_which(parser)
-    flags.add_settings(parser, bound_settings(EtcdFiles))
+    flags.add_settings(parser, (*bound_settings(EtcdFiles), *bound_settings(PostgresFiles)))
 
 
 def run(flags: Namespace) -> int:
@@ -54,23 +58,27 @@ def run(flags: Namespace) -> int:
 
     from msgspec.structs import replace
 
-    from kedge.apiserver.config import EtcdFiles
+    from kedge.apiserver.config import EtcdFiles, PostgresFiles
     from kedge.cli.backup import portable, transfer
     from kedge.cli.cluster import registry, state
     from kedge.cli.cluster.integrity import DATABASE
     from kedge.cli.config.cluster import place, where
     from kedge.cli.config.settings import Settings
     from kedge.cli.failure import Failure
-    from kedge.settings.parse import etcd_endpoints
+    from kedge.settings.parse import POSTGRESQL_FORM, is_elsewhere
 
     source = Settings(flags)
-    if not etcd_endpoints(flags.source):
-        raise Failure(f"{flags.source} is not an etcd: write etcd://HOST:PORT,...")
+    if not is_elsewhere(flags.source):
+        raise Failure(
+            f"{flags.source} is not a store elsewhere: write etcd://HOST:PORT,... or"
+            f" {POSTGRESQL_FORM}"
+        )
     name, directory = place(source)
     root = where(source).root
     _check_target(directory, name, flags.replace)
     registry.check_free(root, name, directory)
-    entries = asyncio.run(transfer.entries_of_etcd(flags.source, source.fill(EtcdFiles)))
+    files = transfer.StoreFiles(source.fill(EtcdFiles), source.fill(PostgresFiles))
+    entries = asyncio.run(transfer.entries_elsewhere(flags.source, files))
     try:
         objects = [(each.key, portable.normal_form(each)) for each in portable.coming(entries)]
     except portable.UnreadableObject as error:
@@ -85,7 +93,7 @@ def run(flags: Namespace) -> int:
         _set_aside(directory)
         _make_database(directory, objects)
         if cluster.has_run:
-            cluster = replace(cluster, kept=tuple(sorted({*cluster.kept, DATABASE})), etcd="")
+            cluster = replace(cluster, kept=tuple(sorted({*cluster.kept, DATABASE})), elsewhere="")
             state.write(directory, cluster)
         registry.register(root, name, directory)
     print(
@@ -104,7 +112,7 @@ def _check_target(directory: Path, name: str, may_replace: bool) -> None:
     if server_parts.any_running(directory):
         raise Failure(f"cluster \"{name}\" runs: stop it with 'kedge down --name {name}'")
     there = state.read(directory)
-    has_objects = (directory / DATABASE).exists() and not (there and there.etcd)
+    has_objects = (directory / DATABASE).exists() and not (there and there.elsewhere)
     if has_objects and not may_replace:
         raise Failure(
             f"{directory / DATABASE} exists: choose another --name, replace its objects with"
@@ -113,7 +121,7 @@ def _check_target(directory: Path, name: str, may_replace: bool) -> None:
 
 
 def _set_aside(directory: Path) -> None:
-    """Rename the files from the time before the cluster had its objects in etcd. The lock file is
+    """Rename the files from the time before the cluster had its objects elsewhere. The lock file is
     deleted: it has a revision that the new file need not have reached."""
     from kedge.cli.cluster.integrity import DATABASE
 

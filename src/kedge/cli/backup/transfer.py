@@ -4,13 +4,14 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from kedge.apiserver.config import EtcdFiles
+from kedge.apiserver.config import EtcdFiles, PostgresFiles
 from kedge.cli.backup.portable import ROOT
 from kedge.cli.cluster.integrity import DATABASE
 from kedge.cli.failure import Failure
 from kedge.machinery.clock import SystemClock
-from kedge.settings.parse import etcd_endpoints
+from kedge.settings.parse import POSTGRESQL, etcd_endpoints
 from kedge.storage.bulk import carry_out
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.store import EtcdStore
@@ -19,18 +20,36 @@ from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store, StoreEntry, StoreError
 
 
-@asynccontextmanager
-async def opened_etcd(address: str, files: EtcdFiles) -> AsyncIterator[Store]:
-    """Connect to an etcd; raises Failure."""
-    connection = EtcdConnection(
-        endpoints=etcd_endpoints(address),
-        authority=files.authority,
-        certificate=files.certificate,
-        key=files.key,
-        credentials=files.credentials,
+class StoreFiles(NamedTuple):
+    """The settings of stores elsewhere, besides their addresses."""
+
+    etcd: EtcdFiles
+    postgresql: PostgresFiles
+
+
+async def _open(address: str, files: StoreFiles) -> Store:
+    if address.startswith(POSTGRESQL):
+        from kedge.apiserver.postgres_stores import connection
+        from kedge.storage.postgresql.store import PostgresStore
+
+        return await PostgresStore.open(connection(address, files.postgresql), SystemClock())
+    return await EtcdStore.open(
+        EtcdConnection(
+            endpoints=etcd_endpoints(address),
+            authority=files.etcd.authority,
+            certificate=files.etcd.certificate,
+            key=files.etcd.key,
+            credentials=files.etcd.credentials,
+        ),
+        SystemClock(),
     )
+
+
+@asynccontextmanager
+async def opened(address: str, files: StoreFiles) -> AsyncIterator[Store]:
+    """Connect to a store elsewhere; raises Failure."""
     try:
-        store = await EtcdStore.open(connection, SystemClock())
+        store = await _open(address, files)
         try:
             yield store
         finally:
@@ -56,9 +75,9 @@ async def entries_of_database(directory: Path) -> list[StoreEntry]:
         raise Failure(f"{directory} cannot be read: {error.strerror}") from error
 
 
-async def entries_of_etcd(address: str, files: EtcdFiles) -> list[StoreEntry]:
-    """Return the objects in an etcd as of one moment."""
-    async with opened_etcd(address, files) as store:
+async def entries_elsewhere(address: str, files: StoreFiles) -> list[StoreEntry]:
+    """Return the objects in a store elsewhere as of one moment."""
+    async with opened(address, files) as store:
         return (await store.list(ROOT)).entries
 
 

@@ -197,11 +197,8 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     how = "killed, since it did not end by itself" if killed else "stopped"
     said = f'Cluster "{name}" was {how}' if killed is not None else _not_running(name)
     rest = f"{directory} is deleted" if purge else f"its state is kept in {directory}"
-    if purge and found.cluster.etcd:
-        rest = (
-            f"{rest}. Its objects are still in {found.cluster.etcd}: delete them with"
-            " 'etcdctl del --prefix /registry/' and 'etcdctl del --prefix /kedge/'"
-        )
+    if purge and found.cluster.elsewhere:
+        rest = f"{rest}. {_objects_elsewhere(found.cluster.elsewhere)}"
     return f"{said}; {rest}."
 
 
@@ -240,6 +237,17 @@ def stop_server(where: "ClusterLocation") -> int:
         f"Start it again with:  kedge up --name {name}"
     )
     return 0
+
+
+def _objects_elsewhere(store: str) -> str:
+    from kedge.settings.parse import POSTGRESQL
+
+    way = "'etcdctl del --prefix /registry/' and 'etcdctl del --prefix /kedge/'"
+    if store.startswith(POSTGRESQL):
+        from kedge.settings.postgresql import postgresql_address
+
+        way = f"'DROP SCHEMA \"{postgresql_address(store).schema}\" CASCADE' in psql"
+    return f"Its objects are still in {store}: delete them with {way}"
 
 
 def _not_running(name: str) -> str:

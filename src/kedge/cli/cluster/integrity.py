@@ -9,7 +9,7 @@ import msgspec
 
 from kedge.cli.cluster import state
 from kedge.cli.failure import Failure
-from kedge.settings.parse import etcd_endpoints
+from kedge.settings.parse import is_elsewhere
 
 DATABASE: Final = "store.db"
 _KEYS: Final = ("pki/ca.crt", "pki/ca.key")
@@ -71,12 +71,16 @@ def check(directory: Path, cluster: state.ClusterRecord, *, store: str) -> list[
     if not cluster.has_run:
         return []
     notes: list[str] = []
-    if cluster.etcd and not etcd_endpoints(store):
+    if cluster.elsewhere and not is_elsewhere(store):
         raise _elsewhere(cluster)
-    if etcd_endpoints(store) and not cluster.etcd and DATABASE in cluster.kept:
+    before = cluster.elsewhere
+    if not before and DATABASE in cluster.kept:
+        before = f"{directory}/{DATABASE}"
+    if is_elsewhere(store) and before and _kind(before) != _kind(store):
+        kind = _kind(store)
         notes.append(
-            f"the objects in {directory}/{DATABASE} are not used, those in etcd are: 'kedge export'"
-            " copies objects to an empty etcd"
+            f"the objects in {before} are not used, those in {kind} are: 'kedge export' copies"
+            f" objects to an empty {kind}"
         )
     if _is_lost(directory, _KEYS[1]):
         raise _lost_authority(directory)
@@ -106,8 +110,13 @@ def record_files(directory: Path, *, store: str) -> None:
         return
     made = (*_KEYS, _TOKEN, *((DATABASE,) if store == "sqlite" else ()))
     kept = tuple(sorted({*cluster.kept, *made}))
-    etcd = store if etcd_endpoints(store) else ""
-    state.write(directory, msgspec.structs.replace(cluster, kept=kept, etcd=etcd))
+    elsewhere = store if is_elsewhere(store) else ""
+    state.write(directory, msgspec.structs.replace(cluster, kept=kept, elsewhere=elsewhere))
+
+
+def _kind(store: str) -> str:
+    """Return the kind of a store elsewhere: `etcd` or `postgresql`."""
+    return store.partition("://")[0]
 
 
 def _is_lost(directory: Path, file: str) -> bool:
@@ -127,8 +136,9 @@ def _lost_database(directory: Path) -> state.DamagedState:
 
 def _elsewhere(cluster: state.ClusterRecord) -> StoreElsewhere:
     return StoreElsewhere(
-        f'cluster "{cluster.name}" has its objects in etcd: nothing was changed. Start it with'
-        f" --store {cluster.etcd}, or under another --name with a store of its own"
+        f'cluster "{cluster.name}" has its objects in {_kind(cluster.elsewhere)}: nothing was'
+        f" changed. Start it with --store {cluster.elsewhere}, or under another --name with a store"
+        " of its own"
     )
 
 

@@ -92,8 +92,9 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether that file was there before."""
     kept: tuple[str, ...] = ()
     """Files that a server of this cluster has made and that must not be replaced."""
-    etcd: str = ""
-    """The setting --store of the last server, if it was the address of an etcd."""
+    elsewhere: str = msgspec.field(default="", name="etcd")
+    """The setting --store of the last server, if it was the address of another server. The name in
+    the file is from the time when that was an etcd."""
 
     @property
     def has_run(self) -> bool:

@@ -98,10 +98,10 @@ def describe(status: "ClusterStatus") -> str:
 
 def _store(status: "ClusterStatus") -> str:
     from kedge.cli.output.printers import size
-    from kedge.settings.parse import etcd_endpoints
+    from kedge.settings.parse import is_elsewhere
 
-    if etcd_endpoints(status.store):
-        return status.store  # its size is etcd's: "etcdctl endpoint status"
+    if is_elsewhere(status.store):
+        return status.store  # "etcdctl endpoint status" and psql show its size
     kind = f"{status.store}, " if status.store else ""
     return f"{kind}{size(status.store_bytes)}"
 

@@ -52,8 +52,9 @@ def _check_servers(config: ServerConfig) -> None:
     if config.servers > 1 and not config.has_shared_store:
         raise Failure(
             f"--servers {config.servers} needs a store that servers can share, and"
-            f" --store {config.store} is of one server: start an etcd and use --store"
-            " etcd://HOST:PORT ('kedge export' copies the objects of a cluster to it)"
+            f" --store {config.store} is of one server: start an etcd or a PostgreSQL and use"
+            " --store etcd://HOST:PORT or postgresql://USER@HOST:PORT/DATABASE ('kedge export'"
+            " copies the objects of a cluster to it)"
         )
 
 

@@ -71,7 +71,7 @@ def diagnose(machine: MachineFacts) -> list[MachineFinding]:
         _clock(machine),
         *_disk(machine),
         _files(machine),
-        *_etcds(machine),
+        *_stores(machine),
     ]
 
 
@@ -273,17 +273,21 @@ def _files(machine: MachineFacts) -> MachineFinding:
     return MachineFinding("open files", LACKS, str(machine.open_files), cost, "ulimit -Hn 65536")
 
 
-def _etcds(machine: MachineFacts) -> Iterator[MachineFinding]:
-    for etcd in machine.etcds:
-        found = f'{etcd.members - len(etcd.problems)} of {etcd.members} members of "{etcd.cluster}"'
-        if not etcd.problems:
-            yield MachineFinding("etcd", OK, f"{found} answer")
+def _stores(machine: MachineFacts) -> Iterator[MachineFinding]:
+    for store in machine.stores:
+        noun = "members" if store.kind == "etcd" else "servers"
+        answering = store.members - len(store.problems)
+        found = f'{answering} of {store.members} {noun} of "{store.cluster}"'
+        if not store.problems:
+            yield MachineFinding(store.kind, OK, f"{found} answer")
             continue
-        whole = len(etcd.problems) <= (etcd.members - 1) // 2
+        # etcd needs most of its members, PostgreSQL the one that is the primary server.
+        enough = store.members // 2 + 1 if store.kind == "etcd" else 1
         cost = (
-            "the loss of another member may stop writes"
-            if whole
-            else f'cluster "{etcd.cluster}" cannot be written, nor started'
+            f"the loss of another {noun[:-1]} may stop writes"
+            if answering >= enough
+            else f'cluster "{store.cluster}" cannot be written, nor started'
         )
-        reasons = "; ".join(f"{member}: {why}" for member, why in etcd.problems.items())
-        yield MachineFinding("etcd", LACKS, f"{found} answer", cost, f"start etcd ({reasons})")
+        reasons = "; ".join(f"{member}: {why}" for member, why in store.problems.items())
+        mend = f"start {store.kind} ({reasons})"
+        yield MachineFinding(store.kind, LACKS, f"{found} answer", cost, mend)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from kedge.cli.cluster import registry
 from kedge.machinery.clock import SystemClock
-from kedge.settings.parse import etcd_endpoints
+from kedge.settings.parse import POSTGRESQL, etcd_endpoints
 from kedge.supervisor import level, uplink_namespace
 from kedge.supervisor.machine_capabilities import MachineCapabilities
 
@@ -29,7 +29,7 @@ SWITCHES: Final = (
 )
 """Kernel settings below /proc/sys that restrict ordinary users; a machine has some of them."""
 _KUBECTL_SECONDS: Final = 10
-_ETCD_SECONDS: Final = 1.0
+_STORE_SECONDS: Final = 1.0
 _TIME_ERROR: Final = 5
 """The state of a clock that nothing synchronizes, as adjtimex(2) returns it."""
 
@@ -50,9 +50,11 @@ class WayOutAttempt(NamedTuple):
     """Why others do not, by name."""
 
 
-class EtcdReach(NamedTuple):
-    """The attempt to reach the members of the etcd of a cluster."""
+class StoreReach(NamedTuple):
+    """The attempt to reach the members of the etcd of a cluster, or the servers of its
+    PostgreSQL."""
 
+    kind: str
     cluster: str
     members: int
     problems: dict[str, str]
@@ -87,8 +89,8 @@ class MachineFacts(NamedTuple):
     disk_free: int
     disk_size: int
     open_files: int
-    etcds: tuple[EtcdReach, ...] = ()
-    """The etcds of clusters on this machine."""
+    stores: tuple[StoreReach, ...] = ()
+    """The stores elsewhere of clusters on this machine."""
 
 
 def collect(state: Path) -> MachineFacts:
@@ -121,24 +123,39 @@ def collect(state: Path) -> MachineFacts:
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_size=disk.f_blocks * disk.f_frsize,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
-        etcds=tuple(_etcds(state)),
+        stores=tuple(_stores(state)),
     )
 
 
-def _etcds(state: Path) -> Iterator[EtcdReach]:
+def _stores(state: Path) -> Iterator[StoreReach]:
     for found in registry.every(state):
-        members = etcd_endpoints(found.cluster.etcd)
+        store = found.cluster.elsewhere
+        members = _members(store)
         attempts = {each: _reach(each) for each in members}
         if members:
             problems = {each: why for each, why in attempts.items() if why}
-            yield EtcdReach(found.cluster.name, len(members), problems)
+            kind = store.partition(":")[0]
+            yield StoreReach(kind, found.cluster.name, len(members), problems)
+
+
+def _members(store: str) -> Sequence[str]:
+    """Return HOST:PORT, or the path of a socket, of each server of a store."""
+    if store.startswith(POSTGRESQL):
+        from kedge.settings.postgresql import postgresql_address
+
+        return [str(host) for host in postgresql_address(store).hosts]
+    return etcd_endpoints(store)
 
 
 def _reach(endpoint: str) -> str:
     """Return why nothing answers at an address; empty if something does."""
     host, _, port = endpoint.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ETCD_SECONDS):
+        if endpoint.startswith("/"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(endpoint)
+            return ""
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_STORE_SECONDS):
             return ""
     except OSError as error:
         return error.strerror or str(error)

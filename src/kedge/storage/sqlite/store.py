@@ -15,7 +15,7 @@ from kedge.storage.expiry import Expiry, milliseconds
 from kedge.storage.feed import Feeds
 from kedge.storage.lockfile import StoreLock, hold
 from kedge.storage.sqlite import database, rows
-from kedge.storage.sqlite.write_queue import Write, WriterTask
+from kedge.storage.sqlite.write_queue import WriterTask
 from kedge.storage.sqlite.writer import Outcome, Writer
 from kedge.storage.store import (
     DISK_FULL,
@@ -26,6 +26,7 @@ from kedge.storage.store import (
     StorePage,
     check_key,
 )
+from kedge.storage.write_turns import Write
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from kedge.storage.sqlite import database
 from kedge.storage.sqlite import statements as sql
 from kedge.storage.sqlite.rows import Row, compacted, head, row
 from kedge.storage.sqlite.write_ahead_log import WriteAheadLog
-from kedge.storage.sqlite.write_queue import Write, WriterQueue, WriterTask
+from kedge.storage.sqlite.write_queue import WriterQueue, WriterTask
 from kedge.storage.store import (
     DiskFull,
     RevisionConflict,
@@ -35,6 +35,7 @@ from kedge.storage.store import (
     StoreEvent,
     delete_event,
 )
+from kedge.storage.write_turns import Write
 
 GROUP = 32
 """Most writes that share one commit. More would cost hardly less each, and all who wait for the

@@ -43,7 +43,7 @@ def names(type_: str) -> list[str]:
         ("rollout restart deploy/", ["deploy/web"]),
         ("delete --cascade ", ["background", "foreground", "orphan"]),
         ("delete --cascade=o", ["--cascade=orphan"]),
-        ("up --store ", ["etcd://", "memory", "sqlite"]),
+        ("up --store ", ["etcd://", "memory", "postgresql://", "sqlite"]),
         ("up --image-m", ["--image-map"]),
         ("namespace s", ["shop"]),
         ("nonsense x", []),

@@ -124,7 +124,7 @@ def test_an_admission_plugin_that_does_not_exist_is_refused(environment: dict[st
         ("KEDGE_PORT", "http", '"http" is not a port'),
         ("KEDGE_PORT", "65536", '"65536" is not a port'),
         ("KEDGE_SERVERS", "10", "is not a number from 1 to 9"),
-        ("KEDGE_STORE", "floppy", "choose sqlite, memory or etcd:"),
+        ("KEDGE_STORE", "floppy", "choose sqlite, memory, etcd://HOST:PORT,... or postgresql:"),
         ("KEDGE_NAME", "No Name", "is no name for a cluster"),
         ("KEDGE_UPSTREAM_ONLY", "maybe", "neither true nor false"),
         ("KEDGE_MAX_REQUESTS_INFLIGHT", "-1", '"-1" is not a number from 0 on'),

@@ -6,7 +6,7 @@ import pytest
 
 from kedge import KUBERNETES
 from kedge.cli.doctor.findings import MachineFinding, diagnose, is_supported, kernel_version
-from kedge.cli.doctor.machine_facts import EtcdReach, MachineFacts, NetworkAttempt, WayOutAttempt
+from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt, StoreReach, WayOutAttempt
 from kedge.supervisor.machine_capabilities import (
     ADVISORY,
     FULL,
@@ -183,16 +183,30 @@ def test_the_way_out_of_an_ordinary_user(
     assert "way out" not in {each.name for each in diagnose(ROOT)}
 
 
-def etcd_finding(members: int, *silent: str) -> MachineFinding:
-    reach = EtcdReach("dev", members, dict.fromkeys(silent, "Connection refused"))
-    return next(each for each in diagnose(ROOT._replace(etcds=(reach,))) if each.name == "etcd")
+def store_finding(kind: str, members: int, *silent: str) -> MachineFinding:
+    reach = StoreReach(kind, "dev", members, dict.fromkeys(silent, "Connection refused"))
+    return next(each for each in diagnose(ROOT._replace(stores=(reach,))) if each.name == kind)
 
 
 def test_the_etcd_of_a_cluster_is_looked_at() -> None:
-    assert etcd_finding(3) == MachineFinding("etcd", "ok", '3 of 3 members of "dev" answer')
-    one = etcd_finding(3, "a:2379")
+    assert store_finding("etcd", 3) == MachineFinding(
+        "etcd", "ok", '3 of 3 members of "dev" answer'
+    )
+    one = store_finding("etcd", 3, "a:2379")
     assert (one.status, one.found) == ("lacks", '2 of 3 members of "dev" answer')
     assert one.cost == "the loss of another member may stop writes"
     assert one.mend == "start etcd (a:2379: Connection refused)"
-    assert etcd_finding(3, "a:1", "b:1").cost == 'cluster "dev" cannot be written, nor started'
-    assert etcd_finding(1, "a:1").cost == 'cluster "dev" cannot be written, nor started'
+    assert (
+        store_finding("etcd", 3, "a:1", "b:1").cost
+        == 'cluster "dev" cannot be written, nor started'
+    )
+    assert store_finding("etcd", 1, "a:1").cost == 'cluster "dev" cannot be written, nor started'
+
+
+def test_the_postgresql_of_a_cluster_needs_one_server() -> None:
+    one = store_finding("postgresql", 2, "a:5432")
+    assert one.found == '1 of 2 servers of "dev" answer'
+    assert one.cost == "the loss of another server may stop writes"
+    assert one.mend == "start postgresql (a:5432: Connection refused)"
+    none = store_finding("postgresql", 2, "a:1", "b:1")
+    assert none.cost == 'cluster "dev" cannot be written, nor started'

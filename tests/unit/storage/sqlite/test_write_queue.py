@@ -6,13 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from kedge.machinery.tenant import tenant
-from kedge.storage.sqlite.write_queue import (
-    LONGEST_REST_SECONDS,
-    MANY,
-    Write,
-    WriterQueue,
-    WriterTask,
-)
+from kedge.storage.sqlite.write_queue import WriterQueue, WriterTask
+from kedge.storage.write_turns import LONGEST_REST_SECONDS, MANY, Write
 
 
 class Time:
