@@ -18,11 +18,13 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Home:
     """A directory that holds one cluster, its kubeconfig, and nothing of the user's."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, sources: Path | None = None) -> None:
         self.state = directory / "state"
         kubeconfig = directory / "kubeconfig"
         mine = {k: v for k, v in os.environ.items() if not k.startswith("KEDGE_")}
         self._environment = mine | {"XDG_STATE_HOME": str(directory / "states")}
+        if sources is not None:
+            self._environment["PYTHONPATH"] = str(sources)
         self._which = ("--name=bench", f"--state={self.state}")
         # Without a node: benchmarks measure the server, and a node would take time and memory.
         self._up = ("up", *self._which, "--port=0", "--nodes=0", f"--kubeconfig={kubeconfig}")
@@ -85,10 +87,11 @@ def processor_seconds(pid: int) -> float:
 
 
 @contextmanager
-def home() -> Iterator[Home]:
-    """Yield a directory for a cluster; at the end the cluster is stopped and deleted."""
+def home(sources: Path | None = None) -> Iterator[Home]:
+    """Yield a directory for a cluster; at the end the cluster is stopped and deleted. `sources` are
+    those of another version of kedge."""
     with tempfile.TemporaryDirectory(prefix="kedge-bench-") as directory:
-        place = Home(Path(directory))
+        place = Home(Path(directory), sources)
         try:
             yield place
         finally:

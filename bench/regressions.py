@@ -6,11 +6,12 @@ ALLOWED_GROWTH = 0.15
 
 
 def report(now: Mapping[str, float], accepted: Mapping[str, float]) -> list[str]:
-    lines = [f"{'operation':12}{'loops':>10}{'accepted':>10}{'change':>9}"]
-    for operation, loops in now.items():
+    """Return a table of microseconds."""
+    lines = [f"{'operation':12}{'accepted':>10}{'now':>10}{'change':>9}"]
+    for operation, taken in now.items():
         was = accepted.get(operation)
-        change = "new" if was is None else f"{loops / was - 1:+.0%}"
-        lines.append(f"{operation:12}{loops:10.5f}{was or 0:10.5f}{change:>9}")
+        change = "new" if was is None else f"{taken / was - 1:+.0%}"
+        lines.append(f"{operation:12}{was or 0:10,.1f}{taken:10,.1f}{change:>9}")
     return lines
 
 
@@ -19,6 +20,6 @@ def regressions(now: Mapping[str, float], accepted: Mapping[str, float]) -> list
     figure has none to exceed."""
     return [
         operation
-        for operation, loops in now.items()
-        if operation in accepted and loops > accepted[operation] * (1 + ALLOWED_GROWTH)
+        for operation, taken in now.items()
+        if operation in accepted and taken > accepted[operation] * (1 + ALLOWED_GROWTH)
     ]

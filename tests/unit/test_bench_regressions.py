@@ -17,7 +17,7 @@ def test_an_operation_may_take_fifteen_percent_more_than_accepted() -> None:
 
 def test_an_operation_without_an_accepted_figure_is_new() -> None:
     assert regressions({"patch": 5.0}, ACCEPTED) == []
-    assert report({"patch": 0.05, "get": 0.002}, ACCEPTED)[1:] == [
-        "patch          0.05000   0.00000      new",
-        "get            0.00200   0.00100    +100%",
+    assert report({"patch": 5.0, "get": 2.0}, {"get": 1.0})[1:] == [
+        "patch              0.0       5.0      new",
+        "get                1.0       2.0    +100%",
     ]
