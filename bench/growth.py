@@ -211,9 +211,11 @@ class Growth:
             sleep(0.02)
         else:
             sys.exit("the server did not come back after kill -9")
-        sleep(5)
-        self._cluster = self._place.running()
         self._caller = Caller(self._api)
+        while self._ready() < self._pods:
+            sleep(1)
+        sleep(20)  # nodes and controllers take up their work again
+        self._cluster = self._place.running()
         return taken
 
 
