@@ -138,7 +138,7 @@ bench: .venv/.dev need-wrk ## print one page of API figures, then the other benc
 	$(BIN)/python bench/policies.py
 	$(BIN)/python bench/volumes.py
 
-bench-check: .venv/.dev need-wrk ## compare processor time per API request with bench/accepted.json; fails over 15 % more
+bench-check: .venv/.dev need-wrk ## compare processor time per API request with the accepted commit, in turns; fails over 15 % more
 	$(BIN)/python bench/check.py
 
 need-wrk:
