@@ -158,19 +158,22 @@ class Growth:
         before, began = self._cluster.processor_seconds(), perf_counter()
         figures = self._load.run(operation)
         used = self._cluster.processor_seconds() - before - idle * (perf_counter() - began)
-        return used / figures["requests"] * 1e6
+        each: float = used / figures["requests"] * 1e6
+        return each
 
     def _idle_share(self) -> float:
         before = self._cluster.processor_seconds()
         sleep(10)
-        return (self._cluster.processor_seconds() - before) / 10
+        used: float = self._cluster.processor_seconds() - before
+        return used / 10
 
     def _get_under_writes(self) -> float:
         writes = Thread(target=self._load.run, args=("patch",))
         writes.start()
         figures = self._load.run("get")
         writes.join()
-        return figures["p99_ms"]
+        p99_ms: float = figures["p99_ms"]
+        return p99_ms
 
     def _pages(self) -> Figures:
         """List all pods as kubectl does, in pages of 500."""
