@@ -24,7 +24,7 @@ from kedge.testing.api_history import (
     ApiHistoryClient,
     ApiStore,
     HoppingWatch,
-    all_writes,
+    record_writes,
 )
 from kedge.testing.etcd_process import LOOPBACK, EtcdMissing, EtcdProcess, three_members
 from kedge.testing.member_networks import MemberNetworks
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from kedge.storage.store import StoreEvent
     from kedge.testing.etcd_process import MemberNetwork
 
 SECONDS: Final = float(os.environ.get("KEDGE_HISTORY_SECONDS", "12"))
@@ -86,7 +87,10 @@ async def check(
             what = await chance.choice(faults)(chance)
             happened[what] = happened.get(what, 0) + 1
 
+    history: list[StoreEvent] = []
     async with asyncio.TaskGroup() as group:
+        # As it happens: it is kept for five minutes only.
+        recording = group.create_task(record_writes(store, since, history))
         following = [group.create_task(watch.run(pause)) for watch in watches]
         work = [group.create_task(client.run(SECONDS)) for client in clients]
         disturbing = group.create_task(disturb())
@@ -94,7 +98,10 @@ async def check(
         disturbing.cancel()
         await asyncio.wait([disturbing])
         until = await store.newest()
-        history = await all_writes(store, since, until)
+        while store.revision < until:
+            await clock.sleep(0.02)
+        await clock.sleep(0.1)
+        recording.cancel()
         last = history[-1].entry.revision if history else 0
         deadline = clock.monotonic() + 60
         while any(watch.position < last for watch in watches) and clock.monotonic() < deadline:

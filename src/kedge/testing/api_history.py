@@ -97,17 +97,13 @@ def as_history(event: StoreEvent) -> StoreEvent:
     return StoreEvent(event.kind, plain(event.entry), plain(event.previous))
 
 
-async def all_writes(store: Store, since: int, until: int) -> list[StoreEvent]:
-    """Return the history of the ConfigMaps, from the store itself."""
-    found: list[StoreEvent] = []
+async def record_writes(store: Store, since: int, found: list[StoreEvent]) -> None:
+    """Record the history of the ConfigMaps, from the store itself, until cancelled."""
     async with aclosing(store.watch("", since=since)) as events:
         async for event in events:
             # Controllers write here, too: the authority of the cluster.
             if event.entry.key.startswith(KEYS) and "kube-root-ca" not in event.entry.key:
                 found.append(as_history(event))
-            if event.entry.revision >= until:
-                return found
-    return found
 
 
 class HoppingWatch:

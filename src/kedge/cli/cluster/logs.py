@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kedge.cli.cluster.server_parts import is_server
 from kedge.cli.failure import Failure
 
 COMPONENTS: Final = ("server", "node", "supervisor", "restarter")
@@ -27,7 +28,10 @@ def log_files(state: Path) -> list[Path]:
 
 
 def component(word: str) -> tuple[str, str] | None:
-    """Read `server`, `node` or `node/NAME`: the component and the node; None for other words."""
+    """Read `server`, `server-2`, `node` or `node/NAME`: the component and the node; None for other
+    words."""
+    if is_server(word):
+        return word, ""
     name, slash, node = word.partition("/")
     if name not in COMPONENTS or (slash and (not node or name not in ("node", "supervisor"))):
         return None
@@ -36,7 +40,7 @@ def component(word: str) -> tuple[str, str] | None:
 
 def component_log(state: Path, name: str, node: str) -> Path:
     """Return the log of a component; raises Failure if it has none."""
-    if name in ("server", "restarter"):
+    if is_server(name) or name == "restarter":
         path = state / f"{name}.log"
     else:
         path = _node_directory(state, node) / (

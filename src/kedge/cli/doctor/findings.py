@@ -71,6 +71,7 @@ def diagnose(machine: MachineFacts) -> list[MachineFinding]:
         _clock(machine),
         *_disk(machine),
         _files(machine),
+        *_servers(machine),
         *_stores(machine),
     ]
 
@@ -271,6 +272,17 @@ def _files(machine: MachineFacts) -> MachineFinding:
         return MachineFinding("open files", OK, str(machine.open_files))
     cost = "a cluster with many pods or clients refuses some of them"
     return MachineFinding("open files", LACKS, str(machine.open_files), cost, "ulimit -Hn 65536")
+
+
+def _servers(machine: MachineFacts) -> Iterator[MachineFinding]:
+    for each in machine.servers:
+        found = f'{each.running} of {each.running + len(each.stopped)} servers of "{each.cluster}"'
+        if not each.stopped:
+            yield MachineFinding("servers", OK, f"{found} run")
+            continue
+        cost = "the loss of further servers may stop the cluster"
+        mend = f"kedge up --name {each.cluster} (starts {', '.join(each.stopped)})"
+        yield MachineFinding("servers", LACKS, f"{found} run", cost, mend)
 
 
 def _stores(machine: MachineFacts) -> Iterator[MachineFinding]:

@@ -15,7 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.cli.cluster import registry
+from kedge.cli.cluster import registry, server_parts
+from kedge.cli.cluster.state import read_server
 from kedge.machinery.clock import SystemClock
 from kedge.settings.parse import POSTGRESQL, etcd_endpoints
 from kedge.supervisor import level, uplink_namespace
@@ -48,6 +49,14 @@ class WayOutAttempt(NamedTuple):
     """The first one that works; empty if none does."""
     problems: dict[str, str]
     """Why others do not, by name."""
+
+
+class ServerCount(NamedTuple):
+    """The servers of a cluster that runs with several."""
+
+    cluster: str
+    running: int
+    stopped: tuple[str, ...]
 
 
 class StoreReach(NamedTuple):
@@ -89,6 +98,8 @@ class MachineFacts(NamedTuple):
     disk_free: int
     disk_size: int
     open_files: int
+    servers: tuple[ServerCount, ...] = ()
+    """The clusters of this machine that run with several servers."""
     stores: tuple[StoreReach, ...] = ()
     """The stores elsewhere of clusters on this machine."""
 
@@ -123,8 +134,18 @@ def collect(state: Path) -> MachineFacts:
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_size=disk.f_blocks * disk.f_frsize,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        servers=tuple(_servers(state)),
         stores=tuple(_stores(state)),
     )
+
+
+def _servers(state: Path) -> Iterator[ServerCount]:
+    for found in registry.every(state):
+        running = server_parts.running(found.directory)
+        record = read_server(found.directory)
+        if running and record is not None and server_parts.is_shared(record):
+            gone = set(server_parts.parts(found.directory)) - running.keys()
+            yield ServerCount(found.cluster.name, len(running), tuple(sorted(gone)))
 
 
 def _stores(state: Path) -> Iterator[StoreReach]:

@@ -17,6 +17,8 @@ from kedge.cli.failure import Failure
         ("node/node-2", ("node", "node-2")),
         ("supervisor/n", ("supervisor", "n")),
         ("restarter", ("restarter", "")),
+        ("server-2", ("server-2", "")),
+        ("server-02", None),
         ("server/x", None),
         ("node/", None),
         ("web", None),

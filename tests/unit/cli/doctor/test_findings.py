@@ -6,7 +6,7 @@ import pytest
 
 from kedge import KUBERNETES
 from kedge.cli.doctor.findings import MachineFinding, diagnose, is_supported, kernel_version
-from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt, StoreReach, WayOutAttempt
+from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt, ServerCount, StoreReach, WayOutAttempt
 from kedge.supervisor.machine_capabilities import (
     ADVISORY,
     FULL,
@@ -181,6 +181,22 @@ def test_the_way_out_of_an_ordinary_user(
     assert (shown.status, shown.found, shown.mend) == (status, found, mend)
     assert bool(shown.cost) == (status != "ok")
     assert "way out" not in {each.name for each in diagnose(ROOT)}
+
+
+@pytest.mark.parametrize(
+    ("stopped", "status", "found"),
+    [
+        ((), "ok", '3 of 3 servers of "dev" run'),
+        (("server-2",), "lacks", '3 of 4 servers of "dev" run'),
+    ],
+)
+def test_servers_that_do_not_run_are_named(
+    stopped: tuple[str, ...], status: str, found: str
+) -> None:
+    count = ServerCount("dev", 3, stopped)
+    shown = next(e for e in diagnose(ROOT._replace(servers=(count,))) if e.name == "servers")
+    assert (shown.status, shown.found) == (status, found)
+    assert all(name in shown.mend for name in stopped)
 
 
 def store_finding(kind: str, members: int, *silent: str) -> MachineFinding:
