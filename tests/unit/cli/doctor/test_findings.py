@@ -6,7 +6,13 @@ import pytest
 
 from kedge import KUBERNETES
 from kedge.cli.doctor.findings import MachineFinding, diagnose, is_supported, kernel_version
-from kedge.cli.doctor.machine_facts import MachineFacts, NetworkAttempt, ServerCount, StoreReach, WayOutAttempt
+from kedge.cli.doctor.machine_facts import (
+    MachineFacts,
+    NetworkAttempt,
+    ServerCount,
+    StoreReach,
+    WayOutAttempt,
+)
 from kedge.supervisor.machine_capabilities import (
     ADVISORY,
     FULL,
