@@ -158,6 +158,36 @@ async def test_a_write_that_the_server_committed_and_did_not_confirm_is_found(
         assert await store.get("/a") == written
 
 
+async def test_a_write_that_is_still_under_way_when_its_connection_is_lost_is_ended_first(
+    shared_postgresql: PostgresProcess, fresh: PostgresConnection
+) -> None:
+    schema = fresh.address.schema
+    waiting = f"""SELECT coalesce(min(pid), 0) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%\"{schema}\".write(%'"""
+
+    async def pid_of_write() -> int:
+        return int(await asyncio.to_thread(shared_postgresql.query, waiting))
+
+    async with opened(fresh) as store:
+        entry = await store.put("/a", b"before", expect=0)
+        other = await library.load().connect(
+            host="127.0.0.1", port=shared_postgresql.port, user=USER, database=DATABASE
+        )
+        lock = other.transaction()
+        await lock.start()
+        await other.execute(f"SELECT FROM {schema}.head FOR UPDATE")
+        writing = asyncio.ensure_future(store.put("/a", b"after", expect=entry.revision))
+        while not await pid_of_write():
+            pass
+        store._writer._session.disconnect()
+        while await pid_of_write():
+            pass
+        await lock.rollback()
+        await other.close()
+        assert await writing == StoreEntry("/a", b"after", entry.revision + 1, entry.created)
+        assert (await store.list("")).entries == [writing.result()]
+
+
 async def test_two_servers_write_at_once_and_both_see_every_revision_once_in_order(
     fresh: PostgresConnection,
 ) -> None:
