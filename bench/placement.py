@@ -10,14 +10,12 @@ gain.
 
 import argparse
 import gc
-from array import array
-from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import inf, pi, sin
 from random import Random
-from statistics import mean
+from statistics import fmean, mean
 from time import process_time
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -325,26 +323,8 @@ class Requests:
         """It does not listen."""
 
 
-class Past:
-    """The usage of a pod in rising order, and the first minute that is not part of it.
-
-    Real nodes keep this. It is an array, so that the garbage collection of the scheduler, which is
-    timed too, does not walk through it.
-    """
-
-    __slots__ = ("minutes", "values")
-
-    def __init__(self, minutes: int) -> None:
-        self.minutes = minutes
-        self.values = array("d")
-
-
 class Usage(Requests):
     """The scheduler, to which every node reports."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario)
-        self.past: dict[str, Past] = {}
 
     def hear(self, name: str, guests: Sequence[Guest], moment: float) -> None:
         minute = int(moment // MINUTE)
@@ -354,22 +334,16 @@ class Usage(Requests):
         for each in here:
             age, memory = moment - each.comes, each.memory
             now = CpuAndMemory(int(each.cores[minute] * granted * 1000) + 1, memory)
-            usual = CpuAndMemory(int(self.usual(each, minute) * 1000) + 1, memory)
+            usual = CpuAndMemory(int(usual_cores(each, minute) * 1000) + 1, memory)
             measured = PodUsage(now, usual, minute=age >= 60, hour=age >= 3600)
             self.snapshot.measure_pod(each.uid, measured)
         memory = sum(each.memory for each in here)
         self.snapshot.measure_node(name, CpuAndMemory(int(wanted * granted * 1000), memory))
 
-    def usual(self, guest: Guest, minute: int) -> float:
-        """The 95th of all minutes so far."""
-        found = self.past.get(guest.uid)
-        if found is None:
-            found = self.past[guest.uid] = Past(int(guest.comes // MINUTE))
-        values = found.values
-        for each in guest.cores[found.minutes : minute + 1]:
-            insort(values, each)
-        found.minutes = minute + 1
-        return values[-(-95 * len(values) // 100) - 1]
+
+def usual_cores(guest: Guest, minute: int) -> float:
+    """The mean of the last hour's minutes, or of all so far."""
+    return fmean(guest.cores[max(int(guest.comes // MINUTE), minute - 59) : minute + 1])
 
 
 class Oracle:

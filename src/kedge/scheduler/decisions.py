@@ -18,6 +18,7 @@ from kedge.scheduler.cycle import Decision, Placement, Ranking
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import FILTERS
 from kedge.scheduler.load import CpuAndMemory, Load
+from kedge.scheduler.scores.node_usage import carried
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import ExpectedUsage
@@ -216,14 +217,20 @@ def _usage(record: DecisionRecord, at: int) -> api.NodeUsage:
     allocatable = ranking.nodes[at].allocatable
     best_effort = record.subject.best_effort
     return api.NodeUsage(
-        window=api.NOW if best_effort else api.USUAL,
-        used=_amounts(load.now if best_effort else load.usual),
+        window=api.WINDOW,
+        used=_amounts(_used(load) if best_effort else load.usual),
         expected=_amounts(load.expected) if best_effort else api.UsageAmounts(),
         allocatable=_amounts(CpuAndMemory(allocatable.get(CPU, 0), allocatable.get(MEMORY, 0))),
         measured=load.measured,
         pods=load.pods,
         measuredPods=load.known,
     )
+
+
+def _used(load: Load) -> CpuAndMemory:
+    """Return what counts for a best-effort pod without what new pods are expected to add."""
+    cpu, memory = carried(load, best_effort=True)
+    return CpuAndMemory(max(cpu - load.expected.cpu, 0), memory - load.expected.memory)
 
 
 def _expected(expectation: ExpectedUsage | None) -> api.ExpectedAmounts | None:

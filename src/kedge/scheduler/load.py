@@ -19,6 +19,7 @@ class Load:
         "measured",
         "now",
         "pods",
+        "pods_cpu",
         "usual",
         "with_now",
         "with_usual",
@@ -31,6 +32,7 @@ class Load:
         now: CpuAndMemory,
         expected: CpuAndMemory,
         usual: CpuAndMemory,
+        pods_cpu: int,
         pods: int,
         known: int,
     ) -> None:
@@ -41,13 +43,25 @@ class Load:
         self.expected = expected
         """The expected usage of new pods that are not measured yet."""
         self.usual = usual
-        """The usual usage of the pods, measured over the day or expected."""
+        """The usual usage of the pods, measured or expected."""
+        self.pods_cpu = pods_cpu
+        """The current cpu usage of the measured pods."""
         self.pods = pods
         self.known = known
         """How many of them were measured."""
         self.with_now: dict[CpuAndMemory, int] = {}
         """How full the node would be, by what a pod is expected to add; likewise `with_usual`."""
         self.with_usual: dict[CpuAndMemory, int] = {}
+
+    @property
+    def other_cpu(self) -> int:
+        """The current cpu usage of whatever is no measured pod."""
+        return max(self.now.cpu - self.pods_cpu, 0)
+
+    def add_pods_cpu(self, change: int) -> None:
+        """A pod uses more now, or less, while its usual usage is the same."""
+        self.pods_cpu += change
+        self.with_now.clear()
 
     def at(self, now: CpuAndMemory) -> "Load":
         """The same pods, while the node was measured to use something else."""
@@ -56,6 +70,7 @@ class Load:
             now=now,
             expected=self.expected,
             usual=self.usual,
+            pods_cpu=self.pods_cpu,
             pods=self.pods,
             known=self.known,
         )

@@ -146,9 +146,12 @@ class Snapshot:
     def measure_pod(self, uid: str, measured: PodUsage) -> None:
         """A pod was measured."""
         demand, home = self.placed(uid), self.home(uid)
+        before = self.usage.pod(uid)
         changed = self.usage.put_pod(uid, measured, demand.owner if demand is not None else "")
-        if changed or self.usage.node(home) is None:
+        if changed or before is None or self.usage.node(home) is None:
             self.reconsider(home)
+        elif (state := self.nodes.get(home)) is not None and state.load is not None:
+            state.load.add_pods_cpu(measured.now.cpu - before.now.cpu)
 
     def _forget_order(self) -> None:
         self._order = None

@@ -39,6 +39,7 @@ class ReportedWindow(msgspec.Struct, frozen=True, gc=False):
 
     starttime: str = ""
     """When it began, if it was not measured for its whole length."""
+    mean: ReportedAmounts = ReportedAmounts()
     max: ReportedAmounts = ReportedAmounts()
     ninety_fifth: ReportedAmounts = msgspec.field(name="95th", default=ReportedAmounts())
 
@@ -84,7 +85,11 @@ class PodUsage(msgspec.Struct, frozen=True, gc=False):
     now: CpuAndMemory
     """During the last minute."""
     usual: CpuAndMemory
-    """During the last day."""
+    """The mean cpu of the last hour, or of the time since the pod started, and the most memory of the
+    last day.
+
+    Means add up: the sum over the pods of a node is what the node will use. Percentiles do not, and
+    count the same pod for more if it varies more."""
     minute: bool
     """Whether it has been measured for a minute already."""
     hour: bool
@@ -212,27 +217,24 @@ class ClusterUsage:
 
     def _load(self, state: NodeState) -> Load:
         machine = self._nodes.get(state.name)
-        new_cpu = new_memory = usual_cpu = usual_memory = 0
+        new_cpu = new_memory = usual_cpu = usual_memory = pods_cpu = 0
         found = list(map(self._pods.get, state.pods))
         for measured, demand in zip(found, state.pods.values(), strict=True):
-            if measured is not None and measured.hour:
-                cpu, memory = measured.usual
-                usual_cpu += cpu
-                usual_memory += memory
-                continue
             if measured is None:
                 cpu, memory = self._guess(demand)
                 new_cpu += cpu
                 new_memory += memory
             else:
-                if measured.minute:
-                    cpu, memory = self._expected(demand)
-                else:
-                    cpu, memory = self._guess(demand)
-                    new_cpu += max(cpu - measured.now.cpu, 0)
-                    new_memory += max(memory - measured.now.memory, 0)
-                cpu = max(cpu, measured.usual.cpu)
-                memory = max(memory, measured.usual.memory)
+                pods_cpu += measured.now.cpu
+                cpu, memory = measured.usual
+                if not measured.minute:
+                    more_cpu, more_memory = self._guess(demand)
+                    new_cpu += max(more_cpu - measured.now.cpu, 0)
+                    new_memory += max(more_memory - measured.now.memory, 0)
+                    cpu, memory = max(cpu, more_cpu), max(memory, more_memory)
+                elif not measured.hour:
+                    # Cpu is what it is from the first minute on, while memory still grows.
+                    memory = max(memory, self._expected(demand)[1])
             usual_cpu += cpu
             usual_memory += memory
         return Load(
@@ -240,6 +242,7 @@ class ClusterUsage:
             now=machine if machine is not None else _together(found),
             expected=CpuAndMemory(new_cpu, new_memory),
             usual=CpuAndMemory(usual_cpu, usual_memory),
+            pods_cpu=pods_cpu,
             pods=len(found),
             known=len(found) - found.count(None),
         )
@@ -275,7 +278,7 @@ def used_by_pod(report: PodReport) -> PodUsage | None:
             return None
         windows = report.containers[0].metrics
     minute, day = windows.minute, windows.day
-    now, usual = minute.ninety_fifth, day.ninety_fifth
+    now, usual = minute.ninety_fifth, windows.hour.mean
     if not (now.cpu and now.memory and usual.cpu and day.max.memory):
         return None
     return PodUsage(

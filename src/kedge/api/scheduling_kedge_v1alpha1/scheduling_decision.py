@@ -14,8 +14,7 @@ CHOSEN: Final = "chosen"
 PASSED: Final = "passed"
 REFUSED: Final = "refused"
 
-NOW: Final = "1m 95th"
-USUAL: Final = "1d 95th"
+WINDOW: Final = "1h mean"
 
 SCHEDULED: Final = "Scheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -43,9 +42,9 @@ class NodeUsage(Model):
     """The load of a node at the decision."""
 
     window: str = ""
-    """The statistic that counted: of the node's minute, or of the days of its pods."""
+    """The statistic of cpu that counted."""
     used: UsageAmounts = UsageAmounts()
-    """The measured usage."""
+    """The measured usage of the pods, and for a best-effort pod of all else on the node."""
     expected: UsageAmounts = UsageAmounts()
     """The expected usage of new pods."""
     allocatable: UsageAmounts = UsageAmounts()

@@ -6,7 +6,7 @@ the recording, wherever they are. If the memory on a node does not suffice, pods
 kubelet does it, those first that exceed their request most, and are placed again.
 """
 
-from bisect import insort
+from collections import deque
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any, Final, NamedTuple
@@ -133,8 +133,8 @@ class _ReplayRun:
         for each in nodes:
             self._snapshot.put_node(node_document(each))
         self._homes: dict[str, dict[str, TracedPod]] = {each.name: {} for each in nodes}
-        self._usual: dict[str, list[float]] = {}
-        """The cores that each pod has used so far, in rising order."""
+        self._hours: dict[str, deque[tuple[float, float]]] = {}
+        """The moments of the last hour, and the cores that each pod used in them."""
         self._latest: dict[str, TracedAmount] = {}
         self._waiting: list[TracedPod] = []
         self._demands = {each.key: PodDemand(pod_document(each)) for each in trace.pods}
@@ -185,16 +185,18 @@ class _ReplayRun:
             for key, pod in here.items():
                 now = pod.amounts.get(number) or self._latest.get(key, TracedAmount())
                 self._latest[key] = now
-                usual = self._usual.setdefault(key, [])
-                insort(usual, now.cores)
+                hour = self._hours.setdefault(key, deque())
+                hour.append((moment, now.cores))
+                while hour[0][0] <= moment - _HOUR:
+                    hour.popleft()
                 if self._policy.measures:
                     age = moment - self._trace.moments[pod.first]
-                    often = usual[-(-95 * len(usual) // 100) - 1]
+                    usual = mean(cores for _, cores in hour)
                     self._snapshot.measure_pod(
                         self._demands[key].uid,
                         PodUsage(
                             _measured(now),
-                            _measured(TracedAmount(often, now.memory)),
+                            _measured(TracedAmount(usual, now.memory)),
                             minute=age >= _MINUTE,
                             hour=age >= _HOUR,
                         ),

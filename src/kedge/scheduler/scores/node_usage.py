@@ -48,13 +48,13 @@ def points(fullnesses: Sequence[int]) -> list[int] | None:
 def carried(load: Load, best_effort: bool) -> CpuAndMemory:
     """Return the usage that counts for a pod.
 
-    For a best-effort pod it is the usage at the moment. For others it is the usual usage, because
-    the neighbours will need it again.
+    For all pods it is the usual cpu usage of the neighbours: what they used in the last minute is
+    mostly chance, and soon over. For a best-effort pod whatever else runs on the node counts too,
+    and the memory at the moment. For others it is the usual memory, because the neighbours will
+    need it again.
     """
     if best_effort:
-        return CpuAndMemory(
-            load.now.cpu + load.expected.cpu, load.now.memory + load.expected.memory
-        )
+        return CpuAndMemory(load.usual.cpu + load.other_cpu, load.now.memory + load.expected.memory)
     return load.usual
 
 
