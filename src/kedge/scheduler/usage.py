@@ -85,11 +85,11 @@ class PodUsage(msgspec.Struct, frozen=True, gc=False):
     now: CpuAndMemory
     """During the last minute."""
     usual: CpuAndMemory
-    """The mean cpu of the last hour, or of the time since the pod started, and the most memory of the
-    last day.
+    """The mean cpu of the last hour, or of as much of it as was measured, and the most memory of
+    the last day.
 
-    Means add up: the sum over the pods of a node is what the node will use. Percentiles do not, and
-    count the same pod for more if it varies more."""
+    Means add up to the mean of the node. Percentiles do not: their sum counts a pod for more if it
+    varies more, as if all pods had their peaks in the same moment."""
     minute: bool
     """Whether it has been measured for a minute already."""
     hour: bool

@@ -81,6 +81,6 @@ def cluster(*nodes: Node, namespaces: Mapping[str, Mapping[str, str]] | None = N
 def pod_report(uid: str, cpu: str, memory: str) -> PodReport:
     """Return the metrics of a pod with constant usage for more than a day."""
     reading = ReportedAmounts(cpu, memory)
-    window = ReportedWindow(max=reading, ninety_fifth=reading)
+    window = ReportedWindow(mean=reading, max=reading, ninety_fifth=reading)
     windows = ReportedWindows(seconds=window, minute=window, hour=window, day=window)
     return PodReport(ReportMeta(uid=uid), (ContainerReport(windows),))

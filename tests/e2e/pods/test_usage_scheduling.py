@@ -71,8 +71,8 @@ def test_a_best_effort_pod_avoids_the_busy_node(
     told = own_cluster.kedge("why", "p0", kubeconfig)
     assert "Node:       node-b" in told
     assert "NodeUsage x1" in told
-    assert "1m 95th" in told
-    lines = {line.split()[0]: line.split() for line in told.splitlines() if "1m 95th" in line}
+    assert "1h mean" in told
+    lines = {line.split()[0]: line.split() for line in told.splitlines() if "1h mean" in line}
     assert lines["node-a"][3] == "3500m"
     document = json.loads(own_cluster.kedge("why", "p0", kubeconfig, "-o=json"))
     assert document["nodes"][0]["name"] == document["boundTo"] == "node-b"
@@ -122,7 +122,7 @@ def test_a_pod_that_really_works_is_avoided(
         pods.create(name := next(names), container=requests)
         pods.ready(name, 60.0)
         told = own_cluster.kedge("why", name, f"--kubeconfig={own_cluster.kubeconfig}")
-        return name if "1d 95th" in told else ""
+        return name if "1h mean" in told else ""
 
     quiet = eventually(with_usage, 60.0)
     assert pods.get(quiet)["spec"]["nodeName"] == "node-2"

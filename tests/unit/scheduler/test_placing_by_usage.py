@@ -137,7 +137,7 @@ async def test_why_a_pod_is_where_it_is() -> None:
         }
         chosen, passed, refused = told["nodes"]
         assert (chosen["name"], chosen["verdict"]) == ("b", "chosen")
-        assert chosen["usage"]["window"] == "1m 95th"
+        assert chosen["usage"]["window"] == "1h mean"
         assert chosen["usage"]["used"]["cpu"] == "1"
         assert chosen["usage"]["allocatable"] == {"cpu": "4", "memory": "8Gi"}
         points = {each["name"]: each["weight"] * each["value"] for each in chosen["scores"]}

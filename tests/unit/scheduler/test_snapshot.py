@@ -209,11 +209,18 @@ def test_a_measured_node_keeps_the_load_of_its_pods() -> None:
     none = CpuAndMemory(0, 0)
     node, idle = snapshot.nodes["n"], snapshot.nodes["idle"]
     node.load = Load(
-        measured=False, now=none, expected=none, usual=CpuAndMemory(7, 8), pods=1, known=1
+        measured=False,
+        now=none,
+        expected=none,
+        usual=CpuAndMemory(7, 8),
+        pods_cpu=6,
+        pods=1,
+        known=1,
     )
     for name in ("n", "idle", "unknown"):
         snapshot.measure_node(name, CpuAndMemory(100, 200))
     assert (node.load.now, node.load.usual) == (CpuAndMemory(100, 200), CpuAndMemory(7, 8))
+    assert node.load.other_cpu == 94
     assert idle.load is None
     assert snapshot.usage.node("unknown") == CpuAndMemory(100, 200)
 
@@ -225,7 +232,9 @@ def test_a_measured_pod_makes_its_node_be_added_up_again() -> None:
 
     def is_kept(uid: str, usage: PodUsage) -> bool:
         none = CpuAndMemory(0, 0)
-        node.load = Load(measured=False, now=none, expected=none, usual=none, pods=1, known=1)
+        node.load = Load(
+            measured=False, now=none, expected=none, usual=none, pods_cpu=0, pods=1, known=1
+        )
         snapshot.measure_pod(uid, usage)
         return node.load is not None
 

@@ -77,7 +77,7 @@ def test_where_pods_are_known_to_use_more_so_is_one_of_which_nothing_is_known() 
     assert made.usage.load(made.nodes["a"]).expected.cpu == 600
     made.measure_pod(new.uid, settled(30, hour=False))
     load = made.usage.load(made.nodes["a"])
-    assert (load.expected.cpu, load.usual.cpu) == (0, 100), "a guess is no longer needed"
+    assert (load.expected.cpu, load.usual.cpu) == (0, 30), "a guess is no longer needed"
     made.usage.remove_pod("u2")
     assert made.usage.expectation(demand()).amount.cpu == 200
     made.usage.remove_pod("u1")
@@ -100,17 +100,44 @@ def test_a_new_pod_counts_until_a_minute_of_it_was_measured() -> None:
     assert (load.expected, load.pods, load.known) == (CpuAndMemory(0, 0), 1, 1)
 
 
-def test_history_counts_for_more_or_less_than_was_asked_for_once_there_is_an_hour_of_it() -> None:
+def test_history_counts_for_more_or_less_cpu_than_was_asked_for_after_a_minute() -> None:
     made = snapshot()
     greedy, lazy = demand("greedy", requests={"cpu": "100m"}), demand("lazy", requests={"cpu": "2"})
     for each in (greedy, lazy):
         made.place(each, "a")
-    made.usage.put_pod(greedy.uid, settled(900, hour=False), "")
-    made.usage.put_pod(lazy.uid, settled(10, hour=False), "")
+    assert made.usage.load(made.nodes["a"]).usual.cpu == 100 + 2000
+    made.usage.put_pod(greedy.uid, started(900), "")
+    made.usage.put_pod(lazy.uid, started(10), "")
+    made.reconsider("a")
     assert made.usage.load(made.nodes["a"]).usual.cpu == 900 + 2000
-    made.usage.put_pod(lazy.uid, settled(10), "")
+    made.usage.put_pod(lazy.uid, settled(10, hour=False), "")
     made.reconsider("a")
     assert made.usage.load(made.nodes["a"]).usual.cpu == 900 + 10
+
+
+def test_memory_that_was_asked_for_counts_until_there_is_an_hour_of_history() -> None:
+    made = snapshot()
+    pod = demand("p", requests={"memory": "500Mi"})
+    made.place(pod, "a")
+    made.usage.put_pod(pod.uid, settled(10, 20 * MI, hour=False), "")
+    assert made.usage.load(made.nodes["a"]).usual.memory == 500 * MI
+    made.usage.put_pod(pod.uid, settled(10, 20 * MI), "")
+    made.reconsider("a")
+    assert made.usage.load(made.nodes["a"]).usual.memory == 20 * MI
+
+
+def test_a_node_uses_what_its_pods_do_not_use_for_something_else() -> None:
+    made = snapshot()
+    pod = demand("p")
+    made.place(pod, "a")
+    made.measure_pod(pod.uid, PodUsage(CpuAndMemory(700, MI), CpuAndMemory(200, MI), True, True))
+    made.measure_node("a", CpuAndMemory(1000, MI))
+    assert made.usage.load(made.nodes["a"]).other_cpu == 300
+    # The node is added up anew only if the usual usage changes, but this difference is kept exact.
+    made.measure_pod(pod.uid, PodUsage(CpuAndMemory(900, MI), CpuAndMemory(200, MI), True, True))
+    assert made.usage.load(made.nodes["a"]).other_cpu == 100
+    made.measure_node("a", CpuAndMemory(850, MI))
+    assert made.usage.load(made.nodes["a"]).other_cpu == 0
 
 
 def test_a_node_is_added_up_anew_only_for_what_is_noticeable() -> None:
@@ -163,7 +190,8 @@ def test_a_node_that_was_not_measured_is_taken_for_the_sum_of_its_pods() -> None
 def test_which_statistics_are_read() -> None:
     def window(n: int, **more: str) -> dict[str, object]:
         peak, usual = ({"cpu": f"{n}{k}m", "memory": f"{n}{k}Mi"} for k in (9, 5))
-        return {"mean": {}, "max": peak, "95th": usual, **more}
+        middle = {"cpu": f"{n}1m", "memory": f"{n}1Mi"}
+        return {"mean": middle, "max": peak, "95th": usual, **more}
 
     windows = {
         "10s": window(1),
@@ -175,7 +203,7 @@ def test_which_statistics_are_read() -> None:
     assert used_by_node(node) == CpuAndMemory(25, 19 * MI)
     pod = msgspec.convert({"containers": [{"metrics": windows}]}, PodReport)
     measured = PodUsage(
-        CpuAndMemory(25, 25 * MI), CpuAndMemory(45, 49 * MI), minute=True, hour=False
+        CpuAndMemory(25, 25 * MI), CpuAndMemory(31, 49 * MI), minute=True, hour=False
     )
     assert used_by_pod(pod) == measured
     several = msgspec.convert({"containers": [{}, {}], "total": windows}, PodReport)

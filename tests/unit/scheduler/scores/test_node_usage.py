@@ -42,6 +42,24 @@ def test_a_best_effort_pod_goes_where_least_is_used_at_the_moment() -> None:
     assert chosen(demand(), snapshot) == "b"
 
 
+def test_a_best_effort_pod_sees_the_hour_of_pods_and_the_minute_of_all_else() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"), new_node("c"))
+    calm, busy = demand("calm"), demand("busy")
+    snapshot.place(calm, "a")
+    snapshot.place(busy, "b")
+    usual = CpuAndMemory(1000, GI)
+    # In this minute, one pod uses less than in its hour and the other one more.
+    for pod, now in ((calm, 100), (busy, 2000)):
+        measured = PodUsage(CpuAndMemory(now, GI), usual, minute=True, hour=True)
+        snapshot.measure_pod(pod.uid, measured)
+    snapshot.measure_node("a", CpuAndMemory(100, GI))
+    snapshot.measure_node("b", CpuAndMemory(2000, GI))
+    snapshot.measure_node("c", CpuAndMemory(1200, GI))
+    assert rated(demand(), snapshot) == [100, 100, 50]
+    snapshot.measure_node("a", CpuAndMemory(300, GI))
+    assert rated(demand(), snapshot) == [50, 100, 50], "200m are used by no pod"
+
+
 def test_memory_counts_when_it_is_scarce() -> None:
     snapshot = cluster(new_node("a"), new_node("b"))
     snapshot.usage.put_node("a", CpuAndMemory(400, 4 * GI))

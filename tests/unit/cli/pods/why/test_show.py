@@ -45,7 +45,7 @@ PLACED = SchedulingDecision(
                 ScorePoints(name="NodeUsage", weight=3, value=94),
             ),
             usage=NodeUsage(
-                window="1m 95th",
+                window="1h mean",
                 used=UsageAmounts(cpu="240m", memory="1Gi"),
                 expected=UsageAmounts(cpu="100m", memory="200Mi"),
                 allocatable=UsageAmounts(cpu="8", memory="32Gi"),
@@ -97,7 +97,7 @@ node-1   refused by NodePorts: node(s) didn't have free ports for the requested 
 No difference by: NodeAffinity
 
 NODE     WINDOW    CPU    +NEW   OF    MEMORY   +NEW    OF     PODS   MEASURED
-node-2   1m 95th   240m   100m   8     1Gi      200Mi   32Gi   7      6"""
+node-2   1h mean   240m   100m   8     1Gi      200Mi   32Gi   7      6"""
     )
 
 
