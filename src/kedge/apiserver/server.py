@@ -411,7 +411,8 @@ async def ensure_objects(
         await policy.ensure(api)
     lifecycle.finish(StartStep.ROLES)
     if not config.is_alone:
-        await joining.ensure(api, server_addresses.advertised(config, port), identity.ca_pem)
+        url = server_addresses.advertised(config, port)
+        await joining.ensure(api, url, identity.ca_pem, name=config.name)
     if config.local_registry:
         from kedge.apiserver import local_registry
 

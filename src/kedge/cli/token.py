@@ -69,9 +69,9 @@ def add_flags(parser: ArgumentParser) -> None:
     create.add_argument(
         "--usages",
         type=usages,
-        default=("authentication",),
+        default=("authentication", "signing"),
         metavar="LIST",
-        help=f"what it can be used for, of {', '.join(USAGES)} (default: authentication)",
+        help=f"what it can be used for, of {', '.join(USAGES)} (default: authentication, signing)",
     )
     create.add_argument(
         "--groups",

@@ -46,7 +46,7 @@ CONTROLLERS: Final = (
     ControllerName(
         "cluster-info-controller",
         "cluster-info",
-        "kedge's own: let anonymous users read `cluster-info` while a bootstrap token exists",
+        "kedge's own: sign `cluster-info` with bootstrap tokens, and open it while one exists",
     ),
     ControllerName(
         "bootstrap-token-cleaner-controller",

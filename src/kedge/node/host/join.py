@@ -19,6 +19,7 @@ from kedge.client.transport import Unreachable
 from kedge.machinery import atomic
 from kedge.machinery.certificates import blocks, key_hash, validity
 from kedge.machinery.clock import Clock
+from kedge.machinery.detached_jws import signature
 from kedge.machinery.errors import StatusError
 from kedge.node.config import Invitation
 from kedge.node.host import node_record
@@ -156,7 +157,7 @@ async def cluster_authority(invitation: Invitation) -> bytes:
     unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
-    authority = await _from_cluster_info(invitation.url, unverified)
+    authority = await _from_cluster_info(invitation.url, unverified, invitation.token)
     # All certificates, since all of them will be trusted.
     if not {key_hash(each) for each in blocks(authority)} <= {invitation.ca_hash}:
         raise JoinFailure(
@@ -178,8 +179,9 @@ async def _from_trusted_server(url: str) -> bytes:
         ) from error
 
 
-async def _from_cluster_info(url: str, tls: ssl.SSLContext) -> bytes:
-    """Return the authority in the public config map cluster-info."""
+async def _from_cluster_info(url: str, tls: ssl.SSLContext, token: str = "") -> bytes:
+    """Return the authority in the public config map cluster-info. A signature of the token must be
+    right; clusters whose token is not for signing have none."""
     client = Client(HttpTransport(url, tls=tls), user_agent=_AGENT)
     try:
         reply = await client.fetch(_CLUSTER_INFO, {})
@@ -196,13 +198,21 @@ async def _from_cluster_info(url: str, tls: ssl.SSLContext) -> bytes:
             " pass the authority with --ca-cert"
         )
     try:
-        content = json.loads(reply.body)["data"]["kubeconfig"]
+        data = json.loads(reply.body)["data"]
+        content = data["kubeconfig"]
         authority = _authority(content)
         key_hash(authority)
     except (ValueError, KeyError, TypeError) as error:
         raise JoinFailure(
             f"{urlsplit(url).netloc} serves an invalid cluster-info: {error}"
         ) from error
+    token_id, _, secret = token.partition(".")
+    signed = data.get(f"jws-kubeconfig-{token_id}")
+    if token and signed is not None and signed != signature(content, token_id, secret):
+        raise JoinFailure(
+            f"{urlsplit(url).netloc} serves a cluster-info that was not signed with this token:"
+            " it belongs to another cluster, or the token is wrong"
+        )
     return authority
 
 

@@ -4,23 +4,32 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kedge.api.core_v1.secret import Secret
+from kedge.api.model import ObjectMeta
 from kedge.client.informer import Key
-from kedge.controllers.access.cluster_info import TokenExpiration, binding, ends_of, seconds_left
+from kedge.controllers.access.cluster_info import (
+    BootstrapToken,
+    binding,
+    changed_signatures,
+    ends_of,
+    seconds_left,
+    token_of,
+)
+from kedge.machinery.detached_jws import signature
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def token(seconds: float | None) -> TokenExpiration:
+def token(seconds: float | None) -> BootstrapToken:
     ends = None if seconds is None else NOW + timedelta(seconds=seconds)
-    return TokenExpiration(Key("kube-system", "bootstrap-token-abcdef"), ends)
+    return BootstrapToken(Key("kube-system", "bootstrap-token-abcdef"), ends)
 
 
-def test_the_last_token_decides_when_the_door_is_closed() -> None:
-    assert seconds_left([token(5), token(60)], NOW) == 60
+def test_the_next_token_that_expires_decides_when_to_look_again() -> None:
+    assert seconds_left([token(5), token(60), token(None)], NOW) == 5
 
 
-def test_a_token_for_ever_leaves_the_door_open() -> None:
-    assert seconds_left([token(5), token(None)], NOW) is None
+def test_tokens_for_ever_need_no_look() -> None:
+    assert seconds_left([token(None)], NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -40,3 +49,47 @@ def test_strangers_are_given_the_role_of_the_same_name() -> None:
     made = binding()
     assert made.roleRef.name == made.metadata.name
     assert [subject.name for subject in made.subjects] == ["system:anonymous"]
+
+
+SECRET = {
+    "token-id": "abcdef",
+    "token-secret": "0123456789abcdef",
+    "usage-bootstrap-signing": "true",
+}
+
+
+def secret(**changes: str) -> Secret:
+    values = SECRET | {key.replace("_", "-"): value for key, value in changes.items()}
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    meta = ObjectMeta(name="bootstrap-token-abcdef", namespace="kube-system")
+    return Secret(metadata=meta, data=data)
+
+
+def test_a_token_signs_if_it_is_for_that_and_well_formed() -> None:
+    found = token_of(secret())
+    assert (found.id, found.secret) == ("abcdef", "0123456789abcdef")
+    assert "0123456789abcdef" not in repr(found)
+    for changes in (
+        {"usage_bootstrap_signing": "false"},
+        {"token_secret": "short"},
+        {"token_id": "fedcba"},
+    ):
+        assert token_of(secret(**changes)).secret == ""
+
+
+def test_signatures_are_made_corrected_and_removed() -> None:
+    right = signature("text", "abcdef", "0123456789abcdef")
+    tokens = [token_of(secret())]
+    assert changed_signatures({"kubeconfig": "text"}, tokens) == {"jws-kubeconfig-abcdef": right}
+    data = {
+        "kubeconfig": "text",
+        "jws-kubeconfig-abcdef": "old",
+        "jws-kubeconfig-gone00": "x",
+        "other": "y",
+    }
+    expected = {"jws-kubeconfig-abcdef": right, "jws-kubeconfig-gone00": None}
+    assert changed_signatures(data, tokens) == expected
+    assert changed_signatures({"kubeconfig": "text", "jws-kubeconfig-abcdef": right}, tokens) == {}
+    assert changed_signatures({"jws-kubeconfig-abcdef": right}, tokens) == {
+        "jws-kubeconfig-abcdef": None
+    }
