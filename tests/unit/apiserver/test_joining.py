@@ -61,3 +61,37 @@ async def test_tokens_may_ask_for_certificates_and_see_what_becomes_of_them(
     # Refused for what it says, not for who says it.
     assert (await server.call("POST", REQUESTS, {"spec": {}}, headers=who)).status == 422
     assert (await server.call("GET", "/api/v1/nodes", headers=who)).status == 403
+
+
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+async def test_tokens_read_what_kubeadm_join_asks_for_and_nothing_else(server: LocalServer) -> None:
+    await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM", name="prod")
+    await server.settle()
+    who = {"impersonate-user": "system:bootstrap:a", "impersonate-group": "system:bootstrappers"}
+
+    async def content(name: str, key: str) -> dict[str, object]:
+        reply = await server.call("GET", f"{CONFIG_MAPS}/{name}", headers=who)
+        assert reply.status == 200
+        found: dict[str, object] = yaml.safe_load(msgspec.json.decode(reply.data)["data"][key])
+        return found
+
+    cluster_configuration = await content("kubeadm-config", "ClusterConfiguration")
+    assert cluster_configuration["controlPlaneEndpoint"] == "192.0.2.1:6443"
+    assert cluster_configuration["clusterName"] == "prod"
+    assert (await content("kubelet-config", "kubelet"))["clusterDNS"] == ["10.96.0.10"]
+    other = f"{CONFIG_MAPS}/extension-apiserver-authentication"
+    assert (await server.call("GET", other, headers=who)).status == 403
+    assert (await server.call("GET", CONFIG_MAPS, headers=who)).status == 403
+    assert (await server.call("GET", "/api/v1/nodes/new", headers=who)).status == 404
+    assert (await server.call("GET", "/api/v1/nodes", headers=who)).status == 403
+
+
+async def test_what_an_administrator_wrote_for_kubeadm_stays(server: LocalServer) -> None:
+    await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM")
+    await server.settle()
+    await server.merge(f"{CONFIG_MAPS}/kubelet-config", {"data": {"kubelet": "mine"}})
+    await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM")
+    await server.settle()
+    assert (await server.get(f"{CONFIG_MAPS}/kubelet-config"))["data"]["kubelet"] == "mine"

@@ -39,7 +39,7 @@ def test_a_token_lasts_a_day_unless_told_otherwise() -> None:
     assert (flags.deed, flags.ttl, flags.usages, flags.groups) == (
         "create",
         86400,
-        ("authentication",),
+        ("authentication", "signing"),
         (),
     )
     assert parsed("create", "--ttl", "10m").ttl == 600

@@ -210,8 +210,9 @@ async def _from_cluster_info(url: str, tls: ssl.SSLContext, token: str = "") -> 
     signed = data.get(f"jws-kubeconfig-{token_id}")
     if token and signed is not None and signed != signature(content, token_id, secret):
         raise JoinFailure(
-            f"{urlsplit(url).netloc} serves a cluster-info that was not signed with this token:"
-            " it belongs to another cluster, or the token is wrong"
+            f"{urlsplit(url).netloc} serves a cluster-info that was not signed with this token: it"
+            " belongs to another cluster, the token is wrong, or the server has just moved. Try"
+            " again in a few seconds, then create another token"
         )
     return authority
 

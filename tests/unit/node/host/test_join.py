@@ -27,6 +27,7 @@ from kedge.controllers.access.certificate_signing import CertificateSigningContr
 from kedge.controllers.access.cluster_info import binding
 from kedge.machinery.certificates import key_hash
 from kedge.machinery.clock import SystemClock
+from kedge.machinery.detached_jws import signature
 from kedge.node.config import Invitation
 from kedge.node.host import node_record
 from kedge.node.host.api_access import ApiAccess
@@ -164,3 +165,13 @@ async def test_an_authority_that_brings_another_one_along_is_not_trusted(
     await client.patch(CONFIG_MAPS, "cluster-info", {"data": told}, "kube-public")
     with pytest.raises(JoinFailure, match="does not belong to the cluster"):
         await cluster_authority(invitation(running))
+
+
+async def test_a_cluster_info_that_another_token_signed_is_refused(running: ApiServer) -> None:
+    client = local_client(running)
+    text = (await client.get(CONFIG_MAPS, "cluster-info", "kube-public")).data["kubeconfig"]
+    signed = {f"jws-kubeconfig-{ID}": signature(text, ID, CODE)}
+    await client.patch(CONFIG_MAPS, "cluster-info", {"data": signed}, "kube-public")
+    assert await cluster_authority(invitation(running)) == running.ca_pem
+    with pytest.raises(JoinFailure, match="was not signed with this token"):
+        await cluster_authority(invitation(running, token=f"{ID}.fedcba9876543210"))
