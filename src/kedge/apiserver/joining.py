@@ -51,7 +51,7 @@ _SYSTEM: Final = "kube-system"
 async def ensure(api: Api, server: str, ca_pem: bytes, *, name: str = "kubernetes") -> None:
     """Make whatever is missing, and say anew where the server is."""
     async with asyncio.TaskGroup() as tasks:
-        for document in (*grants(), *kubeadm_objects(server, name)):
+        for document in (*grants(), *config_maps(server, name)):
             tasks.create_task(unless_refused(bootstrap.ensure_object(api, document)))
         tasks.create_task(unless_refused(_publish(api, {KEY: kubeconfig(server, ca_pem)})))
 
@@ -96,13 +96,6 @@ def grants() -> Iterator[dict[str, Any]]:
         "metadata": meta,
         "rules": [{**readable, "verbs": ["get"]}],
     }
-
-
-def kubeadm_objects(server: str, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the ConfigMaps that `kubeadm join` reads, and who may read them.
-
-    They are made once: like those of kubeadm, they are the administrator's from then on.
-    """
     for role, config_map in _READERS.items():
         meta = {"name": role, "namespace": _SYSTEM}
         rule = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [config_map]}
@@ -122,6 +115,13 @@ def kubeadm_objects(server: str, name: str) -> Iterator[dict[str, Any]]:
                 for group in ("system:bootstrappers", "system:nodes")
             ],
         }
+
+
+def config_maps(server: str, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the ConfigMaps that `kubeadm join` reads.
+
+    They are made once: like those of kubeadm, they are the administrator's from then on.
+    """
     cluster = {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "ClusterConfiguration",
