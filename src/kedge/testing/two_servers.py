@@ -21,6 +21,11 @@ class LaggingStore(MemoryStore):
     def __init__(self, clock: FakeClock, seed: int = 1) -> None:
         super().__init__(clock)
         self._random = Random(seed)
+        self.is_away = False
+
+    @property
+    def failure(self) -> str:
+        return "away" if self.is_away else ""
 
     async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         await self._pass()

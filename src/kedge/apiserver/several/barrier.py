@@ -60,6 +60,9 @@ class ReadBarrier:
         def handle(http: HttpRequest) -> Answer:
             if self._is_open() or not needs_newest(http, self._cache.revision):
                 return handler(http)
+            if self._store.failure and http.method == "GET" and not self._membership.has_peers:
+                # No other server is known: a single one stays readable without its store.
+                return handler(http)
             return self._handle(handler, http)
 
         return handle

@@ -82,6 +82,11 @@ class ServerMembership:
         return not self._peers and self.is_current()
 
     @property
+    def has_peers(self) -> bool:
+        """Whether there are other servers, dead ones included."""
+        return bool(self._peers)
+
+    @property
     def peers(self) -> list[PeerServer]:
         """The other servers that are alive."""
         now = self._clock.monotonic()

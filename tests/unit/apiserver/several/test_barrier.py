@@ -6,6 +6,7 @@ import pytest
 from kedge.apiserver.several import membership
 from kedge.apiserver.several.barrier import ReadBarrier, needs_newest
 from kedge.apiserver.several.membership import ServerMembership
+from kedge.storage.store import StoreUnavailable
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.two_servers import two_servers
@@ -110,6 +111,26 @@ async def test_a_server_that_is_alone_asks_once_a_second() -> None:
         await server.clock.advance(membership.ALONE_SECONDS)
         await guard.passed()
         assert asked == 2
+
+
+async def test_a_single_server_stays_readable_while_its_store_is_away() -> None:
+    async with two_servers() as (one, other):
+        guard = await barrier(other, "other")
+        handle = guard.before(other.app.handle)
+        await one.clock.advance(membership.ALONE_SECONDS)
+
+        async def away() -> int:
+            raise StoreUnavailable("away")
+
+        other.store.newest = away  # type: ignore[method-assign]
+        token = {"authorization": f"Bearer {TOKEN}"}
+        get = HttpRequest("GET", "/api/v1/namespaces", headers=token)
+        answer: Any = handle(get)
+        assert (await answer).status == 503
+        one.store.is_away = True  # type: ignore[attr-defined]
+        answer = handle(get)
+        response = answer if isinstance(answer, Response) else await answer
+        assert response.status == 200
 
 
 async def test_a_server_that_could_not_renew_its_lease_for_long_answers_503() -> None:
