@@ -1,8 +1,8 @@
 """Signs `cluster-info` with bootstrap tokens, and allows anonymous reads while one exists.
 
 kubeadm always allows reads. If no machine is about to join, anonymous clients need neither the
-cluster's address nor its authority. A machine that has a token compares its signature, so that
-nobody without the token can give it another cluster.
+cluster's address nor its authority. A machine that has a token compares the signature, so that a
+server without the token cannot pretend to be the cluster.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ SIGNATURE: Final = "jws-kubeconfig-"
 
 
 class BootstrapToken(msgspec.Struct, frozen=True, gc=False):
-    """What the controller knows of a bootstrap token."""
+    """A bootstrap token: how long it is valid, and its code if it is for signing."""
 
     metadata: Key
     ends: datetime | None
@@ -179,7 +179,7 @@ def token_of(secret: Secret) -> BootstrapToken:
 
 
 def _value(secret: Secret, key: str) -> str:
-    """Return a value as text; empty if it is none."""
+    """Return a value as text; empty if it is missing or no text."""
     try:
         return base64.b64decode(secret.data.get(key, ""), validate=True).decode()
     except (binascii.Error, ValueError):
