@@ -20,6 +20,7 @@ from kedge.node.network import forward, forwarding, peer_links, tunnel
 from kedge.node.network.addresses import CLUSTER, AddressPool, free_network, kept_network
 from kedge.node.network.attached_pods import AttachedPod, AttachedPods
 from kedge.node.network.forward import NodeLink, PortListener, RetryingListener
+from kedge.node.network.link_remover import LinkRemover
 from kedge.node.network.netlink import Netlink
 from kedge.node.network.network_place import MACHINE, NetworkPlace
 from kedge.node.network.nftables.channel import NftablesSocket
@@ -86,6 +87,7 @@ class Bridge:
         self._link = link_name(_BRIDGES, str(directory))
         self._clock = clock or SystemClock()
         self._host = Netlink.within(namespace)
+        self._remover = LinkRemover(namespace)
         self._way_out: WayOutPorts | None = None
         self.table = NodeTable(self._scope(), namespace)
         self.policies = PolicyTable(self._link, namespace)
@@ -287,14 +289,14 @@ class Bridge:
             try:
                 # Before there is a link: no packet reaches a pod that its policies do not guard.
                 await self.attached.admit(address, _attached(spec))
-                self._host.remove_link(cable)
                 master = self._host.index(self._link)
                 hardware = _hardware_address(sandbox)
                 self._host.add_pair(
                     cable, _POD_LINK, namespace, master, hardware, mtu=self._pod_mtu
                 )
-                self._host.reflect(cable)
-                self._guard.protect(self._host.index(cable), hardware, address)
+                index = self._host.index(cable)
+                self._host.reflect(index)
+                self._guard.protect(index, hardware, address)
                 _configure(inside, address, self.gateway)
                 opened = self._ports.setdefault(sandbox, [])
                 for port in self._machine_ports(spec):
@@ -314,19 +316,22 @@ class Bridge:
             listening.close()
         await self.table.close_host_ports(self._host_ports.pop(sandbox, []))
         cable, address = link_name("kv", sandbox), self._addresses.of(sandbox)
-        if address is not None:
-            index = self._host.index(cable)
-            self._guard.forget(index, _hardware_address(sandbox), address)
-        self._host.remove_link(cable)
-        if address is not None:
+        if address is None:
+            # A pod has its address before its link.
+            return
+        self._guard.forget(self._host.index(cable), _hardware_address(sandbox), address)
+        # The address is free when the link is gone: until then the old pod might answer.
+        await self._remover.remove(cable)
+        if self._addresses.of(sandbox) == address:
             self.attached.release(address)
-        self._addresses.give_back(sandbox)
+            self._addresses.give_back(sandbox)
 
     async def detach_others(self, sandboxes: Set[str]) -> None:
         """Detach all pods but these."""
-        for holder in self._addresses.holders():
-            if holder not in sandboxes:
-                await self.detach(holder)
+        async with asyncio.TaskGroup() as tasks:
+            for holder in self._addresses.holders():
+                if holder not in sandboxes:
+                    tasks.create_task(self.detach(holder))
 
     def address_of(self, sandbox: str) -> str:
         """Return the address of a pod; empty if it has none."""
@@ -403,13 +408,13 @@ class Bridge:
         self.table.close()
         self.policies.close()
         self._guard.close()
+        self._remover.close()
         self._host.close()
 
     async def remove(self) -> None:
         """Remove the bridge and everything that belongs to it."""
         host = self._host
-        for sandbox in self._addresses.holders():
-            await self.detach(sandbox)
+        await self.detach_others(frozenset())
         with machine_lock():
             self.table.remove()
             self.policies.remove()
