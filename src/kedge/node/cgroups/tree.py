@@ -47,8 +47,9 @@ class PodCgroupTree:
     def remove(self, uid: str) -> None:
         for quality in _CLASSES.values():
             group = self._group(quality, uid)
-            group.kill()
-            group.remove()
+            if group.exists():
+                group.kill()
+                group.remove()
         if self._burstable.pop(uid, None):
             self._weigh_burstable()
 

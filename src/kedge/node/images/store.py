@@ -351,9 +351,11 @@ class ImageStore:
 
     def release_all(self, prefix: str) -> None:
         """Release the images of all holders whose name begins so."""
-        for path in (self.directory / "holds").glob("[!.]*.json"):
-            if path.name.startswith(prefix):
-                self.release(path.stem)
+        with os.scandir(self.directory / "holds") as entries:
+            found = [each.name for each in entries if each.name.startswith(prefix)]
+        for name in found:
+            if name.endswith(".json"):
+                self.release(name.removesuffix(".json"))
 
     # Remove.
 

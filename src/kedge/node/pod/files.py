@@ -21,6 +21,7 @@ class PodFiles:
     def __init__(self, pods: Path, logs: Path) -> None:
         self._pods = pods
         self._logs = logs
+        self._has_swept = False
 
     def directory(self, uid: str) -> Path:
         return self._pods / uid
@@ -82,19 +83,29 @@ class PodFiles:
         directory = self.directory(uid)
         if not any(_mounted_below(directory)):
             self._throw_away(directory)
-        for entry in _entries(self._pods):
-            if entry.name.startswith(_GONE):
-                _REMOVALS.submit(removal.remove_all, entry.path)
+        if not self._has_swept:
+            self._has_swept = True
+            self._sweep()
 
     def _throw_away(self, directory: Path) -> None:
         """Rename the directory, then delete it. Deletion may take long, since a container may write
         any amount to its termination log."""
+        gone = self._pods / f"{_GONE}{directory.name}"
         try:
-            directory.rename(self._pods / f"{_GONE}{directory.name}")
+            directory.rename(gone)
         except FileNotFoundError:
             return
         except OSError:
-            _REMOVALS.submit(removal.remove_all, directory)
+            # Perhaps a deletion of the same pod has failed before.
+            _REMOVALS.submit(removal.remove_all, gone)
+            gone = directory
+        _REMOVALS.submit(removal.remove_all, gone)
+
+    def _sweep(self) -> None:
+        """Delete what earlier agents have left."""
+        for entry in _entries(self._pods):
+            if entry.name.startswith(_GONE):
+                _REMOVALS.submit(removal.remove_all, entry.path)
 
 
 class WritablePaths:

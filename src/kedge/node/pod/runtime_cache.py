@@ -235,6 +235,9 @@ class RuntimeCache:
             # About the sandbox itself, or about a sandbox that is not in the cache.
             await self.relist()
             return
+        elif event.type == "started" and known is not None and known.state is not RunState.CREATED:
+            # The worker that started it has read it already.
+            return
         else:
             await self.refresh(event.container)
         if known != self._containers.get(event.container):

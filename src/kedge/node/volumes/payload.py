@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import logging
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kedge.api.core_v1.config_map import ConfigMap
@@ -43,6 +43,8 @@ MOST_BYTES: Final = 64 << 20
 times."""
 MOST_DOWNWARD: Final = 4 << 20
 """Bytes of one downward API source: each item may hold a copy of all annotations, up to 256 KiB."""
+SMALL: Final = 64 << 10
+"""Bytes that are worked on in the event loop."""
 _AT_ONCE: Final = 64
 """Sources of one volume that are read in parallel."""
 _TOKEN_MODE: Final = 0o600
@@ -135,7 +137,7 @@ class PayloadCollector:
         if volume.downwardAPI is not None:
             mode = _mode(volume.downwardAPI.defaultMode)
             items = volume.downwardAPI.items
-            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, context))
+            return VolumePayload(await _downward_files(pod, items, mode, context))
         assert volume.projected is not None
         return await self._projected(pod, volume.projected, context, known)
 
@@ -185,7 +187,7 @@ class PayloadCollector:
             return await self._secret(pod, source.secret, mode)
         if source.downwardAPI is not None:
             items = source.downwardAPI.items
-            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, context))
+            return VolumePayload(await _downward_files(pod, items, mode, context))
         if source.serviceAccountToken is not None:
             token = await self._token(pod, source.serviceAccountToken, before)
             file = _token_file(pod, token, mode)
@@ -205,8 +207,11 @@ class PayloadCollector:
             return _missing(reference, "configmap", optional=source.optional)
         assert isinstance(found, ConfigMap)
         what = "configmap references non-existent config key: "
-        files = await asyncio.to_thread(
-            lambda: _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
+        files = await beside_loop(
+            _letters(found.data) + _letters(found.binaryData) + len(source.items),
+            lambda: _picked(
+                _bytes(found), source.items, mode, what, optional=bool(source.optional)
+            ),
         )
         return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
@@ -217,8 +222,9 @@ class PayloadCollector:
             return _missing(reference, "secret", optional=source.optional)
         assert isinstance(found, Secret)
         what = "references non-existent secret key: "
-        files = await asyncio.to_thread(
-            lambda: _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
+        files = await beside_loop(
+            _letters(found.data) + len(source.items),
+            lambda: _picked(_raw(found), source.items, mode, what, optional=bool(source.optional)),
         )
         return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
@@ -258,6 +264,16 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [each for each in results if not isinstance(each, BaseException)]
 
 
+async def beside_loop(size: int, work: Callable[[], T]) -> T:
+    """Return the result of work on so many bytes, done in a thread if they are many. While pods
+    start, a thread waits up to 5 ms for the interpreter after each system call."""
+    return work() if size <= SMALL else await asyncio.to_thread(work)
+
+
+def _letters(texts: Mapping[str, str]) -> int:
+    return sum(len(key) + len(value) for key, value in texts.items())
+
+
 def _missing(reference: ConfigObjectKey, kind: str, *, optional: bool | None) -> VolumePayload:
     if not optional:
         raise VolumeFailure("FailedMount", f'{kind} "{reference.name}" not found')
@@ -294,6 +310,15 @@ def _picked(
         elif not optional:
             raise VolumeFailure("FailedMount", f"{what}{item.key}")
     return files
+
+
+async def _downward_files(
+    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, context: DownwardContext
+) -> dict[str, VolumeFile]:
+    meta = pod.metadata
+    # Each item may show all annotations, or a field of the longest list of the pod.
+    longest = _letters(meta.annotations) + _letters(meta.labels) + 1000
+    return await beside_loop(len(items) * longest, lambda: _downward(pod, items, mode, context))
 
 
 def _downward(

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -41,7 +43,7 @@ from kedge.node.storage.republisher import Republisher
 from kedge.node.volumes import empty_dir, host_path, image_volume, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.empty_dir import MemoryMounter
-from kedge.node.volumes.payload import PayloadCollector, gather_all
+from kedge.node.volumes.payload import PayloadCollector, VolumePayload, gather_all
 from kedge.supervisor.kernel import libc
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ _REFRESHING: Final = 0.2
 """Largest share of time that updating the files of one pod may take."""
 _LATEST: Final = 60.0
 """Seconds after which files are updated regardless of that share."""
+_FEW_FILES: Final = 32
 _LOOKING: Final = 0.05
 """Largest share of time for measuring the volumes of a pod."""
 
@@ -237,7 +240,18 @@ class PodVolumes:
             self._changed(pod.metadata.uid, reference)
         if name not in held.layouts:
             held.layouts[name] = AtomicWriter(self.place(pod, name), _group(pod))
-        await self._do(held, held.layouts[name].write, fresh.files, self._clock.now())
+        write = partial(held.layouts[name].write, fresh.files, self._clock.now())
+        if self._is_quick(fresh) and not self.place(pod, name).exists():
+            async with held.disk:
+                if not held.gone:
+                    write()
+                    return
+        await self._do(held, write)
+
+    def _is_quick(self, fresh: VolumePayload) -> bool:
+        """Return whether files are written, and removed, as fast as a thread begins: few of them,
+        in memory, where no container may add others."""
+        return self._may_mount and fresh.size <= payload.SMALL and len(fresh.files) <= _FEW_FILES
 
     async def _show_image(
         self, held: _MountedVolumes, name: str, source: ImageVolumeSource
@@ -305,21 +319,29 @@ class PodVolumes:
         held = self._held.pop(uid, None)
         await self._storage.unmount(uid)
         if held is None:
-            await _whole(_REMOVALS, self._take_down, uid)
+            if any(map(os.path.lexists, self._places(uid))):
+                await _whole(_REMOVALS, self._take_down, uid)
+            else:
+                self._images.release_volumes(uid)
             return
         held.gone = True
         async with held.disk:
             await _whole(_REMOVALS, self._take_down, uid)
 
     def _take_down(self, uid: str) -> None:
-        for place in (
+        for place in self._places(uid):
+            if os.path.lexists(place):
+                mounts.take_down(place)
+        self._images.release_volumes(uid)
+
+    def _places(self, uid: str) -> tuple[Path, ...]:
+        """Return the directories with volumes of a pod."""
+        return (
             # The directory for bind mounts of earlier releases.
             self._directory / uid / "subpaths",
             self._directory / uid / "volumes",
             self._memory / uid,
-        ):
-            mounts.take_down(place)
-        self._images.release_volumes(uid)
+        )
 
     async def _do(self, held: _MountedVolumes, work: Callable[..., T], *arguments: object) -> T:
         """Work on the disk to its end, even if the caller is cancelled: after an unmount nothing

@@ -169,6 +169,10 @@ class Cgroup:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._in(hierarchy))
 
+    def exists(self) -> bool:
+        """Return whether any hierarchy has the group."""
+        return any(os.path.isdir(self._in(each)) for each in self._cgroups.hierarchies)
+
     def procs_files(self) -> list[str]:
         """Return the cgroup.procs files; a process that writes 0 to them moves to the group."""
         return [f"{self._in(each)}/cgroup.procs" for each in self._cgroups.hierarchies]

@@ -24,20 +24,40 @@ def conceal(
     own files before any container file exists, so following links is safe.
     """
     top = os.path.realpath(lower)
+    made: set[str] = set()
     for path in paths:
+        if not _may_exist(path):
+            continue
         real = os.path.realpath(path)
         inside = os.path.relpath(real, top)
         if inside == "." or inside.split("/")[0] == ".." or not os.path.lexists(real):
             continue
         # A path whose parents cannot be read or copied cannot be read through the overlay either.
         with contextlib.suppress(PermissionError):
-            _conceal(seen_at or lower, upper, inside.split("/"), opaque)
+            _conceal(seen_at or lower, upper, inside, opaque, made)
 
 
-def _conceal(lower: str, upper: str, parts: list[str], opaque: str) -> None:
-    for depth in range(1, len(parts)):
-        directory(f"{lower}/{'/'.join(parts[:depth])}", f"{upper}/{'/'.join(parts[:depth])}")
-    source, target = f"{lower}/{'/'.join(parts)}", f"{upper}/{'/'.join(parts)}"
+def _may_exist(path: str) -> bool:
+    """Return whether a path, or the target of a link there, may exist. Most paths of the list are
+    missing on most machines, and one call tells."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _conceal(lower: str, upper: str, inside: str, opaque: str, made: set[str]) -> None:
+    above = ""
+    for name in inside.split("/")[:-1]:
+        above = f"{above}/{name}"
+        # Many paths have the same parents.
+        if above not in made:
+            directory(f"{lower}{above}", f"{upper}{above}")
+            made.add(above)
+    source, target = f"{lower}/{inside}", f"{upper}/{inside}"
     if stat.S_ISDIR(os.lstat(source).st_mode):
         directory(source, target)
         os.setxattr(target, opaque, b"y")

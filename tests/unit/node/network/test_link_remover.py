@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from tests.unit.node.network.test_bridge import can_make_links
 
 from kedge.node.network.link_remover import LinkRemover
 from kedge.node.network.netlink import Netlink
 from kedge.testing.network import run_elsewhere
-from tests.unit.node.network.test_bridge import can_make_links
 
 pytestmark = pytest.mark.skipif(
     not can_make_links(), reason="this user may not make network links on this machine"
