@@ -21,14 +21,28 @@ from kedge.metrics.windows import DETAILS, MINUTE, TICK_SECONDS
 
 _BLOCKS: Final = DAY_TICKS // BLOCK_TICKS
 _MINUTE_TICKS: Final = MINUTE // TICK_SECONDS
-_HEAD: Final = 2
-"""Shorts before the first series: the last tick."""
-# Shorts of a series, in this order: its first tick, then the ticks of an hour, then for each block
-# of a day its mean and its maximum.
-_TICKS: Final = 2
-_MEANS: Final = _TICKS + HOUR_TICKS
+_HEAD: Final = 2 + 2 * len(DETAILS)
+"""Shorts before the first series: the last tick, and the first tick of each series. They are
+together, so that the pages of series without any value but 0 are not even read."""
+# Shorts of a series, in this order: the ticks of an hour, then for each block of a day its mean and
+# its maximum.
+_MEANS: Final = HOUR_TICKS
 _MAXIMA: Final = _MEANS + _BLOCKS
 _SERIES: Final = _MAXIMA + _BLOCKS
+_OFTEN: Final = (
+    "cpu-pressure-some",
+    "page-faults",
+    "network-receive",
+    "network-transmit",
+    "ephemeral-storage",
+    "ephemeral-inodes",
+    "disk-write",
+    "disk-writes",
+)
+"""Details that are rarely 0 for an hour. Their series are side by side, on the same pages."""
+_ORDER: Final = sorted(DETAILS, key=lambda each: each.name not in _OFTEN)
+_BEGINS: Final = tuple(_HEAD + _ORDER.index(each) * _SERIES for each in DETAILS)
+"""Where the series of each detail begins."""
 SIZE: Final = 2 * (_HEAD + len(DETAILS) * _SERIES)
 """Bytes of the memory."""
 
@@ -59,8 +73,10 @@ class DetailWindows:
         self._days: dict[int, _ClosedBlocks] = {}
         if self.tick:
             for number in range(len(DETAILS)):
-                begin = _HEAD + number * _SERIES
-                if self._shorts[begin + _TICKS : begin + _SERIES].tobytes().strip(b"\0"):
+                begin = _BEGINS[number]
+                if self._since(number) and self._shorts[begin : begin + _SERIES].tobytes().strip(
+                    b"\0"
+                ):
                     self._active |= 1 << number
 
     @property
@@ -79,11 +95,10 @@ class DetailWindows:
         late = bool(last) and tick != last + 1
         slot, active = tick % HOUR_TICKS, self._active
         for number, each in enumerate(values):
-            begin = _HEAD + number * _SERIES
-            if not self._since(begin):
+            if not self._since(number):
                 if each < 0:
                     continue
-                self._begin(begin, tick)
+                self._begin(number, tick)
             elif late:
                 self._skip(number, last + 1, tick)
             coded = code(each)
@@ -97,8 +112,7 @@ class DetailWindows:
         parts = []
         tick = self.tick
         for number in range(len(DETAILS)):
-            begin = _HEAD + number * _SERIES
-            if not tick or not self._since(begin):
+            if not tick or not self._since(number):
                 continue
             if not self._active >> number & 1:
                 known |= 1 << number
@@ -118,14 +132,17 @@ class DetailWindows:
             self._active = 0
             self._hours, self._days = {}, {}
 
-    def _since(self, begin: int) -> int:
-        return self._shorts[begin] | self._shorts[begin + 1] << 16
+    def _since(self, number: int) -> int:
+        """The first tick of a detail; 0 if it was never known."""
+        at = 2 + 2 * number
+        return self._shorts[at] | self._shorts[at + 1] << 16
 
-    def _begin(self, begin: int, tick: int) -> None:
-        self._shorts[begin], self._shorts[begin + 1] = tick & 0xFFFF, tick >> 16
+    def _begin(self, number: int, tick: int) -> None:
+        at = 2 + 2 * number
+        self._shorts[at], self._shorts[at + 1] = tick & 0xFFFF, tick >> 16
 
     def _write(self, number: int, slot: int, coded: int) -> None:
-        at = _HEAD + number * _SERIES + _TICKS + slot
+        at = _BEGINS[number] + slot
         old = self._shorts[at]
         if old == coded:
             return
@@ -141,11 +158,11 @@ class DetailWindows:
 
     def _ticks(self, number: int, tick: int, count: int) -> list[int]:
         """The codes of the last ticks up to this one that have data, oldest first."""
-        begin = _HEAD + number * _SERIES
-        count = min(count, tick - self._since(begin) + 1)
+        begin = _BEGINS[number]
+        count = min(count, tick - self._since(number) + 1)
         if count <= 0:
             return []
-        ring = self._shorts[begin + _TICKS : begin + _MEANS]
+        ring = self._shorts[begin : begin + _MEANS]
         end = tick % HOUR_TICKS + 1
         found = ring[max(0, end - count) : end].tolist()
         if count > end:
@@ -156,8 +173,7 @@ class DetailWindows:
         minute = self._ticks(number, tick, _MINUTE_TICKS)
         last = self._ticks(number, tick, 1)
         hour = self._hour(number, tick)
-        begin = _HEAD + number * _SERIES
-        day = hour if tick - self._since(begin) < HOUR_TICKS else self._day(number, tick)
+        day = hour if tick - self._since(number) < HOUR_TICKS else self._day(number, tick)
         return (last[0] if last else ABSENT, _mean(minute), _most(minute), *hour, *day)
 
     def _hour(self, number: int, tick: int) -> tuple[int, int, int]:
@@ -189,8 +205,8 @@ class DetailWindows:
 
     def _closed(self, number: int, block: int) -> "_ClosedBlocks":
         """The blocks of the last day before this one."""
-        begin = _HEAD + number * _SERIES
-        first = max(self._since(begin) // BLOCK_TICKS, block - _BLOCKS + 1)
+        begin = _BEGINS[number]
+        first = max(self._since(number) // BLOCK_TICKS, block - _BLOCKS + 1)
         places = [begin + each % _BLOCKS for each in range(first, block)]
         means = [code for at in places if (code := self._shorts[_MEANS + at]) != ABSENT]
         peaks = [code for at in places if (code := self._shorts[_MAXIMA + at]) != ABSENT]
@@ -203,8 +219,8 @@ class DetailWindows:
         # Sums that are only ever changed by differences drift.
         self._hours.clear()
         for number in range(len(DETAILS)):
-            begin = _HEAD + number * _SERIES
-            if not self._since(begin) or not self._active >> number & 1:
+            begin = _BEGINS[number]
+            if not self._since(number) or not self._active >> number & 1:
                 continue
             codes = self._ticks(number, self.tick, self.tick % BLOCK_TICKS + 1)
             self._write_block(begin, first, _mean(codes), _most(codes))

@@ -28,7 +28,7 @@ from kedge.metrics.windows import MINUTE
 log = logging.getLogger(__name__)
 
 _MAGIC: Final = b"KEDGSTAT"
-_LAYOUT: Final = 3
+_LAYOUT: Final = 4
 _HEADER: Final = 1 << 16
 _PIECE: Final = 1 << 21
 """Bytes; both are multiples of any page's size."""
@@ -298,6 +298,9 @@ class WindowFile:
             mapped = mmap.mmap(self._file, _PIECE, offset=at, access=mmap.ACCESS_COPY)
         else:
             mapped = mmap.mmap(self._file, _PIECE, offset=at)
+            # Without it the kernel reads the pages around each one that is written for the first
+            # time, so that the windows of details which are always 0 take memory too.
+            mapped.madvise(mmap.MADV_RANDOM)
         return memoryview(mapped)
 
     def _read(self, piece: memoryview) -> None:
