@@ -36,6 +36,26 @@ def shown(windows: DetailWindows, number: int = RECEIVE) -> dict[str, dict[str, 
     return {window: {each: next(row) for each in STATISTICS} for window in WINDOWS}
 
 
+def test_of_details_that_are_always_0_only_the_head_is_written() -> None:
+    held = memory()
+    windows = DetailWindows(held)
+    for tick in range(2 * HOUR):
+        windows.put(FIRST + tick, [0.0] * len(DETAILS))
+    assert known_details(windows.row()) == (1 << len(DETAILS)) - 1
+    # The pages behind it take no room as long as nobody touches them.
+    head = 2 * (2 + 2 * len(DETAILS))
+    assert not any(held[head:])
+
+
+def test_details_that_are_rarely_0_are_side_by_side() -> None:
+    held = memory()
+    windows = DetailWindows(held)
+    often = ("cpu-pressure-some", "page-faults", "network-receive", "disk-write")
+    windows.put(FIRST, [5.0 if each.name in often else 0.0 for each in DETAILS])
+    written = [at for at, each in enumerate(held) if each]
+    assert max(written) < SIZE // 2
+
+
 def test_windows_say_what_the_values_of_ticks_say() -> None:
     chance, windows = random.Random(3), DetailWindows(memory())
     values = [chance.uniform(10, 100_000) for _ in range(2 * DAY)]

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kedge.node.pod.files import PodFiles, WritablePaths
+from kedge.node.pod.files import _REMOVALS, PodFiles, WritablePaths
 from kedge.testing.pods import new_pod
 
 POD = new_pod(metadata={"uid": "u-1"})
@@ -32,6 +32,16 @@ def test_everything_of_a_pod_can_be_removed(tmp_path: Path) -> None:
     files.remove("u-1")
     files.remove("u-1")
     assert files.uids() == set()
+
+
+def test_what_an_earlier_agent_has_left_is_removed_with_the_first_pod(tmp_path: Path) -> None:
+    left = tmp_path / "pods" / "..gone-other"
+    left.mkdir(parents=True)
+    files = PodFiles(tmp_path / "pods", tmp_path / "logs")
+    files.make(POD)
+    files.remove("u-1")
+    _REMOVALS.submit(int).result()
+    assert list((tmp_path / "pods").iterdir()) == []
 
 
 def test_all_writable_layers_of_a_container_count(tmp_path: Path) -> None:

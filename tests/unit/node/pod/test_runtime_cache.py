@@ -101,6 +101,31 @@ async def test_what_happens_is_seen_without_asking(bench: Bench) -> None:
     assert bench.seen.of("u").containers == ()
 
 
+async def test_a_start_that_its_worker_has_read_is_not_read_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = await bench.container()
+    read: list[str] = []
+    container = bench.runtime.container
+
+    async def noted(wanted: str) -> RuntimeContainer:
+        read.append(wanted)
+        return await container(wanted)
+
+    monkeypatch.setattr(bench.runtime, "container", noted)
+    sandbox = await bench.runtime.run_sandbox(SandboxConfig(namespace="n", name="q", uid="v"))
+    bench.seen.put_sandbox(sandbox)
+    other = await bench.runtime.create_container(sandbox.id, ContainerConfig(name="b", image="i"))
+    await bench.runtime.start_container(other)
+    await bench.seen.refresh(other)
+    await bench.clock.advance(0)
+    assert read == [other]
+    bench.runtime.end("b", 0)
+    await bench.clock.advance(0)
+    assert read == [other, other]
+    assert identity != other
+
+
 async def test_a_lost_connection_is_made_up_for(bench: Bench) -> None:
     await bench.container()
     bench.changed.clear()

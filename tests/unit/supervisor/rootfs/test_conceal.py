@@ -58,3 +58,11 @@ def test_a_link_has_its_target_concealed(lower: Path) -> None:
 def test_paths_that_are_missing_or_elsewhere_change_nothing(lower: Path) -> None:
     upper = concealed(lower, "none", "home/none/deeper", "../upper")
     assert list(upper.iterdir()) == []
+
+
+def test_paths_with_the_same_parents_are_all_concealed(lower: Path) -> None:
+    (lower / "etc" / "keys").mkdir()
+    upper = concealed(lower, "etc/shadow", "etc/missing", "etc/keys")
+    assert (upper / "etc" / "shadow").read_text() == ""
+    assert os.getxattr(upper / "etc" / "keys", conceal.USER) == b"y"
+    assert conceal.USER not in os.listxattr(upper / "etc")
