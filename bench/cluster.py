@@ -37,7 +37,8 @@ class Home:
         """The cluster that was started."""
         status: dict[str, Any] = json.loads(self._kedge("status", *self._which, "-o=json"))
         token = (self.state / "token").read_text().strip()
-        return Cluster(status["address"], token, status["pid"])
+        others = [each["pid"] for each in status.get("servers", ())]
+        return Cluster(status["address"], token, status["pid"], others)
 
     def down(self) -> None:
         self._kedge("down", *self._which)
@@ -58,18 +59,20 @@ class Home:
 class Cluster:
     """Where a running cluster is, and what to say to it."""
 
-    def __init__(self, url: str, token: str, pid: int) -> None:
+    def __init__(self, url: str, token: str, pid: int, servers: Sequence[int] = ()) -> None:
+        """`servers` are the processes of all servers, if there are several."""
         self.url = url
         self.token = token
         self.pid = pid
+        self.pids = servers or [pid]
 
     def resident_mb(self) -> float:
-        """Return the resident memory of the server in megabytes."""
-        return resident_mb(self.pid)
+        """Return the resident memory of all servers in megabytes."""
+        return sum(map(resident_mb, self.pids), 0.0)
 
     def processor_seconds(self) -> float:
-        """Return the processor seconds of the server so far."""
-        return processor_seconds(self.pid)
+        """Return the processor seconds of all servers so far."""
+        return sum(map(processor_seconds, self.pids), 0.0)
 
 
 def resident_mb(pid: int) -> float:

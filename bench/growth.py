@@ -6,6 +6,7 @@ pods. Everything but the containers is real: the API, the store on disk, schedul
 heartbeats and usage reports of all nodes. --plot draws the figures.
 
     growth.py --sizes 5000 20000 50000 --plot docs/pictures/growth.svg
+    growth.py --store etcd --servers 3
 """
 
 import argparse
@@ -15,8 +16,9 @@ import os
 import signal
 import ssl
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
@@ -26,9 +28,11 @@ from urllib.parse import urlsplit
 
 from apibench import Api, Caller, Load, need_wrk
 from apibench import Bench as ApiBench
-from cluster import Cluster, Home, home
+from cluster import Cluster, Home, home, processor_seconds
 from line_plot import Panel, draw
 from machine import machine_speed
+
+from kedge.testing.etcd_process import EtcdProcess
 
 PATIENCE = 3600.0
 OF_ONE_DEPLOYMENT = 1000
@@ -45,6 +49,7 @@ COLUMNS = {
     "pods": ("pods", ",.0f"),
     "ready_s": ("to Ready, s", ",.1f"),
     "pod_cpu_ms": ("CPU of a pod, ms", ".2f"),
+    "etcd_cpu_ms": ("of etcd, ms", ".2f"),
     "resident_mb": ("resident, MB", ",.0f"),
     "pod_kb": ("memory of a pod, KB", ".1f"),
     "get_cpu_us": ("CPU of a get, µs", ".0f"),
@@ -64,9 +69,12 @@ def main() -> None:
     flags = parser().parse_args()
     need_wrk()
     print(machine_speed().line(), flush=True)
-    with home() as place:
-        place.up("sqlite", f"--simulated-nodes={flags.nodes}", "--wait=600s", "--gateway=off")
-        figures = Growth(place, flags).run()
+    with engine(flags.store) as etcd, home() as place:
+        store = etcd.url if etcd else flags.store
+        several = [f"--servers={flags.servers}"] if flags.servers > 1 else []
+        nodes = f"--simulated-nodes={flags.nodes}"
+        place.up(store, nodes, "--wait=600s", "--gateway=off", *several)
+        figures = Growth(place, flags, etcd).run()
     print(machine_speed().line())
     if flags.json:
         flags.json.write_text(json.dumps(figures, indent=2) + "\n")
@@ -74,10 +82,26 @@ def main() -> None:
         flags.plot.write_text(draw("pods", [panel(name, figures) for name in PLOTTED]))
 
 
+@contextmanager
+def engine(store: str) -> Iterator[EtcdProcess | None]:
+    """Start an etcd that flushes to disk, if the store is one."""
+    if store != "etcd":
+        yield None
+        return
+    etcd = EtcdProcess(Path(tempfile.mkdtemp(prefix="kedge-bench-")))
+    etcd.start()
+    try:
+        yield etcd
+    finally:
+        etcd.remove()
+
+
 def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    flags.add_argument("--store", choices=("sqlite", "etcd"), default="sqlite")
+    flags.add_argument("--servers", type=int, default=1, help="API servers, with etcd")
     flags.add_argument("--nodes", type=int, default=1000, help="how many to simulate")
     flags.add_argument("--sizes", type=int, nargs="+", default=[5000, 10_000, 20_000, 50_000])
     flags.add_argument("--watchers", type=int, default=500, help="watches that resume at once")
@@ -95,8 +119,9 @@ def panel(name: str, figures: Sequence[Figures]) -> Panel:
 class Growth:
     """One run: a cluster that becomes larger."""
 
-    def __init__(self, place: Home, flags: argparse.Namespace) -> None:
+    def __init__(self, place: Home, flags: argparse.Namespace, etcd: EtcdProcess | None) -> None:
         self._place = place
+        self._etcd = etcd
         self._flags = flags
         self._cluster: Cluster = place.running()
         self._api = Api(self._cluster.url, self._cluster.token)
@@ -136,6 +161,7 @@ class Growth:
     def _grow(self, size: int) -> Figures:
         """Add Deployments until there are so many pods, all Ready."""
         added, cpu, began = size - self._pods, self._cluster.processor_seconds(), perf_counter()
+        etcd = self._etcd_seconds()
         while self._pods < size:
             replicas = min(OF_ONE_DEPLOYMENT, size - self._pods)
             self._caller.ensure(DEPLOYMENTS, deployment(f"web-{self._pods}", replicas))
@@ -146,7 +172,16 @@ class Growth:
                 sys.exit(f"{size} pods were not Ready after {PATIENCE:.0f} s")
             sleep(0.5)
         used = self._cluster.processor_seconds() - cpu
-        return {"ready_s": perf_counter() - began, "pod_cpu_ms": used / added * 1e3}
+        return {
+            "ready_s": perf_counter() - began,
+            "pod_cpu_ms": used / added * 1e3,
+            "etcd_cpu_ms": (self._etcd_seconds() - etcd) / added * 1e3,
+        }
+
+    def _etcd_seconds(self) -> float:
+        process = self._etcd.process if self._etcd else None
+        seconds: float = processor_seconds(process.pid) if process else 0.0
+        return seconds
 
     def _ready(self) -> int:
         found = self._caller.get(DEPLOYMENTS)["items"]
