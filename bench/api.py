@@ -24,6 +24,7 @@ FIGURE = {"watch": "p50_ms"}
 """The figure that an operation is judged by, if not its requests per second."""
 
 RESIDENT_SHARE = 0.25
+CREATES = ("create", "distinct")
 
 
 class Goal(NamedTuple):
@@ -67,7 +68,7 @@ class Contender:
     def run(self, operation: str) -> Figures:
         """Do an operation for some seconds. Its processor time is that of all processes of the
         server, background work included, for each request, or for each event of a watcher."""
-        bench = self._creating if operation == "create" else self._reading
+        bench = self._creating if operation in CREATES else self._reading
         before = self._processor_seconds()
         figures = bench.run(operation)
         taken = self._processor_seconds() - before
@@ -149,16 +150,16 @@ def measure(contenders: list[Contender], flags: argparse.Namespace) -> None:
 
 def table(results: Mapping[str, Mapping[str, Figures]]) -> list[str]:
     lines = [
-        f"{'':8}{'server':8}{'ops/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'CPU µs':>11}{'errors':>8}"
+        f"{'':9}{'server':8}{'ops/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'CPU µs':>11}{'errors':>8}"
         f"{'times':>8}{'CPU':>8}  goal"
     ]
     for operation, ours in results["kedge"].items():
-        lines.append(f"{operation:8}{'kedge':8}{row(ours)}{own_verdict(operation, ours)}")
+        lines.append(f"{operation:9}{'kedge':8}{row(ours)}{own_verdict(operation, ours)}")
         if "peer" in results:
             theirs = results["peer"][operation]
             ratios = f"{advantage(operation, ours, theirs):8.1f}{processor_ratio(ours, theirs):>8}"
             verdict = peer_verdict(operation, ours, theirs)
-            lines.append(f"{'':8}{'peer':8}{row(theirs)}{ratios}  {verdict}")
+            lines.append(f"{'':9}{'peer':8}{row(theirs)}{ratios}  {verdict}")
     return lines
 
 

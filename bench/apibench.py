@@ -5,10 +5,11 @@
 Works against any server that speaks the Kubernetes API, so that two of them can be given the same
 work; `bench/api.py` does that turn by turn. Needs wrk, and no more of Python than comes with it.
 
-Operations: create (POST of pods in a namespace that has a LimitRange with defaults), get, list (all
-pods of the namespace as JSON), table (the same list as kubectl asks for it), patch (merge patches
-that contend for one pod) and watch (from the sending of a POST to the event's arrival at each of
-many watchers).
+Operations: create (POST of pods in a namespace that has a LimitRange with defaults; they differ in
+their names only, like those of a ReplicaSet), distinct (the same with a variable of its own for
+each pod), get, list (all pods of the namespace as JSON), table (the same list as kubectl asks for
+it), patch (merge patches that contend for one pod) and watch (from the sending of a POST to the
+event's arrival at each of many watchers).
 """
 
 import argparse
@@ -31,7 +32,7 @@ from urllib.parse import urlsplit
 
 Figures = dict[str, float]
 
-OPERATIONS = ("create", "get", "list", "table", "patch", "watch")
+OPERATIONS = ("create", "distinct", "get", "list", "table", "patch", "watch")
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 LISTERS = 4
 PATCHERS = 8
@@ -153,6 +154,7 @@ class Bench:
         self._caller = Caller(api)
         self._operations: dict[str, Callable[[], Figures]] = {
             "create": self.create,
+            "distinct": self.distinct,
             "get": self.get,
             "list": self.list,
             "table": self.table,
@@ -181,10 +183,18 @@ class Bench:
         self._caller.ensure(self.path, pod("one", self.namespace))
 
     def create(self) -> Figures:
+        return self._create(pod("@@", self.namespace))
+
+    def distinct(self) -> Figures:
+        document = pod("@@", self.namespace)
+        document["spec"]["containers"][0]["env"][0]["value"] = "@@"
+        return self._create(document)
+
+    def _create(self, document: dict[str, Any]) -> Figures:
+        """Create pods; their names take the place of `@@`."""
         prefix = f"b{secrets.token_hex(4)}-"
-        body = json.dumps(pod("@@", self.namespace))
         return self._wrk(
-            f"local n = 0; local body = [==[{body}]==]",
+            f"local n = 0; local body = [==[{json.dumps(document)}]==]",
             f"n = n + 1; return {self._request('POST', self.path, 'application/json')}"
             f' (body:gsub("@@", "{prefix}" .. n)))',
             self.load.conns,
@@ -352,7 +362,7 @@ def main() -> None:
     bench.prepare()
     results: dict[str, Figures] = {}
     for operation in flags.only:
-        if operation != "create":
+        if operation not in ("create", "distinct"):
             bench.fill()
         results[operation] = bench.run(operation)
         print(operation, json.dumps(results[operation]), flush=True)

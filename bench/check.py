@@ -24,7 +24,7 @@ from regressions import ALLOWED_GROWTH, regressions, report
 
 CHECKOUT = Path(__file__).parent.parent
 ACCEPTED = Path(__file__).parent / "accepted.json"
-OPERATIONS = ("get", "list", "table", "patch", "create")
+OPERATIONS = ("get", "list", "table", "patch", "create", "distinct")
 """Creates are last: a version that creates more pods has more work behind it, such as events."""
 PODS = 1000
 
