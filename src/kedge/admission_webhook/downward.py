@@ -25,6 +25,7 @@ DOMAIN: Final = "downward.kedge.dev"
 `downward.kedge.dev/owner.name` an attribute of the pod's controller."""
 _OWNER: Final = f"{DOMAIN}/owner."
 _NAME_LENGTH: Final = 63
+"""The longest name of a container, and of an annotation behind its domain."""
 _SAME_NUMBER: Final = ("memory", "ephemeral-storage", "storage")
 """Resources whose amounts a kubelet prints as kedge does, as it does those of huge pages."""
 _NO_SOURCE: Final = (
@@ -103,6 +104,10 @@ def complete(spec: Document, at: str) -> list[FieldError]:
             continue
         if not each.field.removeprefix(".").startswith("resources."):
             continue
+        if len(each.container) > _NAME_LENGTH:
+            # The API server refuses such a container. A copy of its name in each of thousands of
+            # selectors would fill the memory.
+            continue
         if each.is_file and ("/" not in each.path or each.container not in known):
             why = f"the path must be CONTAINER/FILE, with a container of the pod: {each.path}"
             errors.append(each.error(why))
@@ -110,7 +115,7 @@ def complete(spec: Document, at: str) -> list[FieldError]:
         among = "initContainers" if each.container in initial else "containers"
         filters = f'spec.{among}[?(@.name=="{each.container}")]'
         each.source["fieldRef"]["fieldPath"] = f"{filters}.{each.field.removeprefix('.')}"
-    return errors
+    return enough(errors)
 
 
 def problems(spec: PodSpec, at: str) -> list[FieldError]:
@@ -134,7 +139,7 @@ def translate(spec: Document, typed: PodSpec, at: str) -> list[FieldError]:
             errors.append(each.error(str(error)))
         except UnresolvableField as error:
             errors.append(each.error(str(error)))
-    return errors
+    return enough(errors)
 
 
 def _translate(
@@ -214,21 +219,22 @@ def annotations(
     `before` are the field paths as they were written."""
     found: dict[str, str] = {}
     errors = []
+    containers = {each.name: each for each in (*obj.spec.initContainers, *obj.spec.containers)}
     for each in references(spec, at):
         path = FieldPath.parsed(each.field)
         if path.name != "metadata.annotations" or path.written_key is None:
             continue
         try:
-            value = _value(path.written_key, obj)
+            value = _value(path.written_key, obj, containers)
         except UnresolvableField as error:
             errors.append(each.error(str(error), before.get(each.place, "")))
             continue
         if value is not None:
             found[path.written_key] = value
-    return found, errors
+    return found, enough(errors)
 
 
-def _value(key: str, obj: Pod) -> str | None:
+def _value(key: str, obj: Pod, containers: Mapping[str, Container]) -> str | None:
     """Return the value of an annotation; None for one that is not the webhook's."""
     if key.startswith(_OWNER):
         owner = OwnerPath(key.removeprefix(_OWNER))
@@ -238,7 +244,10 @@ def _value(key: str, obj: Pod) -> str | None:
     bound, _, resource = name.replace("_", "/", 1).partition(".")
     if not prefix.endswith(f".{DOMAIN}") or bound not in ("limits", "requests"):
         return None
-    container = _named(obj, prefix.removesuffix(f".{DOMAIN}"))
+    named = prefix.removesuffix(f".{DOMAIN}")
+    container = containers.get(named)
+    if container is None:
+        raise UnresolvableField(f'container "{named}" not found in the pod')
     path = str(ContainerResourcePath(bound, resource))
     try:
         return downward.container_field(obj, container, path, _CONTEXT)
@@ -247,13 +256,6 @@ def _value(key: str, obj: Pod) -> str | None:
             f'set the {resource} limit of container "{container.name}": without one the value is'
             " that of the node, which is not known at admission"
         ) from error
-
-
-def _named(obj: Pod, name: str) -> Container:
-    for container in (*obj.spec.containers, *obj.spec.initContainers):
-        if container.name == name:
-            return container
-    raise UnresolvableField(f'container "{name}" not found in the pod')
 
 
 class _UnknownAllocatable(LookupError):

@@ -232,3 +232,21 @@ def test_cron_jobs_are_translated_two_levels_down() -> None:
     assert verdict.refusal is not None
     path = "spec.jobTemplate.spec.template.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath"
     assert path in verdict.refusal.message
+
+
+def test_the_name_of_a_container_is_not_copied_into_thousands_of_selectors() -> None:
+    env = [reviews.variable("resources.limits.cpu", f"V{i}") for i in range(2000)]
+    document = reviews.pod(reviews.container("c" * 100_000, env=env))
+    verdict = mutate(reviews.of_pod(document), None)
+    assert len(str(verdict)) < 2_000_000
+
+
+def test_the_errors_of_a_pod_are_bounded() -> None:
+    env = [{"name": f"V{i}", "valueFrom": {}} for i in range(5000)]
+    files = [{"path": f"f{i}", **reviews.field("resources.limits.cpu")} for i in range(5000)]
+    volumes = [{"name": "v", "downwardAPI": {"items": files}}]
+    for document in (
+        reviews.pod(reviews.container(env=env)),
+        reviews.pod(reviews.container(), volumes=volumes),
+    ):
+        assert len(refused(document)) < 500_000
