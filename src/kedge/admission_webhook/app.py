@@ -70,13 +70,24 @@ class AdmissionWebhookApp:
         size = len(http.body)
         request = await _beside(size, lambda: review.read(http.body))
         try:
-            bounds = self._ranges.bounds(request.namespace)
+            bounds = self._bounds(request)
             verdict = await _beside(size, lambda: decide(request, bounds))
         except StatusError as error:
             verdict = Verdict(error)
         if verdict.refusal is not None:
             _record(http.path, request, verdict.refusal)
         return json_response(await _beside(size, lambda: review.answer(request, verdict)))
+
+    def _bounds(self, request: ReviewRequest) -> NamespaceLimits | None:
+        """Return the limits of the namespace; raise a StatusError if they are invalid and the
+        review is about a pod or a claim."""
+        try:
+            return self._ranges.bounds(request.namespace)
+        except StatusError:
+            if decisions.is_limited(request):
+                raise
+            # Workloads are only warned about, and an invalid LimitRange must stay correctable.
+            return None
 
     def _page(self, http: HttpRequest) -> Response:
         if http.path not in ("/healthz", "/livez", "/readyz"):

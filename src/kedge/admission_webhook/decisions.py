@@ -35,6 +35,8 @@ _RESOURCES: Final = {
     )
 }
 """The kinds that the webhook has something to say about."""
+_LIMITED: Final = (_PODS, persistent_volume_claim.RESOURCE)
+"""The kinds whose objects LimitRanges refuse."""
 _WRITES: Final = ("CREATE", "UPDATE")
 
 Document = dict[str, Any]
@@ -67,6 +69,11 @@ class _Subject(NamedTuple):
     @property
     def name(self) -> str:
         return self.object.metadata.name or self.request.name or "Unknown"
+
+
+def is_limited(request: ReviewRequest) -> bool:
+    """Return whether LimitRanges can refuse the object under review."""
+    return _resource(request) in _LIMITED
 
 
 def mutate(request: ReviewRequest, bounds: NamespaceLimits | None) -> Verdict:
@@ -154,8 +161,7 @@ def validate(request: ReviewRequest, bounds: NamespaceLimits | None) -> Verdict:
 
 def _subject(request: ReviewRequest) -> _Subject | None:
     """Decode a write; None if the webhook has nothing to say about it."""
-    about = request.resource
-    resource = _RESOURCES.get((about.group, about.version, about.resource))
+    resource = _resource(request)
     if resource is None or request.object is None or request.operation not in _WRITES:
         return None
     if request.sub_resource and (resource is not _PODS or request.sub_resource != "resize"):
@@ -163,6 +169,11 @@ def _subject(request: ReviewRequest) -> _Subject | None:
     obj = _decoded(resource, request.object)
     old = _decoded(resource, request.old_object) if request.old_object else None
     return _Subject(request, resource, request.object, obj, old)
+
+
+def _resource(request: ReviewRequest) -> Resource[Any] | None:
+    about = request.resource
+    return _RESOURCES.get((about.group, about.version, about.resource))
 
 
 def _decoded(resource: Resource[Any], document: Document) -> Object:

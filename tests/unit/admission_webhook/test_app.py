@@ -11,12 +11,12 @@ from kedge.admission_webhook.limit_ranges import LimitRangesByNamespace
 from kedge.web.message import HttpRequest, Response
 
 
-def review(document: dict[str, Any]) -> bytes:
+def review(document: dict[str, Any], group: str = "", plural: str = "pods") -> bytes:
     request = {
         "uid": "u",
         "operation": "CREATE",
         "namespace": "shop",
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "resource": {"group": group, "version": "v1", "resource": plural},
         "object": document,
     }
     head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
@@ -88,6 +88,20 @@ async def test_an_invalid_limit_range_refuses_the_pods_of_its_namespace(
     verdict = told(await ask(ranges, "/validate", review(GREEDY)))
     assert verdict["allowed"] is False
     assert "correct or delete it" in verdict["status"]["message"]
+
+
+async def test_an_invalid_limit_range_can_be_corrected_and_stops_no_workload(
+    ranges: LimitRangesByNamespace,
+) -> None:
+    ranges.put(reviews.limit_range({"type": "Pod", "selector": {}}))
+    correct = {"metadata": {"name": "limits"}, "spec": {"limits": [{"type": "Pod"}]}}
+    template = {"template": {"spec": GREEDY["spec"]}}
+    for body in (
+        review(correct, "kedge.dev", "limitranges"),
+        review({"metadata": {"name": "web"}, "spec": template}, "apps", "deployments"),
+    ):
+        for path in ("/mutate", "/validate"):
+            assert told(await ask(ranges, path, body))["allowed"] is True
 
 
 @pytest.mark.parametrize(
