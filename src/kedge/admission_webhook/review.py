@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kedge.machinery import container_count
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.json_diff import operations
 
@@ -48,6 +49,8 @@ _DECODER: Final = msgspec.json.Decoder(_AdmissionReview)
 
 def read(body: bytes) -> ReviewRequest:
     """Return the request of a review; raise a StatusError (400) for anything else."""
+    if container_count.has_too_many(body):
+        raise bad_request(f"the body contains more than {container_count.MOST} lists and objects")
     try:
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

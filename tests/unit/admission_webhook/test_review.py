@@ -29,6 +29,7 @@ def test_a_review_is_read() -> None:
         b"\xff",
         b"[]",
         b'{"a":' * 100_000,
+        json.dumps({**HEAD, "request": {**REQUEST, "object": {"a": [[]] * 300_000}}}).encode(),
         json.dumps(HEAD).encode(),
         json.dumps({**HEAD, "request": {**REQUEST, "uid": ""}}).encode(),
         json.dumps({**HEAD, "request": {**REQUEST, "uid": "u" * 300}}).encode(),
