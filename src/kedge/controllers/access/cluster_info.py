@@ -100,13 +100,14 @@ class ClusterInfoController:
     async def reconcile(self, name: str) -> None:
         now = self._clock.now()
         usable = [token for token in self._tokens if token.ends is None or token.ends > now]
-        await self._sign(usable)
+        # First: signatures that cannot be written must not keep strangers reading.
         if usable:
             await self._open()
             if (seconds := seconds_left(usable, now)) is not None:
                 self._loop.add_later(name, seconds)
         else:
             await self._close()
+        await self._sign(usable)
 
     async def _sign(self, usable: Iterable[BootstrapToken]) -> None:
         info = self._info.get(INFO, NAMESPACE)

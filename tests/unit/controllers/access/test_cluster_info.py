@@ -7,7 +7,9 @@ from kedge.api.core_v1.secret import Secret
 from kedge.api.model import ObjectMeta
 from kedge.client.informer import Key
 from kedge.controllers.access.cluster_info import (
+    NAME,
     BootstrapToken,
+    ClusterInfoController,
     binding,
     changed_signatures,
     ends_of,
@@ -15,6 +17,7 @@ from kedge.controllers.access.cluster_info import (
     token_of,
 )
 from kedge.machinery.detached_jws import signature
+from kedge.testing.local_server import LocalServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -93,3 +96,23 @@ def test_signatures_are_made_corrected_and_removed() -> None:
     assert changed_signatures({"jws-kubeconfig-abcdef": right}, tokens) == {
         "jws-kubeconfig-abcdef": None
     }
+
+
+async def test_a_config_map_that_cannot_be_signed_is_closed_to_strangers_all_the_same() -> None:
+    async with LocalServer.running() as server:
+        info = {
+            "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+            "data": {"kubeconfig": "text", "jws-kubeconfig-gone00": "x"},
+            "immutable": True,
+        }
+        await server.post("/api/v1/namespaces/kube-public/configmaps", info)
+        bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings"
+        made = {
+            "metadata": {"name": NAME, "namespace": "kube-public"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME},
+        }
+        await server.post(bindings, made)
+        server.start(ClusterInfoController(server.client, server.clock).run())
+        await server.settle()
+        left = [each["metadata"]["name"] for each in (await server.get(bindings))["items"]]
+        assert NAME not in left
