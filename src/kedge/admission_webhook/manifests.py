@@ -16,6 +16,7 @@ _REPLICAS: Final = 2
 _POD_SECONDS: Final = 5
 _WARNING_SECONDS: Final = 2
 _RBAC: Final = "rbac.authorization.k8s.io"
+_QUANTITY: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,18})?$"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 
 Document = dict[str, Any]
@@ -128,7 +129,9 @@ def _item() -> Document:
         "additionalProperties": {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": True,
-            "pattern": r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$",
+            # Stricter than Kubernetes' own: the webhook cannot read, and so not enforce, a stored
+            # 1.2.3.
+            "pattern": _QUANTITY,
         },
     }
     own: Document = {

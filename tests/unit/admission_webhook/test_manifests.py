@@ -1,5 +1,6 @@
 """The objects that the cluster needs: those that kedge accepts itself are valid there too."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from kedge.admission_webhook import manifests
 from kedge.admission_webhook.manifests import ClusterPlacement
 from kedge.api.catalog import BUILT_IN
 from kedge.api.core_v1.limit_range import LimitRangeItem, LimitRangeSelector
+from kedge.machinery.quantity import Quantity
 
 OUTSIDE = manifests.outside("https://127.0.0.1:9443/", b"PEM")
 INSIDE = manifests.inside(ClusterPlacement("kedge:1", b"CERT", b"KEY"), b"PEM")
@@ -33,6 +35,27 @@ def test_the_schema_has_the_fields_of_kedge_s_own_kind() -> None:
     item = spec["properties"]["limits"]["items"]["properties"]
     assert set(item) == set(LimitRangeItem.__struct_fields__)
     assert set(item["selector"]["properties"]) == set(LimitRangeSelector.__struct_fields__)
+
+
+AMOUNTS = ["1", "+1", "-1", "1.", ".5", "1.5Ki", "100m", "1n", "3k", "1E", "1E5", "1e-3", "7Ei"]
+OTHER_TEXTS = ["", "..", "1.2.3", "1ee", "1e", "5e-", "1ki", "0x1", "1 ", "1mm", "1K"]
+
+
+@pytest.mark.parametrize("text", [*AMOUNTS, *OTHER_TEXTS])
+def test_the_schema_takes_the_amounts_that_the_webhook_can_read(text: str) -> None:
+    version = manifests.definition()["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    amounts = spec["properties"]["limits"]["items"]["properties"]["max"]
+    pattern = amounts["additionalProperties"]["pattern"]
+    assert bool(re.search(pattern, text)) is is_quantity(text)
+
+
+def is_quantity(text: str) -> bool:
+    try:
+        Quantity.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def test_a_webhook_that_is_down_lets_no_pod_pass_outside_of_its_own_namespace() -> None:
