@@ -92,7 +92,14 @@ def print_manifests(config: "AdmissionWebhookConfig", url: str, image: str) -> i
         # The keys of its authority are there. A volume of a pod may be open to everybody.
         state.check_owner(config.state)
     if url:
-        config = _reachable_at(config, str(urlsplit(url).hostname))
+        host = str(urlsplit(url).hostname)
+        if config.certificate is None and not _is_own(config, host):
+            print(
+                f"Start the webhook with --cert-hosts={host}: its certificate gets no other names"
+                " when it is renewed.",
+                file=sys.stderr,
+            )
+        config = _reachable_at(config, host)
     certificate = certificate_of(config)
     identity = certificate.identity()
     ca_pem = identity.ca_pem if identity else b""
@@ -107,6 +114,13 @@ def print_manifests(config: "AdmissionWebhookConfig", url: str, image: str) -> i
         documents = manifests.inside(placement, ca_pem)
     print("---\n".join(yaml_text.write(each) for each in documents), end="")
     return 0
+
+
+def _is_own(config: "AdmissionWebhookConfig", host: str) -> bool:
+    """Return whether a webhook with these settings has the host in its certificate."""
+    from kedge.apiserver.pki import OWN_HOSTS
+
+    return host in (*OWN_HOSTS, config.host, *config.hosts)
 
 
 def _reachable_at(config: "AdmissionWebhookConfig", host: str) -> "AdmissionWebhookConfig":

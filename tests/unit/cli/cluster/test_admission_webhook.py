@@ -35,11 +35,23 @@ def test_the_certificate_is_good_for_the_printed_address(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(f"--state={tmp_path}", "--print-manifests", "--url=https://hooks.example:1") == 0
-    kinds = [each["kind"] for each in yaml.safe_load_all(capsys.readouterr().out)]
+    printed = capsys.readouterr()
+    assert "--cert-hosts=hooks.example" in printed.err
+    kinds = [each["kind"] for each in yaml.safe_load_all(printed.out)]
     assert kinds[0] == "CustomResourceDefinition"
     assert "Deployment" not in kinds
     certificate = (tmp_path / "pki" / "server.crt").read_bytes()
     assert names_host(certificate, "hooks.example")
+
+
+@pytest.mark.parametrize(
+    "flags", [["--url=https://127.0.0.1:1"], ["--url=https://a:1", "--cert-hosts=a"]]
+)
+def test_nothing_is_said_of_names_that_the_certificate_keeps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    assert run(f"--state={tmp_path}", "--print-manifests", *flags) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_secret_of_a_deployment_has_the_key(
