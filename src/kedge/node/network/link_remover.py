@@ -44,9 +44,11 @@ class LinkRemover:
         if len(names) > 1:
             # No other link of the machine has this number, and each removal has its own.
             group = 1 << 30 | int.from_bytes(os.urandom(4)) >> 2
-            with contextlib.suppress(OSError):
-                for name in names:
+            for name in names:
+                # The kernel may be removing it with the network namespace of its pod.
+                with contextlib.suppress(OSError):
                     self._netlink.set_group(name, group)
+            with contextlib.suppress(OSError):
                 self._netlink.remove_group(group)
         for name in names:
             self._netlink.remove_link(name)

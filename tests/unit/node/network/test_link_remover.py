@@ -41,6 +41,31 @@ def test_links_are_removed_together_and_others_stay(monkeypatch: pytest.MonkeyPa
     assert len(groups) == 1
 
 
+def test_a_link_that_vanishes_meanwhile_leaves_the_others_in_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups: list[int] = []
+    set_group = Netlink.set_group
+
+    def vanished(netlink: Netlink, name: str, group: int) -> None:
+        if name == "kv-gone":
+            raise OSError(19, "No such device")
+        set_group(netlink, name, group)
+
+    monkeypatch.setattr(Netlink, "set_group", vanished)
+    monkeypatch.setattr(Netlink, "remove_group", lambda _, group: groups.append(group))
+
+    async def inside() -> None:
+        remover = LinkRemover()
+        async with asyncio.TaskGroup() as tasks:
+            for name in ("kv-one", "kv-gone", "kv-three"):
+                tasks.create_task(remover.remove(name))
+        remover.close()
+
+    run_elsewhere(inside)
+    assert len(groups) == 1
+
+
 def test_a_kernel_that_removes_no_groups_removes_each_link(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(netlink: Netlink, group: int) -> None:
         raise OSError(95, "not supported")
