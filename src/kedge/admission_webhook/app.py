@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final, TypeVar
 
 from kedge.admission_webhook import decisions, limit_ranges, review
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _LARGE: Final = 64 << 10
 """Bytes of a review that is read and decided in a thread: a megabyte takes a tenth of a second."""
+_LARGE_AT_ONCE: Final = 2
+"""How many of them are worked on at the same time: one of 8 MiB takes more than 100 MB."""
 _NOT_READY: Final = (
     f"the {limit_ranges.PLURAL}.{limit_ranges.GROUP} of the cluster are not known yet: is their"
     " CustomResourceDefinition there, and may the webhook list them?"
@@ -44,6 +47,7 @@ class AdmissionWebhookApp:
     def __init__(self, ranges: LimitRangesByNamespace, is_ready: Callable[[], bool]) -> None:
         self._ranges = ranges
         self._is_ready = is_ready
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     async def handle(self, http: HttpRequest) -> Response:
         """Answer a request."""
@@ -67,6 +71,10 @@ class AdmissionWebhookApp:
             # To allow what no LimitRange was asked about would be wrong. The API server follows the
             # failurePolicy of the webhook.
             raise unavailable(_NOT_READY)
+        async with self._large if len(http.body) > _LARGE else nullcontext():
+            return await self._review(http, decide)
+
+    async def _review(self, http: HttpRequest, decide: Decision) -> Response:
         size = len(http.body)
         request = await _beside(size, lambda: review.read(http.body))
         try:

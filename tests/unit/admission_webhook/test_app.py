@@ -1,11 +1,15 @@
 """The webhook's answers to requests."""
 
+import asyncio
 import json
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.unit.admission_webhook import reviews
 
+from kedge.admission_webhook import review as review_module
 from kedge.admission_webhook.app import AdmissionWebhookApp
 from kedge.admission_webhook.limit_ranges import LimitRangesByNamespace
 from kedge.web.message import HttpRequest, Response
@@ -61,6 +65,28 @@ async def test_reviews_are_answered_large_ones_too(
     ranges.put(LIMIT)
     assert told(await ask(ranges, "/validate", review(document)))["allowed"] is False
     assert told(await ask(ranges, "/mutate", review(document)))["patchType"] == "JSONPatch"
+
+
+async def test_few_large_reviews_are_worked_on_at_once(
+    ranges: LimitRangesByNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[int] = []
+    three = threading.Barrier(3)
+    read = review_module.read
+
+    def meet(body: bytes) -> review_module.ReviewRequest:
+        with suppress(threading.BrokenBarrierError):
+            met.append(three.wait(timeout=0.05))
+        return read(body)
+
+    monkeypatch.setattr(review_module, "read", meet)
+    app = AdmissionWebhookApp(ranges, lambda: True)
+    body = review({**GREEDY, "padding": "x" * 100_000})
+    head = {"content-type": "application/json"}
+    requests = [HttpRequest("POST", "/validate", "", head, body) for _ in range(6)]
+    answers = await asyncio.gather(*map(app.handle, requests))
+    assert {each.status for each in answers} == {200}
+    assert met == []
 
 
 async def test_before_the_limit_ranges_are_known_nothing_is_decided(
