@@ -244,8 +244,10 @@ class WindowFile:
             self._file = -1
 
     def _open(self) -> int:
+        # Others may write to the directory: kedge metrics-server runs on volumes of pods.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return os.open(self._path, flags, 0o600)
         except OSError as error:
             log.warning("usage is not kept path=%s error=%r", self._path, str(error))
             return -1

@@ -178,6 +178,14 @@ def test_a_place_that_cannot_be_written_is_no_reason_to_fail(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "usage").symlink_to(tmp_path / "elsewhere")
+    store = WindowFile(tmp_path / "usage", "b")
+    told(store, TrackKey("uid", "main"), 1.0)
+    assert mean(store, TrackKey("uid", "main")) == 1.0
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_a_file_that_cannot_be_mapped_is_no_reason_to_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
