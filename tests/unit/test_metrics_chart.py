@@ -62,6 +62,17 @@ def test_the_group_of_metrics_server_can_be_left_to_it() -> None:
     assert "PodDisruptionBudget" in [each["kind"] for each in made]
 
 
+@needs_helm
+def test_one_server_at_a_time_writes_the_windows_of_a_claim() -> None:
+    flag = "--set=image.repository=kedge,state.claimName=usage"
+    made = documents(rendered(flag))
+    deployment = next(each for each in made if each["kind"] == "Deployment")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        rendered(f"{flag},replicas=2")
+    assert "is for one replica" in caught.value.stderr
+
+
 def test_the_manifests_are_valid() -> None:
     known = {(each.api_version, each.kind): each for each in BUILT_IN}
     for document in PLAIN:
