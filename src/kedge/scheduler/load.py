@@ -58,19 +58,23 @@ class Load:
         """The current cpu usage of whatever is no measured pod."""
         return max(self.now.cpu - self.pods_cpu, 0)
 
-    def add_pods_cpu(self, change: int) -> None:
-        """A pod uses more now, or less, while its usual usage is the same."""
-        self.pods_cpu += change
-        self.with_now.clear()
-
     def at(self, now: CpuAndMemory) -> "Load":
         """The same pods, while the node was measured to use something else."""
+        return self._changed(measured=True, now=now, pods_cpu=self.pods_cpu)
+
+    def with_more_pods_cpu(self, change: int) -> "Load":
+        """The same pods, of which one uses more now, or less, while its usual usage is the same."""
+        pods_cpu = self.pods_cpu + change
+        return self._changed(measured=self.measured, now=self.now, pods_cpu=pods_cpu)
+
+    def _changed(self, *, measured: bool, now: CpuAndMemory, pods_cpu: int) -> "Load":
+        # A new one: records of decisions keep the one that they were made with.
         load = Load(
-            measured=True,
+            measured=measured,
             now=now,
             expected=self.expected,
             usual=self.usual,
-            pods_cpu=self.pods_cpu,
+            pods_cpu=pods_cpu,
             pods=self.pods,
             known=self.known,
         )

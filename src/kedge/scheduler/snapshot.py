@@ -151,7 +151,8 @@ class Snapshot:
         if changed or before is None or self.usage.node(home) is None:
             self.reconsider(home)
         elif (state := self.nodes.get(home)) is not None and state.load is not None:
-            state.load.add_pods_cpu(measured.now.cpu - before.now.cpu)
+            change = measured.now.cpu - before.now.cpu
+            state.load = state.load.with_more_pods_cpu(change)
 
     def _forget_order(self) -> None:
         self._order = None
