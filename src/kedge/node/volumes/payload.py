@@ -45,6 +45,8 @@ MOST_DOWNWARD: Final = 4 << 20
 """Bytes of one downward API source: each item may hold a copy of all annotations, up to 256 KiB."""
 SMALL: Final = 64 << 10
 """Bytes that are worked on in the event loop."""
+_ITEM: Final = 64
+"""Bytes that an item counts as: forty thousand items of one short key take 80 ms."""
 _AT_ONCE: Final = 64
 """Sources of one volume that are read in parallel."""
 _TOKEN_MODE: Final = 0o600
@@ -208,7 +210,7 @@ class PayloadCollector:
         assert isinstance(found, ConfigMap)
         what = "configmap references non-existent config key: "
         files = await beside_loop(
-            _letters(found.data) + _letters(found.binaryData) + len(source.items),
+            _letters(found.data) + _letters(found.binaryData) + _ITEM * len(source.items),
             lambda: _picked(
                 _bytes(found), source.items, mode, what, optional=bool(source.optional)
             ),
@@ -223,7 +225,7 @@ class PayloadCollector:
         assert isinstance(found, Secret)
         what = "references non-existent secret key: "
         files = await beside_loop(
-            _letters(found.data) + len(source.items),
+            _letters(found.data) + _ITEM * len(source.items),
             lambda: _picked(_raw(found), source.items, mode, what, optional=bool(source.optional)),
         )
         return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
