@@ -26,6 +26,10 @@ node.
 NOTICEABLE: Final = 32
 """A change of usage is noticeable if it is more than one part in so many."""
 
+SLIGHT_MILLICORES: Final = 4
+"""A change of cpu up to this is not noticeable either: the mean of a small pod changes by more than
+one part in 32 with each of its first reports."""
+
 
 class ReportedAmounts(msgspec.Struct, frozen=True, gc=False):
     """Quantities of cpu and memory, as the metrics API writes them."""
@@ -224,17 +228,21 @@ class ClusterUsage:
                 cpu, memory = self._guess(demand)
                 new_cpu += cpu
                 new_memory += memory
-            else:
-                pods_cpu += measured.now.cpu
-                cpu, memory = measured.usual
-                if not measured.minute:
-                    more_cpu, more_memory = self._guess(demand)
-                    new_cpu += max(more_cpu - measured.now.cpu, 0)
-                    new_memory += max(more_memory - measured.now.memory, 0)
-                    cpu, memory = max(cpu, more_cpu), max(memory, more_memory)
-                elif not measured.hour:
+                usual_cpu += cpu
+                usual_memory += memory
+                continue
+            now_cpu, now_memory = measured.now
+            cpu, memory = measured.usual
+            pods_cpu += now_cpu
+            if not measured.hour:
+                if measured.minute:
                     # Cpu is what it is from the first minute on, while memory still grows.
                     memory = max(memory, self._expected(demand)[1])
+                else:
+                    more_cpu, more_memory = self._guess(demand)
+                    new_cpu += max(more_cpu - now_cpu, 0)
+                    new_memory += max(more_memory - now_memory, 0)
+                    cpu, memory = max(cpu, more_cpu), max(memory, more_memory)
             usual_cpu += cpu
             usual_memory += memory
         return Load(
@@ -252,9 +260,10 @@ def _alike(before: PodUsage, now: PodUsage) -> bool:
     """Whether a pod that has been measured for a while still usually uses about the same."""
     if not (before.minute and now.minute and before.hour == now.hour):
         return False
-    return all(
-        abs(old - new) * NOTICEABLE <= old for old, new in zip(before.usual, now.usual, strict=True)
-    )
+    cpu, memory = (abs(old - new) for old, new in zip(before.usual, now.usual, strict=True))
+    if memory * NOTICEABLE > before.usual.memory:
+        return False
+    return cpu <= SLIGHT_MILLICORES or cpu * NOTICEABLE <= before.usual.cpu
 
 
 def _together(measured: Iterable[PodUsage | None]) -> CpuAndMemory:

@@ -224,3 +224,18 @@ def test_cpu_is_read_as_the_server_writes_it(text: str, expected: int) -> None:
 def test_what_says_too_little_counts_for_nothing() -> None:
     assert used_by_node(NodeReport()) is None
     assert used_by_pod(PodReport()) is None
+
+
+def test_a_few_millicores_are_not_noticeable_but_they_add_up() -> None:
+    made = snapshot()
+    pod = demand("p")
+    made.place(pod, "a")
+    made.measure_node("a", CpuAndMemory(1000, MI))
+    made.measure_pod(pod.uid, settled(10))
+    load = made.usage.load(made.nodes["a"])
+    made.measure_pod(pod.uid, settled(14))
+    assert made.nodes["a"].load is load
+    made.measure_pod(pod.uid, settled(15))
+    assert made.usage.load(made.nodes["a"]).usual.cpu == 15
+    made.measure_pod(pod.uid, settled(15, 104 * MI))
+    assert made.usage.load(made.nodes["a"]).usual.memory == 104 * MI
