@@ -11,7 +11,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from ssl import SSLContext
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from kedge.apiserver.context import Answer
 from kedge.apiserver.several.membership import ServerMembership
@@ -98,7 +98,8 @@ class FrameRelay:
 
     def _follow(self) -> None:
         """Keep in step with the servers that are alive; a new one gets all newest frames."""
-        alive = {peer.url for peer in self._membership.peers if peer.url}
+        # Leases are objects that others may write: what is no address of a server is left out.
+        alive = {peer.url for peer in self._membership.peers if _is_server_url(peer.url)}
         for url in sorted(alive - self._unsent.keys()):
             self._unsent[url] = dict(self._newest)
         for url in self._unsent.keys() - alive:
@@ -110,8 +111,9 @@ class FrameRelay:
             async with asyncio.timeout(ANSWER_SECONDS):
                 for name, frame in unsent.items():
                     await self._transport(url).send(relayed(name, frame))
-        except (OSError, TimeoutError) as error:
-            # It gets the next frames; a server that is gone leaves the members soon.
+        except (OSError, TimeoutError, ValueError) as error:
+            # It gets the next frames; a server that is gone leaves the members soon. A ValueError
+            # is that of a host name that cannot be one.
             log.debug("frames not passed on server=%s error=%s", url, error)
 
     def _transport(self, url: str) -> HttpTransport:
@@ -120,6 +122,15 @@ class FrameRelay:
             found = HttpTransport(url, tls=self._tls(), server_name=SERVER_NAME)
             self._transports[url] = found
         return found
+
+
+def _is_server_url(url: str) -> bool:
+    """Whether frames can be sent there, and only to a server with a certificate."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def relayed(name: str, frame: bytes) -> Call:

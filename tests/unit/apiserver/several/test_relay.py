@@ -7,6 +7,7 @@ import pytest
 from kedge.apiserver.several import relay as relay_module
 from kedge.apiserver.several.membership import PeerServer
 from kedge.apiserver.several.relay import RELAYED, FrameRelay
+from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Unreachable
 from kedge.metrics.frame_codec import PREFIX
 from kedge.testing.local_server import LocalServer
@@ -32,11 +33,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Call]]:
 
     class Transport:
         def __init__(self, url: str, **_: Any) -> None:
+            HttpTransport(url)
             self.url = url
 
         async def send(self, call: Call) -> None:
             if "dead" in self.url:
                 raise Unreachable("nothing listens")
+            if ".." in self.url:
+                raise UnicodeError("label empty or too long")
             calls.append((self.url, call))
 
         async def close(self) -> None:
@@ -109,3 +113,29 @@ async def test_a_server_that_joins_gets_the_newest_frame_of_each_node(
     members.add("https://one:1")
     await server.clock.advance(1)
     assert sorted(call.body for _, call in sent) == [b"first", b"new"]
+
+
+@pytest.mark.parametrize("url", ["nonsense", "https://", "https://one:x", "https://a..b:1"])
+async def test_a_lease_without_the_address_of_a_server_does_not_end_the_relay(
+    server: LocalServer, sent: list[tuple[str, Call]], url: str
+) -> None:
+    members = Members()
+    post = started(server, members)
+    members.add(url)
+    members.add("https://one:1")
+    await server.clock.advance(1)
+    post("n", b"frame")
+    await server.clock.advance(1)
+    assert [url for url, _ in sent] == ["https://one:1"]
+
+
+async def test_frames_are_not_sent_in_clear(
+    server: LocalServer, sent: list[tuple[str, Call]]
+) -> None:
+    members = Members()
+    post = started(server, members)
+    members.add("http://one:1")
+    await server.clock.advance(1)
+    post("n", b"frame")
+    await server.clock.advance(1)
+    assert sent == []
