@@ -29,6 +29,11 @@ class Write:
         self.future = future
         self.tenant = current_tenant()
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits for the write any more."""
+        return self.future.done()
+
     def event(self, current: StoreEntry | None, revision: int) -> StoreEvent:
         if self.value is None:
             return delete_event(current, self.key, self.expect, revision)
@@ -63,7 +68,11 @@ class WriteTurns:
         self._waiting.setdefault(write.tenant, deque()).append(write)
 
     def take(self, most: int) -> list[Write]:
-        """Return the next group; empty if none waits, or if all that wait are resting."""
+        """Return the next group; empty if none waits, or if all that wait are resting.
+
+        A write whose request has ended meanwhile is left out: what the request held for it, such
+        as the room of a quota or the lease of a leader, may be another's by now.
+        """
         if self._resting and self._monotonic() >= self._rest_until:
             self._resting = frozenset()
         taken: list[Write] = []
@@ -72,7 +81,9 @@ class WriteTurns:
             name = turns.popleft()
             # The tenant is the last one from now on, if it has more.
             waiting = self._waiting.pop(name)
-            taken.append(waiting.popleft())
+            write = waiting.popleft()
+            if not write.is_abandoned:
+                taken.append(write)
             if waiting:
                 self._waiting[name] = waiting
                 turns.append(name)

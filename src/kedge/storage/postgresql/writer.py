@@ -161,6 +161,8 @@ class PostgresWriter:
                 if is_unknown:
                     group = await self._without_written(group, since)
                     is_unknown = False
+                # The server may have been away for seconds.
+                group = [each for each in group if not each.write.is_abandoned]
                 if group:
                     await self._send(group)
                 return

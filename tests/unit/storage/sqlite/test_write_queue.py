@@ -35,11 +35,15 @@ class Writers:
         self.queue = WriterQueue(self.time)
         self._loop = loop
 
-    def write(self, name: str, count: int = 1) -> None:
+    def write(self, name: str, count: int = 1) -> list[Write]:
         with tenant(name):
-            for number in range(count):
-                key = f"{name}{number}"
-                self.queue.put(Write(key, b"", 0, 0, self._loop.create_future()))
+            made = [
+                Write(f"{name}{number}", b"", 0, 0, self._loop.create_future())
+                for number in range(count)
+            ]
+        for each in made:
+            self.queue.put(each)
+        return made
 
     def taken(self, most: int = 8) -> list[str]:
         return [write.key for write in self.queue.take(most, 0)[0]]
@@ -53,6 +57,15 @@ class Writers:
 @pytest.fixture
 def writers(loop: asyncio.AbstractEventLoop) -> Writers:
     return Writers(loop)
+
+
+def test_a_write_whose_request_has_ended_is_not_carried_out(writers: Writers) -> None:
+    first, second = writers.write("a", 2)
+    first.future.cancel()
+    assert writers.taken() == [second.key]
+    [only] = writers.write("b")
+    only.future.cancel()
+    assert writers.taken() == []
 
 
 def test_tenants_take_turns_and_keep_their_order(writers: Writers) -> None:
