@@ -168,6 +168,9 @@ class PostgresWriter:
                 return
             except PostgresFailure as failure:
                 is_unknown = is_unknown or failure.kind is PostgresFailureKind.UNKNOWN
+                if is_unknown and not failure.is_passing:
+                    # It says nothing about the request before it, which may have been carried out.
+                    raise _given_up(failure, is_unknown=True) from None
                 if not failure.is_passing:
                     await self._refused(group, failure)
                     return

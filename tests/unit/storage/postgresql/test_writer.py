@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from kedge.machinery.turns import next_turn
 from kedge.storage.postgresql.failures import PostgresFailure, PostgresFailureKind
 from kedge.storage.postgresql.patience import RETRY_SECONDS, Patience
 from kedge.storage.postgresql.statements import statements
 from kedge.storage.postgresql.writer import PostgresWriter
-from kedge.storage.store import StoreEntry, StoreEvent
+from kedge.storage.store import StoreEntry, StoreError, StoreEvent, WriteOutcomeUnknown
 from kedge.testing.clock import FakeClock
 
 SQL = statements("kedge")
@@ -30,7 +31,7 @@ class Session:
         self.failures += kinds
 
     async def fetch(self, query: str, *arguments: Any) -> Sequence[Any]:
-        await asyncio.sleep(0)
+        await next_turn()
         if self.failures:
             raise PostgresFailure(self.failures.pop(0), self.server, "as the test says")
         if query != SQL.write:
@@ -72,17 +73,33 @@ async def writer(session: Session, clock: FakeClock) -> AsyncIterator[PostgresWr
     await made.close()
 
 
-def put(writer: PostgresWriter, key: str) -> "asyncio.Task[StoreEntry]":
-    return asyncio.create_task(writer.write(key, b"{}", 0, 0))
+async def put(writer: PostgresWriter, key: str) -> StoreEntry | StoreError:
+    try:
+        return await writer.write(key, b"{}", 0, 0)
+    except StoreError as error:
+        return error
 
 
 async def test_a_write_whose_request_ended_during_an_outage_is_not_carried_out_after_it(
     writer: PostgresWriter, session: Session, clock: FakeClock
 ) -> None:
     session.fail(*[PostgresFailureKind.WITHOUT_EFFECT] * 3)
-    ended, kept = put(writer, "/ended"), put(writer, "/kept")
-    await clock.advance(RETRY_SECONDS)
-    ended.cancel()
-    await clock.advance(5 * RETRY_SECONDS)
-    assert (await kept).key == "/kept"
+    async with asyncio.TaskGroup() as tasks:
+        ended = tasks.create_task(put(writer, "/ended"))
+        tasks.create_task(put(writer, "/kept"))
+        await clock.advance(RETRY_SECONDS)
+        ended.cancel()
+        await clock.advance(5 * RETRY_SECONDS)
     assert session.written == ["/kept"]
+
+
+async def test_writes_without_an_answer_are_not_reported_as_refused(
+    writer: PostgresWriter, session: Session, clock: FakeClock
+) -> None:
+    """Nor sent again, if the server cannot be asked what became of them."""
+    session.fail(PostgresFailureKind.UNKNOWN, PostgresFailureKind.DENIED)
+    async with asyncio.TaskGroup() as tasks:
+        writes = [tasks.create_task(put(writer, key)) for key in ("/a", "/b")]
+        await clock.advance(5 * RETRY_SECONDS)
+    assert [type(each.result()) for each in writes] == [WriteOutcomeUnknown] * 2
+    assert session.written == []
