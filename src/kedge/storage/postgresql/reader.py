@@ -1,6 +1,7 @@
 """PostgresReader: queries of any task, one at a time on one connection."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,7 +9,9 @@ from kedge.machinery.task_group import OwnedTask
 from kedge.storage.postgresql.failures import PostgresFailure, store_error
 from kedge.storage.postgresql.patience import Patience
 from kedge.storage.postgresql.session import PostgresSession
-from kedge.storage.store import StoreClosed, StoreError
+from kedge.storage.store import StoreClosed, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 
 class _Query(NamedTuple):
@@ -52,7 +55,12 @@ class PostgresReader:
             query = self._under_way = await self._queue.get()
             try:
                 rows = await self._carry_out(query)
-            except StoreError as error:
+            except Exception as error:
+                if not isinstance(error, StoreError):
+                    # The library failed. Later queries must not wait for a reader that has ended.
+                    log.exception("query failed")
+                    self._session.disconnect()
+                    error = StoreUnavailable(f"the query failed: {error!r}")
                 if not query.future.done():
                     query.future.set_exception(error)
             else:
