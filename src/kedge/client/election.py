@@ -139,10 +139,13 @@ class Election:
         pause = times.renewed
         while self._clock.monotonic() - self._renewed < times.given_up:
             await self._clock.sleep(pause)
-            times = self._times()
+            # Until the lease is renewed, the times hold under which it was renewed before.
             left = self._renewed + times.given_up - self._clock.monotonic()
-            is_renewed = await self._try_within(max(left, 0.0))
-            pause = times.renewed if is_renewed else times.pause
+            renewing = self._times()
+            if await self._try_within(max(left, 0.0)):
+                times, pause = renewing, renewing.renewed
+            else:
+                pause = renewing.pause
 
     async def _try_within(self, seconds: float) -> bool:
         """Renew the lease; False if that takes too long, so that the work ends in time."""

@@ -154,6 +154,34 @@ async def test_one_of_several_servers_takes_over_at_once_from_one_that_resigns(
     assert second.working
 
 
+async def test_a_leader_leads_on_when_another_server_joins(server: LocalServer) -> None:
+    """A server alone renews its lease less often than one of several gives it up."""
+    times = ALONE
+    election = Election(server.client, server.clock, OFFICE, "a", lambda: times)
+    begun = 0
+    put = server.app.api.store.put
+
+    async def put_later(*arguments: Any, **options: Any) -> Any:
+        await server.clock.sleep(0.01)
+        return await put(*arguments, **options)
+
+    server.app.api.store.put = put_later  # type: ignore[method-assign]
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        await server.clock.sleep(1e9)
+
+    server.start(election.lead(work))
+    await server.clock.advance(ALONE.renewed - 0.5)
+    times = CONTESTED
+    for _ in range(50):
+        await server.clock.advance(0.1)
+    assert begun == 1
+    assert (await lease(server))["leaseDurationSeconds"] == CONTESTED.lasts
+    assert election.is_leading()
+
+
 async def test_a_leader_stops_before_another_can_begin(server: LocalServer) -> None:
     """Also if its server takes for ever to answer."""
 
