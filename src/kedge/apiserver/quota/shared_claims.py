@@ -41,6 +41,8 @@ PATIENCE_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.05
 CLEAN_SECONDS: Final = 0.2
 """After so long a record is written without the claims of writes that are over."""
+RETRY_SECONDS: Final = 2.0
+"""How long the next attempt waits if the store was away."""
 _TRIES: Final = 200
 
 
@@ -118,19 +120,32 @@ class SharedQuotaClaims:
     def released(self, namespace: str) -> None:
         """A write is over: its claim may leave the record."""
         if namespace in self._records:
-            self._dirty.add(namespace)
-            self._is_dirty.set()
+            self._clean_soon(namespace)
 
     async def run(self) -> None:
         """Keep the records free of writes that are over, until cancelled."""
+        seconds = CLEAN_SECONDS
         while True:
             await self._is_dirty.wait()
-            await self._clock.sleep(CLEAN_SECONDS)
+            await self._clock.sleep(seconds)
+            seconds = CLEAN_SECONDS
             self._is_dirty.clear()
             dirty, self._dirty = self._dirty, set()
             for namespace in dirty:
-                async with self._locks.setdefault(namespace, asyncio.Lock()):
-                    await self._clean(namespace)
+                try:
+                    async with self._locks.setdefault(namespace, asyncio.Lock()):
+                        await self._clean(namespace)
+                except StoreError as error:
+                    log.warning("quota claims not written namespace=%s error=%s", namespace, error)
+                    # Whether the record was written is not known. Claims that stayed there would
+                    # take room on the other servers.
+                    self._records.pop(namespace, None)
+                    self._clean_soon(namespace)
+                    seconds = RETRY_SECONDS
+
+    def _clean_soon(self, namespace: str) -> None:
+        self._dirty.add(namespace)
+        self._is_dirty.set()
 
     async def _decide(self, namespace: str, waiting: list[Waiter]) -> None:
         """Admit or refuse all that wait."""
@@ -144,6 +159,7 @@ class SharedQuotaClaims:
         except (StoreError, StatusError) as error:
             # Whether the record was written is not known.
             self._records.pop(namespace, None)
+            self._clean_soon(namespace)
             for each in [each for each in waiting if not each.is_done]:
                 self.ledger.release(each.request)
                 each.error, each.is_done = error, True
@@ -228,10 +244,8 @@ class SharedQuotaClaims:
         self._records[namespace] = ClaimRecord(entry.revision, claims)
 
     async def _clean(self, namespace: str) -> None:
-        """Write the record without claims that are over."""
-        record = self._records.get(namespace)
-        if record is None:
-            return
+        """Write the record without claims that are over; raises StoreError."""
+        record = self._records.get(namespace) or await self._read(namespace)
         own = [self._sent(each) for each in self.ledger.held_in(namespace)]
         if {each for each in map(_id, record.claims) if each[0] == self._server} <= {
             _id(each) for each in own
@@ -241,10 +255,7 @@ class SharedQuotaClaims:
             await self._write(namespace, record, (*self._others(namespace, record), *own))
         except RevisionConflict as race:
             self._take(namespace, race.current)
-            self.released(namespace)
-        except StoreError as error:
-            log.warning("quota claims not written namespace=%s error=%s", namespace, error)
-            self._records.pop(namespace, None)
+            self._clean_soon(namespace)
 
     def _others(self, namespace: str, record: ClaimRecord) -> list[SentClaim]:
         """Return the claims of other servers, without those that were left behind."""

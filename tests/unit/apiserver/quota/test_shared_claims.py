@@ -7,6 +7,7 @@ import pytest
 
 from kedge.apiserver.quota.shared_claims import KEYS
 from kedge.storage.memory import MemoryStore
+from kedge.storage.store import StoreEntry, StoreUnavailable, WriteOutcomeUnknown
 from kedge.testing.local_server import LocalAnswer, LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.two_servers import two_servers, while_time_passes
@@ -59,6 +60,50 @@ async def test_a_record_holds_only_writes_that_are_under_way() -> None:
         await while_time_passes(one.clock, create(one, "a"), create(other, "b"))
         await one.clock.advance(2)
         assert await record(one.store) == []
+
+
+async def test_a_record_is_cleaned_although_the_store_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        await while_time_passes(one.clock, create(one, "a"))
+        put = one.store.put
+
+        async def fail(key: str, value: bytes, **options: Any) -> StoreEntry:
+            if key.startswith(KEYS):
+                raise StoreUnavailable("away")
+            return await put(key, value, **options)
+
+        monkeypatch.setattr(one.store, "put", fail)
+        await one.clock.advance(1)
+        monkeypatch.setattr(one.store, "put", put)
+        assert len(await record(one.store)) == 1
+        await one.clock.advance(5)
+        assert await record(one.store) == []
+
+
+async def test_a_claim_whose_write_has_no_known_outcome_leaves_the_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        put = one.store.put
+
+        async def lose_answer(key: str, value: bytes, **options: Any) -> StoreEntry:
+            entry = await put(key, value, **options)
+            if key.startswith(KEYS):
+                raise WriteOutcomeUnknown("no answer")
+            return entry
+
+        monkeypatch.setattr(one.store, "put", lose_answer)
+        [answer] = await while_time_passes(one.clock, create(one, "a"))
+        monkeypatch.setattr(one.store, "put", put)
+        assert answer.status == 504
+        await one.clock.advance(5)
+        assert await record(one.store) == []
+        [made] = await while_time_passes(one.clock, create(other, "b"))
+        assert made.status == 201
 
 
 async def test_room_that_was_freed_on_one_server_is_given_by_the_other() -> None:
