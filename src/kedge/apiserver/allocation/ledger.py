@@ -63,10 +63,11 @@ class AllocationLedger:
 
     def is_dead(self, allocated: Allocated, revision: int) -> bool:
         """Return whether no Service can be stored any more for a record: a Service has given it up
-        since, or the writer was this server, which holds it for no request."""
+        since, or the writer was this server, for a request that is over or tries again."""
         if revision < self._freed_at.get(allocated, 0):
             return True
-        return self._own.get(allocated) == revision and allocated not in self._held
+        holder = self._stored.get(self._held.get(allocated, 0), {})
+        return self._own.get(allocated) == revision and holder.get(allocated) != revision
 
     def hold(self, request: Request, allocated: Iterable[Allocated]) -> None:
         """Hold all of these for a request until `release`."""

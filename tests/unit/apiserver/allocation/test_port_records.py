@@ -7,8 +7,9 @@ import pytest
 from kedge.apiserver.allocation.node_ports import PortInUse
 from kedge.apiserver.allocation.port_records import KEYS, PortRecords
 from kedge.storage.memory import MemoryStore
+from kedge.storage.store import StoreEntry
 from kedge.testing.clock import FakeClock
-from kedge.testing.local_server import LocalAnswer, LocalServer
+from kedge.testing.local_server import MERGE, LocalAnswer, LocalServer
 from kedge.testing.two_servers import two_servers, while_time_passes
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -95,3 +96,32 @@ async def test_what_was_given_up_on_one_server_is_given_by_the_other() -> None:
             assert made.status == 201, made.text
             await server.delete(f"{SERVICES}/s{i}")
             await next_one.app.api.cache.reached(next_one.store.revision)
+
+
+@pytest.mark.parametrize("spec", [{"ports": [{"port": 80, "nodePort": 30001}]}, {}])
+async def test_an_update_that_lost_a_race_gets_the_port_that_it_has_claimed(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
+) -> None:
+    async with two_servers() as (one, _):
+        body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+        await while_time_passes(one.clock, one.call("POST", SERVICES, body))
+        put = one.store.put
+        raced: list[str] = []
+
+        async def race(key: str, value: bytes, **options: Any) -> StoreEntry:
+            found = await one.store.get(key)
+            if found is not None and key.endswith("/default/s") and not raced:
+                raced.append(key)
+                await put(key, found.value, expect=found.revision)
+            return await put(key, value, **options)
+
+        monkeypatch.setattr(one.store, "put", race)
+        patch = one.call(
+            "PATCH",
+            f"{SERVICES}/s",
+            {"spec": {"type": "NodePort"} | spec},
+            content_type=MERGE,
+        )
+        [answer] = await while_time_passes(one.clock, patch)
+        assert raced
+        assert answer.status == 200, answer.text
