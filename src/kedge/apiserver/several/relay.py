@@ -69,8 +69,11 @@ class FrameRelay:
         name = unquote(http.path.removeprefix(PREFIX))
         if answer.status != HTTPStatus.OK:
             return
-        if name in self._newest or len(self._newest) < MOST_NODES:
-            self._newest[name] = http.body
+        self._newest.pop(name, None)
+        self._newest[name] = http.body
+        if len(self._newest) > MOST_NODES:
+            # That of the node that has been silent for longest: most often it is gone.
+            del self._newest[next(iter(self._newest))]
         for unsent in self._unsent.values():
             unsent[name] = http.body
         self._wake.set()
@@ -79,7 +82,7 @@ class FrameRelay:
         """Send frames to the other servers, until cancelled."""
         try:
             while True:
-                self._follow()
+                await self._follow()
                 for url in [url for url, unsent in self._unsent.items() if unsent]:
                     await self._send(url)
                 await self._rest()
@@ -96,7 +99,7 @@ class FrameRelay:
             timer.cancel()
         self._wake.clear()
 
-    def _follow(self) -> None:
+    async def _follow(self) -> None:
         """Keep in step with the servers that are alive; a new one gets all newest frames."""
         # Leases are objects that others may write: what is no address of a server is left out.
         alive = {peer.url for peer in self._membership.peers if _is_server_url(peer.url)}
@@ -104,6 +107,7 @@ class FrameRelay:
             self._unsent[url] = dict(self._newest)
         for url in self._unsent.keys() - alive:
             del self._unsent[url]
+            await self._disconnect(url)
 
     async def _send(self, url: str) -> None:
         unsent, self._unsent[url] = self._unsent[url], {}
@@ -115,6 +119,13 @@ class FrameRelay:
             # It gets the next frames; a server that is gone leaves the members soon. A ValueError
             # is that of a host name that cannot be one.
             log.debug("frames not passed on server=%s error=%s", url, error)
+            # The next connection is made with the certificate of that time.
+            await self._disconnect(url)
+
+    async def _disconnect(self, url: str) -> None:
+        transport = self._transports.pop(url, None)
+        if transport is not None:
+            await transport.close()
 
     def _transport(self, url: str) -> HttpTransport:
         found = self._transports.get(url)

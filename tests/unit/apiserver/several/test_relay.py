@@ -27,7 +27,13 @@ class Members:
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Call]]:
+def opened() -> list[str]:
+    """The servers to which there are connections."""
+    return []
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch, opened: list[str]) -> list[tuple[str, Call]]:
     """The requests to other servers; one of them does not answer."""
     calls: list[tuple[str, Call]] = []
 
@@ -35,6 +41,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Call]]:
         def __init__(self, url: str, **_: Any) -> None:
             HttpTransport(url)
             self.url = url
+            opened.append(url)
 
         async def send(self, call: Call) -> None:
             if "dead" in self.url:
@@ -44,7 +51,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Call]]:
             calls.append((self.url, call))
 
         async def close(self) -> None:
-            pass
+            opened.remove(self.url)
 
     monkeypatch.setattr(relay_module, "HttpTransport", Transport)
     return calls
@@ -139,3 +146,32 @@ async def test_frames_are_not_sent_in_clear(
     post("n", b"frame")
     await server.clock.advance(1)
     assert sent == []
+
+
+async def test_the_newest_frames_of_the_nodes_that_reported_last_are_kept(
+    server: LocalServer, sent: list[tuple[str, Call]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "MOST_NODES", 2)
+    members = Members()
+    post = started(server, members)
+    for name in ("gone", "a", "gone", "a", "b"):
+        post(name, name.encode())
+    members.add("https://one:1")
+    await server.clock.advance(1)
+    assert [call.body for _, call in sent] == [b"a", b"b"]
+
+
+async def test_connections_to_servers_that_are_gone_or_fail_are_closed(
+    server: LocalServer, sent: list[tuple[str, Call]], opened: list[str]
+) -> None:
+    members = Members()
+    post = started(server, members)
+    members.add("https://one:1")
+    members.add("https://dead:1")
+    await server.clock.advance(1)
+    post("n", b"frame")
+    await server.clock.advance(1)
+    assert opened == ["https://one:1"]
+    members.peers.clear()
+    await server.clock.advance(1)
+    assert opened == []
