@@ -6,6 +6,7 @@ announces itself anew. So a server that sees no Lease of another knows for a whi
 acknowledges writes.
 """
 
+import asyncio
 import logging
 from base64 import b32encode
 from hashlib import sha256
@@ -72,6 +73,9 @@ class ServerMembership:
         self._renewed = clock.monotonic()
         self._answers_from = inf
         self._peers: dict[str, PeerServer] = {}
+        self._writing = asyncio.Lock()
+        """Held by the one who writes the Lease: several tasks do."""
+        self._has_left = False
         leases = cache.of(lease.RESOURCE)
         for item in leases.values():
             self._note(item)
@@ -111,11 +115,13 @@ class ServerMembership:
         await self._renew()
 
     async def leave(self) -> None:
-        """Say that this server is no more."""
+        """Say that this server is no more; the Lease is not renewed again."""
+        self._has_left = True
         try:
-            found = await self._store.get(self._key)
-            if found is not None:
-                await self._store.delete(self._key, expect=found.revision)
+            async with self._writing:
+                found = await self._store.get(self._key)
+                if found is not None:
+                    await self._store.delete(self._key, expect=found.revision)
         except StoreError as error:
             log.warning("lease of this server not deleted error=%s", error)
 
@@ -132,9 +138,12 @@ class ServerMembership:
     async def _renew(self) -> None:
         began = self._clock.monotonic()
         has_lapsed = began >= self._renewed + LAPSE_SECONDS
-        found = await self._store.get(self._key)
-        value = self._value(None if found is None else found.value)
-        await self._store.put(self._key, value, expect=found.revision if found else 0)
+        async with self._writing:
+            if self._has_left:
+                return
+            found = await self._store.get(self._key)
+            value = self._value(None if found is None else found.value)
+            await self._store.put(self._key, value, expect=found.revision if found else 0)
         self._renewed = began
         if has_lapsed:
             self._answers_from = self._clock.monotonic() + JOIN_SECONDS

@@ -65,6 +65,30 @@ async def test_a_server_that_leaves_is_forgotten_at_once() -> None:
         assert first.is_alone
 
 
+async def test_a_server_that_leaves_does_not_renew_its_lease_again() -> None:
+    async with two_servers() as (one, other):
+        first, second = member(one, "one"), member(other, "other")
+        await join(one, first)
+        await join(other, second)
+        other.start(second.run())
+        await second.leave()
+        await one.clock.advance(2 * membership.RENEW_SECONDS)
+        await one.app.api.cache.reached(one.store.revision)
+        assert first.is_alone
+
+
+async def test_a_server_may_renew_its_lease_while_it_announces_itself() -> None:
+    async with two_servers() as (one, _):
+        own = member(one, "one")
+        one.start(own.run())
+        await one.clock.advance(membership.RENEW_SECONDS - 0.001)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(own.join())
+            tasks.create_task(own.announce("https://one:1", ""))
+            await one.clock.advance(0.001)
+        assert own.is_current()
+
+
 async def test_a_killed_server_is_dead_after_its_lease_and_gone_much_later() -> None:
     async with two_servers() as (one, other):
         first, second = member(one, "one"), member(other, "other")
