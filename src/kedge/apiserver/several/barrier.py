@@ -58,7 +58,9 @@ class ReadBarrier:
         """Return the handler behind the barrier."""
 
         def handle(http: HttpRequest) -> Answer:
-            if self._is_open() or not needs_newest(http, self._cache.revision):
+            if self._is_open() or not http.path.startswith(_PATHS):
+                return handler(http)
+            if self._membership.is_current() and not needs_newest(http, self._cache.revision):
                 return handler(http)
             if self._store.failure and http.method == "GET" and not self._membership.has_peers:
                 # No other server is known: a single one stays readable without its store.
@@ -127,7 +129,8 @@ class ReadBarrier:
 
 def needs_newest(http: HttpRequest, reached: int) -> bool:
     """Whether a request may see less than the newest state only by mistake. A client that names a
-    revision which the server has reached asks for no more than that."""
+    revision which the server has reached asks for no more than that; a server that the others may
+    have given up does not answer it either, because roles may have changed long ago."""
     if not http.path.startswith(_PATHS):
         return False
     if http.method not in ("GET", "HEAD") or not http.query_string:

@@ -141,3 +141,15 @@ async def test_a_server_that_could_not_renew_its_lease_for_long_answers_503() ->
         response = await answer
         assert response.status == 503
         assert ("Retry-After", "1") in response.headers
+
+
+@pytest.mark.parametrize(("path", "status"), [(f"{CORE}?resourceVersion=1", 503), ("/livez", 200)])
+async def test_such_a_server_does_not_answer_from_old_caches_either(path: str, status: int) -> None:
+    async with LocalServer.running(is_shared=True) as server:
+        guard = await barrier(server, "only")
+        await server.clock.advance(membership.LAPSE_SECONDS)
+        where, _, query = path.partition("?")
+        token = {"authorization": f"Bearer {TOKEN}"}
+        answer: Any = guard.before(server.app.handle)(HttpRequest("GET", where, query, token))
+        response = answer if isinstance(answer, Response) else await answer
+        assert response.status == status
