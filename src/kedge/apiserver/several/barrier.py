@@ -51,6 +51,7 @@ class ReadBarrier:
         self._settled = settled
         self._clock = clock
         self._alone_until = 0.0
+        self._is_settled = True
         self._next: asyncio.Future[None] | None = None
         self._asked = asyncio.Event()
 
@@ -120,10 +121,13 @@ class ReadBarrier:
         except TimeoutError:
             raise _behind(revision, self._cache.revision) from None
         try:
-            async with asyncio.timeout(SETTLE_SECONDS):
+            async with asyncio.timeout(SETTLE_SECONDS if self._is_settled else 0):
                 await self._settled()
+            self._is_settled = True
         except TimeoutError:
-            pass  # a definition may wait for a webhook; other requests must not
+            # A definition may wait for a webhook, or for the end of thousands of objects. Other
+            # requests wait for it once.
+            self._is_settled = False
         self._alone_until = began + ALONE_SECONDS
 
 

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver.several import barrier as barrier_module
 from kedge.apiserver.several import membership
 from kedge.apiserver.several.barrier import ReadBarrier, needs_newest
 from kedge.apiserver.several.membership import ServerMembership
@@ -153,3 +154,28 @@ async def test_such_a_server_does_not_answer_from_old_caches_either(path: str, s
         answer: Any = guard.before(server.app.handle)(HttpRequest("GET", where, query, token))
         response = answer if isinstance(answer, Response) else await answer
         assert response.status == status
+
+
+async def test_requests_wait_once_for_a_definition_that_is_not_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(barrier_module, "SETTLE_SECONDS", 0.05)
+    async with LocalServer.running(is_shared=True) as server:
+        api = server.app.api
+        own = ServerMembership(api.store, api.cache, server.clock, "only")
+        await own.join()
+        is_settled = asyncio.Event()
+
+        async def wait() -> None:
+            await is_settled.wait()
+
+        guard = ReadBarrier(api.store, api.cache, own, wait, server.clock)
+        server.start(guard.run())
+        loop = asyncio.get_running_loop()
+        took = []
+        for _ in range(3):
+            await server.clock.advance(membership.ALONE_SECONDS)
+            began = loop.time()
+            await guard.passed()
+            took.append(loop.time() - began >= 0.05)
+        assert took == [True, False, False]
