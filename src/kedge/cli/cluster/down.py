@@ -179,7 +179,7 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
         # Before the nodes: it would start them again.
         _attempt(problems, lambda: end_autoscaler(directory))
         problems += _end_nodes(directory)
-        killed = _attempt(problems, lambda: _end_servers(directory))
+        killed = _end_servers(directory, problems)
         check_down(f'cluster "{name}"', directory, problems)
         try:
             for part in server_parts.parts(directory):
@@ -202,13 +202,13 @@ def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     return f"{said}; {rest}."
 
 
-def _end_servers(directory: Path) -> bool | None:
+def _end_servers(directory: Path, problems: list[str]) -> bool | None:
     """Stop the servers, the first one last: it has the gateway. Returns whether one was killed;
-    None if none ran."""
+    None if none ran. A failure to stop one is added to the problems."""
     from kedge.cli.cluster import restarts, server_parts
 
     ends = [
-        restarts.stop_process(directory, part, _GRACE)
+        _attempt(problems, partial(restarts.stop_process, directory, part, _GRACE))
         for part in reversed(server_parts.parts(directory))
     ]
     ran = [each for each in ends if each is not None]
@@ -227,7 +227,7 @@ def stop_server(where: "ClusterLocation") -> int:
     with changing(directory):
         _attempt(problems, lambda: restarts.stop(directory))
         _attempt(problems, lambda: end_autoscaler(directory))
-        killed = _attempt(problems, lambda: _end_servers(directory))
+        killed = _end_servers(directory, problems)
         check_down(f'the server of cluster "{name}"', directory, problems)
         # The address of the server stays on record: an agent that is started later looks there.
         restarts.forget(directory)

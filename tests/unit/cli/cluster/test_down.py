@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from kedge.cli.cluster import down, registry, state
+from kedge.cli.cluster import down, registry, restarts, state
 from kedge.cli.cluster.registry import ClusterLocation, RegisteredCluster
 from kedge.cli.failure import Failure
 from kedge.client import kubeconfig
@@ -61,6 +61,26 @@ def test_a_server_that_is_stopped_alone_leaves_nodes_and_context(
     assert said.startswith('The server of cluster "blue" was not running; its nodes and their pods')
     assert current(config) == "kedge-blue"
     assert (root / "blue" / "server.json").exists()
+
+
+def test_a_server_that_cannot_be_stopped_does_not_keep_the_others_running(
+    root: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised(root, "blue", config)
+    for number in (2, 3):
+        (root / "blue" / f"server-{number}.pid").write_text("")
+    stopped: list[str] = []
+
+    def stop(_: Path, part: str, __: float) -> bool:
+        if part == "server-3":
+            raise Failure("process 7 does not end")
+        stopped.append(part)
+        return False
+
+    monkeypatch.setattr(restarts, "stop_process", stop)
+    with pytest.raises(Failure, match="process 7 does not end"):
+        down.stop_server(ClusterLocation(root, "blue", None))
+    assert stopped[-2:] == ["server-2", "server"]
 
 
 def test_a_server_of_no_cluster_cannot_be_stopped_alone(root: Path) -> None:
