@@ -107,9 +107,9 @@ class SharedQuotaClaims:
         waiting.append(waiter)
         try:
             async with self._locks.setdefault(namespace, asyncio.Lock()):
-                # The first one has decided for all that waited.
+                # One before may have decided for all that waited.
                 if not waiter.is_done:
-                    await self._decide(namespace, waiting)
+                    await self._decide(namespace, waiting, waiter)
         finally:
             if waiter in waiting:
                 waiting.remove(waiter)
@@ -147,11 +147,11 @@ class SharedQuotaClaims:
         self._dirty.add(namespace)
         self._is_dirty.set()
 
-    async def _decide(self, namespace: str, waiting: list[Waiter]) -> None:
-        """Admit or refuse all that wait."""
+    async def _decide(self, namespace: str, waiting: list[Waiter], own: Waiter) -> None:
+        """Admit or refuse all that wait, until one of them is done; one that came later goes on."""
         try:
             for _ in range(_TRIES):
-                if all(each.is_done for each in waiting):
+                if own.is_done:
                     return
                 if not await self._try(namespace, waiting):
                     await self._clock.sleep(PAUSE_SECONDS)

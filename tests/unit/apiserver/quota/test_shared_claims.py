@@ -1,11 +1,12 @@
 """Quotas under writers on two servers of one store."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
-from kedge.apiserver.quota.shared_claims import KEYS
+from kedge.apiserver.quota.shared_claims import KEYS, PATIENCE_SECONDS
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import StoreEntry, StoreUnavailable, WriteOutcomeUnknown
 from kedge.testing.local_server import LocalAnswer, LocalServer
@@ -130,6 +131,26 @@ async def test_claims_of_a_killed_server_count_for_a_while_only() -> None:
         await one.clock.advance(121)
         [made] = await while_time_passes(one.clock, create(one, "a"))
         assert made.status == 201
+
+
+async def test_a_refusal_does_not_wait_for_the_refusals_of_later_writes() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        left = [{"server": "gone", "key": "/registry/pods/default/x", "usage": {"pods": "1"}}]
+        await one.store.put(f"{KEYS}default", msgspec.json.encode(left), expect=0)
+        took: list[float] = []
+
+        async def refused(name: str) -> None:
+            began = one.clock.monotonic()
+            assert (await create(one, name)).status == 403
+            took.append(one.clock.monotonic() - began)
+
+        async with asyncio.TaskGroup() as tasks:
+            for i in range(30):
+                tasks.create_task(refused(f"p{i}"))
+                await one.clock.advance(0.2)
+            await one.clock.advance(3)
+        assert max(took) < 2 * PATIENCE_SECONDS
 
 
 async def test_a_dry_run_takes_no_room() -> None:
