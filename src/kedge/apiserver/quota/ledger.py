@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -86,6 +87,8 @@ class QuotaClaim(msgspec.Struct, frozen=True):
     measure: QuotaMeasure
     refusal: str = ""
     """Why it may not; empty if it may."""
+    number: int = 0
+    """Differs between the claims of this server, also between those of one object."""
 
 
 class QuotaLedger:
@@ -105,6 +108,7 @@ class QuotaLedger:
         """The accounts that some write needed."""
         self._followed: dict[str, Followed] = {}
         """By where their objects are stored."""
+        self._numbers = count(1)
         self._claims: dict[str, list[QuotaClaim]] = {}
         """Admitted writes that have not finished, by the keys of the objects."""
         self._held: dict[int, tuple[Request, list[QuotaClaim]]] = {}
@@ -290,7 +294,7 @@ class QuotaLedger:
         refusal = _silence(concerned, followed, obj)
         for name, account in concerned:
             refusal = refusal or _excess(name, account, followed, key, measure, new=new)
-        return QuotaClaim(followed, key, measure, refusal)
+        return QuotaClaim(followed, key, measure, refusal, next(self._numbers))
 
     def hold(self, request: Request, claim: QuotaClaim) -> None:
         """Charge what was claimed, until the request is over."""

@@ -54,6 +54,8 @@ class SentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Mapping[str, str]
     scopes: Mapping[str, Sequence[str]] = {}
     covered_by: str = ""
+    number: int = 0
+    """Differs between the writes of a server, also between those of one object."""
 
 
 class Waiter:
@@ -95,7 +97,7 @@ class SharedQuotaClaims:
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, list[Waiter]] = {}
         self._records: dict[str, ClaimRecord] = {}
-        self._first_seen: dict[tuple[str, str, str], float] = {}
+        self._first_seen: dict[tuple[str, str, str, int], float] = {}
         self._dirty: set[str] = set()
         self._is_dirty = asyncio.Event()
 
@@ -278,6 +280,7 @@ class SharedQuotaClaims:
             {name: str(amount) for name, amount in measure.usage.items()},
             {name: tuple(values) for name, values in measure.scopes.items()},
             measure.covered_by,
+            claim.number,
         )
 
     def _claim(self, sent: SentClaim) -> tuple[str, QuotaMeasure]:
@@ -285,12 +288,12 @@ class SharedQuotaClaims:
         return sent.key, QuotaMeasure(usage, sent.scopes, covered_by=sent.covered_by)
 
 
-def _id(claim: SentClaim) -> tuple[str, str]:
-    return claim.server, claim.key
+def _id(claim: SentClaim) -> tuple[str, str, int]:
+    return claim.server, claim.key, claim.number
 
 
-def _seen(namespace: str, claim: SentClaim) -> tuple[str, str, str]:
-    return namespace, claim.server, claim.key
+def _seen(namespace: str, claim: SentClaim) -> tuple[str, str, str, int]:
+    return namespace, *_id(claim)
 
 
 def _contended() -> StatusError:

@@ -133,6 +133,20 @@ async def test_claims_of_a_killed_server_count_for_a_while_only() -> None:
         assert made.status == 201
 
 
+async def test_a_new_write_of_an_object_that_was_written_long_ago_counts() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="1")
+        claim = {"server": "third", "key": "/registry/pods/default/x", "usage": {"pods": "1"}}
+        revision = 0
+        for number in (1, 2):
+            left = [claim | {"number": number}]
+            value = msgspec.json.encode(left)
+            revision = (await one.store.put(f"{KEYS}default", value, expect=revision)).revision
+            [refused] = await while_time_passes(one.clock, create(one, "a"))
+            assert refused.status == 403
+            await one.clock.advance(121)
+
+
 async def test_a_refusal_does_not_wait_for_the_refusals_of_later_writes() -> None:
     async with two_servers(*PLUGINS) as (one, other):
         await quota(one, other, pods="1")
