@@ -78,6 +78,9 @@ METRICS_WINDOW: Final = Setting(
 )
 
 
+_MACHINE_ID: Final = Path("/etc/machine-id")
+
+
 class ServingFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Certificates that the starter of a server brings along (kedge.cli.envtest)."""
 
@@ -632,9 +635,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """The identity among the servers of one store. It depends on host and directory only, so
-        that a server which comes back has its own Leases."""
-        own = f"{gethostname()}_{uuid5(NAMESPACE_URL, self.state.resolve().as_uri())}"
+        """The identity among the servers of one store. It depends on machine and directory only, so
+        that a server which comes back has its own Leases. Machines may have one host name, such as
+        localhost, and the directory is the same on most of them."""
+        place = f"{self.state.resolve().as_uri()}#{_machine_id()}"
+        own = f"{gethostname()}_{uuid5(NAMESPACE_URL, place)}"
         return own if self.is_first else f"{own}_{self.replica}"
 
     @property
@@ -647,3 +652,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     def database(self) -> Path:
         """The file of the SQLite store."""
         return self.state / "store.db"
+
+
+def _machine_id() -> str:
+    """Return what systemd calls this machine; empty in most containers, which have host names of
+    their own."""
+    try:
+        return _MACHINE_ID.read_text().strip()
+    except OSError:
+        return ""
