@@ -16,6 +16,7 @@ from kedge.client.election import (
 )
 from kedge.client.transport import Call
 from kedge.machinery.errors import StatusError
+from kedge.machinery.travel_clock import TravelClock
 from kedge.testing.local_server import LocalServer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -180,6 +181,27 @@ async def test_a_leader_leads_on_when_another_server_joins(server: LocalServer) 
     assert begun == 1
     assert (await lease(server))["leaseDurationSeconds"] == CONTESTED.lasts
     assert election.is_leading()
+
+
+async def test_a_leader_leads_on_when_the_time_of_a_cluster_for_tests_is_moved(
+    server: LocalServer,
+) -> None:
+    clock = TravelClock(server.clock)
+    election = Election(server.client, clock, OFFICE, "a")
+    begun = 0
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        await clock.machine.sleep(1e9)
+
+    server.start(election.lead(work))
+    await server.settle()
+    for _ in range(3):
+        clock.advance(3600)
+        await server.settle()
+        assert election.is_leading()
+    assert begun == 1
 
 
 async def test_a_leader_stops_before_another_can_begin(server: LocalServer) -> None:

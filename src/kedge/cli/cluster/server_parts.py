@@ -2,6 +2,7 @@
 on. All of them listen on one address."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,11 @@ def is_server(part: str) -> bool:
 
 
 def parts(directory: Path) -> list[str]:
-    """Return the parts that have run in a directory, the first server at first."""
-    found = [each.stem for each in directory.glob("server-*.pid") if is_server(each.stem)]
+    """Return the parts that have run in a directory, the first server at first. Only the first if
+    the directory cannot be read: those who read its files say so."""
+    found: list[str] = []
+    with suppress(OSError):
+        found = [each.stem for each in directory.glob("server-*.pid") if is_server(each.stem)]
     return [FIRST, *sorted(found, key=lambda part: int(part.rpartition("-")[2]))]
 
 
