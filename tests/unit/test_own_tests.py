@@ -33,7 +33,6 @@ WITHOUT = {
         "node_record",
         "oci",
         "outcome",
-        "payload",
         "plugin",
         "release_notifier",
         "runtime",

@@ -63,7 +63,7 @@ class Load:
         return self._changed(measured=True, now=now, pods_cpu=self.pods_cpu)
 
     def with_more_pods_cpu(self, change: int) -> "Load":
-        """The same pods, of which one uses more now, or less, while its usual usage is the same."""
+        """The same pods, while one uses more now, or less, and as much as ever in the long run."""
         pods_cpu = self.pods_cpu + change
         return self._changed(measured=self.measured, now=self.now, pods_cpu=pods_cpu)
 

@@ -31,7 +31,7 @@ class Write:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for the write any more."""
+        """Whether the request of the write has ended."""
         return self.future.done()
 
     def event(self, current: StoreEntry | None, revision: int) -> StoreEvent:
