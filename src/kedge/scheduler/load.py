@@ -55,7 +55,7 @@ class Load:
 
     @property
     def other_cpu(self) -> int:
-        """The current cpu usage of whatever is no measured pod."""
+        """The current cpu usage of all but measured pods."""
         return max(self.now.cpu - self.pods_cpu, 0)
 
     def at(self, now: CpuAndMemory) -> "Load":

@@ -216,7 +216,7 @@ def _end_servers(directory: Path, problems: list[str]) -> bool | None:
 
 
 def stop_server(where: "ClusterLocation") -> int:
-    """Stop the server of a cluster, and whatever would start it again; nodes stay as they are."""
+    """Stop the server of a cluster and what would restart it; leave the nodes as they are."""
     from kedge.cli.cluster import registry, restarts
 
     found = registry.find(where)

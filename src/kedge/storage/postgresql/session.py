@@ -159,7 +159,7 @@ class PostgresSession:
         return rows
 
     def disconnect(self) -> None:
-        """Let go of the connection, whatever is under way on it."""
+        """Drop the connection, with the requests on it."""
         connected, self._connected = self._connected, None
         if connected is not None:
             connected.terminate()
