@@ -163,6 +163,7 @@ def test_a_postgresql_that_is_down_is_told_in_words(
         api.create(PATH, {"metadata": {"name": "second"}})
     assert down.value.code == 503
     assert "pg_isready" in down.value.status["message"]
+    assert api.get(f"{PATH}/first")["metadata"]["name"] == "first"
     with pytest.raises(Refused) as unready:
         api.get("/readyz")
     assert f"[-]etcd failed: postgresql at {postgresql.host} does not answer" in str(unready.value)
