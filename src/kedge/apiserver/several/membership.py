@@ -4,23 +4,31 @@ A server announces itself before it answers, and then waits until no other one c
 alone (`ALONE_SECONDS`). A server that could not renew its Lease for long stops answering, and
 announces itself anew. So a server that sees no Lease of another knows for a while that no other one
 acknowledges writes.
+
+Others may write Leases in kube-system, too. A Lease without the proof of a server of this cluster
+is that of a kube-apiserver, or of nobody: this server then asks the store more often than it must,
+and sends nothing to an address that such a Lease names. A Lease that somebody else deleted still
+counts for as long as its server may answer.
 """
 
 import asyncio
 import logging
 from base64 import b32encode
+from datetime import timedelta
 from hashlib import sha256
 from math import inf
 from random import Random
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api.coordination_v1 import lease
 from kedge.apiserver.prepare import random_uid
+from kedge.apiserver.several.lease_proof import ADDRESS, PROOF, URL, LeaseProof
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import format_micro_time, format_time
+from kedge.machinery.durations import format_micro_time, format_time, parse_time
 from kedge.storage.store import RevisionConflict, Store, StoreError
 
 log = logging.getLogger(__name__)
@@ -39,10 +47,6 @@ LAPSE_SECONDS: Final = 100.0
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = lease.RESOURCE.key(NAMESPACE, "apiserver-")
 LABELS: Final = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
-URL: Final = "kedge.io/server-url"
-"""The annotation with the address at which other servers reach this one."""
-ADDRESS: Final = "kedge.io/advertised-address"
-"""The annotation with the host and the port of a server for pods and other machines."""
 
 
 class PeerServer(msgspec.Struct, frozen=True):
@@ -50,17 +54,24 @@ class PeerServer(msgspec.Struct, frozen=True):
 
     name: str
     url: str
+    """Where it takes requests; empty if its Lease has no proof."""
     address: str
     """HOST PORT for pods and other machines; empty if they do not reach it."""
     revision: int
     heard: float
-    """When the Lease was seen to change, by the clock of this server: other clocks may differ."""
+    """When it was seen to renew the Lease, by the clock of this server: other clocks may differ."""
+    renewed: str = ""
+    """When it says that it did; empty if its Lease has no proof."""
+    is_deleted: bool = False
+    """Whether the Lease is gone, though its server did not say that it leaves."""
 
 
 class ServerMembership:
     """The Lease of this server, and those of the others."""
 
-    def __init__(self, store: Store, cache: WatchCache, clock: Clock, identity: str) -> None:
+    def __init__(
+        self, store: Store, cache: WatchCache, clock: Clock, *, identity: str, proof: LeaseProof
+    ) -> None:
         """`identity` differs between the servers, and is the same after a restart."""
         self._store = store
         self._cache = cache
@@ -68,11 +79,15 @@ class ServerMembership:
         self.identity = identity
         self.name = lease_name(identity)
         self._key = lease.RESOURCE.key(NAMESPACE, self.name)
+        self._proof = proof
         self._annotations = {URL: "", ADDRESS: ""}
         self._acquired = ""
+        self._last_renewal = ""
         self._renewed = clock.monotonic()
         self._answers_from = inf
         self._peers: dict[str, PeerServer] = {}
+        self._newest: dict[str, str] = {}
+        """By key, the newest renewal that a server has proven."""
         self._writing = asyncio.Lock()
         """Held by the one who writes the Lease: several tasks do."""
         self._has_left = False
@@ -120,8 +135,11 @@ class ServerMembership:
         try:
             async with self._writing:
                 found = await self._store.get(self._key)
-                if found is not None:
-                    await self._store.delete(self._key, expect=found.revision)
+                if found is None:
+                    return
+                farewell = self._value(found.value, holder="")
+                said = await self._store.put(self._key, farewell, expect=found.revision)
+                await self._store.delete(self._key, expect=said.revision)
         except StoreError as error:
             log.warning("lease of this server not deleted error=%s", error)
 
@@ -142,7 +160,7 @@ class ServerMembership:
             if self._has_left:
                 return
             found = await self._store.get(self._key)
-            value = self._value(None if found is None else found.value)
+            value = self._value(None if found is None else found.value, holder=self.identity)
             await self._store.put(self._key, value, expect=found.revision if found else 0)
         self._renewed = began
         if has_lapsed:
@@ -150,43 +168,58 @@ class ServerMembership:
 
     async def _forget_gone(self) -> None:
         now = self._clock.monotonic()
-        for each in list(self._peers.values()):
-            if now >= each.heard + GONE_SECONDS:
-                key = lease.RESOURCE.key(NAMESPACE, each.name)
+        for key, each in list(self._peers.items()):
+            if each.is_deleted and now >= each.heard + LAPSE_SECONDS:
+                del self._peers[key]
+            elif not each.is_deleted and now >= each.heard + GONE_SECONDS:
                 try:
                     await self._store.delete(key, expect=each.revision)
                 except RevisionConflict:
                     continue  # it has come back, or another server was faster
                 log.info("lease of a server deleted that is gone name=%s", each.name)
 
-    def _value(self, present: bytes | None) -> bytes:
+    def _value(self, present: bytes | None, *, holder: str) -> bytes:
+        """Return the Lease; one without a holder says that the server leaves."""
         now = self._clock.now()
-        meta: dict[str, Any] = _metadata_of(present) or {
-            "name": self.name,
-            "namespace": NAMESPACE,
-            "uid": random_uid(Random()),
-            "creationTimestamp": format_time(now),
-        }
         self._acquired = self._acquired or format_micro_time(now)
-        return msgspec.json.encode(
-            {
-                "kind": lease.RESOURCE.kind,
-                "apiVersion": lease.RESOURCE.api_version,
-                "metadata": meta | {"labels": LABELS, "annotations": self._annotations},
-                "spec": {
-                    "holderIdentity": self.identity,
-                    "leaseDurationSeconds": LIVE_SECONDS,
-                    "acquireTime": self._acquired,
-                    "renewTime": format_micro_time(now),
-                },
-            }
+        self._last_renewal = _later(
+            format_micro_time(now), self._last_renewal, self._renewal_in(present)
         )
+        document: dict[str, Any] = {
+            "kind": lease.RESOURCE.kind,
+            "apiVersion": lease.RESOURCE.api_version,
+            "metadata": {
+                "name": self.name,
+                "namespace": NAMESPACE,
+                "uid": random_uid(Random()),
+                "creationTimestamp": format_time(now),
+                **_origin_of(present),
+                "labels": LABELS,
+                "annotations": self._annotations,
+            },
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": LIVE_SECONDS,
+                "acquireTime": self._acquired,
+                "renewTime": self._last_renewal,
+            },
+        }
+        notes = {**self._annotations, PROOF: self._proof.of(document)}
+        document["metadata"] |= {"annotations": notes}
+        return msgspec.json.encode(document)
+
+    def _renewal_in(self, present: bytes | None) -> str:
+        """Return when this server last renewed its Lease, maybe before a restart."""
+        document = _document(present)
+        if not document.get("metadata") or not self._proof.fits(document):
+            return ""
+        return str(document["spec"]["renewTime"])
 
     def _changed(self, change: Change | None) -> None:
         if change is None:
             return
         if change.type == "DELETED":
-            self._peers.pop(change.item.key, None)
+            self._deleted(change.item)
         else:
             self._note(change.item)
 
@@ -196,16 +229,50 @@ class ServerMembership:
         document = item.document()
         meta = document["metadata"]
         if (meta.get("labels") or {}).get(*LABELS) != next(iter(LABELS.values())):
-            self._peers.pop(item.key, None)
+            self._deleted(item)
             return
-        notes = meta.get("annotations") or {}
-        self._peers[item.key] = PeerServer(
-            meta["name"],
-            notes.get(URL, ""),
-            notes.get(ADDRESS, ""),
-            item.revision,
-            self._clock.monotonic(),
-        )
+        known = self._peers.get(item.key)
+        renewed = self._renewal(item.key, document)
+        if renewed:
+            notes = meta["annotations"]
+            self._newest[item.key] = renewed
+            self._peers[item.key] = PeerServer(
+                meta["name"],
+                notes[URL],
+                notes[ADDRESS],
+                item.revision,
+                self._clock.monotonic(),
+                renewed,
+            )
+        elif known is not None and known.renewed:
+            # Somebody else wrote it: it says nothing about the server, which will write it anew.
+            self._peers[item.key] = replace(known, revision=item.revision, is_deleted=False)
+        else:
+            now = self._clock.monotonic()
+            self._peers[item.key] = PeerServer(meta["name"], "", "", item.revision, now)
+
+    def _renewal(self, key: str, document: dict[str, Any]) -> str:
+        """Return when a server renewed its Lease; empty without a proof that it did since."""
+        if not self._proof.fits(document):
+            return ""
+        renewed = str(document["spec"]["renewTime"])
+        return renewed if renewed > self._newest.get(key, "") else ""
+
+    def _deleted(self, item: Item) -> None:
+        known = self._peers.get(item.key)
+        if known is None:
+            return
+        if self._is_farewell(item) or self._clock.monotonic() >= known.heard + LAPSE_SECONDS:
+            del self._peers[item.key]
+        else:
+            self._peers[item.key] = replace(known, is_deleted=True)
+
+    def _is_farewell(self, item: Item) -> bool:
+        """Whether a server wrote this as the last state of its Lease."""
+        document = item.document()
+        spec = document.get("spec") or {}
+        is_last = spec.get("renewTime") == self._newest.get(item.key)
+        return is_last and not spec.get("holderIdentity") and self._proof.fits(document)
 
 
 def lease_name(identity: str) -> str:
@@ -213,10 +280,24 @@ def lease_name(identity: str) -> str:
     return f"apiserver-{b32encode(sha256(identity.encode()).digest())[:26].decode().lower()}"
 
 
-def _metadata_of(value: bytes | None) -> dict[str, Any]:
-    """Return the metadata of a Lease that is kept; empty if there is none that can be read."""
+def _later(now: str, *before: str) -> str:
+    """Return a time that is later than those before, also if the clock was set back."""
+    last = max(before)
+    if now > last:
+        return now
+    return format_micro_time(parse_time(last) + timedelta(microseconds=1))
+
+
+def _document(value: bytes | None) -> dict[str, Any]:
+    """Return a Lease that is kept; empty if there is none that can be read."""
     try:
         document = msgspec.json.decode(value or b"{}")
-        return dict(document.get("metadata") or {})
-    except (msgspec.DecodeError, AttributeError):
+        return dict(document)
+    except (msgspec.DecodeError, TypeError, ValueError):
         return {}
+
+
+def _origin_of(present: bytes | None) -> dict[str, Any]:
+    """Return what stays of the metadata of a Lease: others may have written the rest."""
+    meta = _document(present).get("metadata") or {}
+    return {name: meta[name] for name in ("uid", "creationTimestamp") if name in meta}

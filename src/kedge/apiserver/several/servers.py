@@ -10,6 +10,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.context import Answer
 from kedge.apiserver.several.barrier import ReadBarrier
 from kedge.apiserver.several.endpoints import ServerEndpoints
+from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import ServerMembership
 from kedge.apiserver.several.relay import FrameRelay
 from kedge.web.message import HttpRequest
@@ -24,7 +25,9 @@ class SeveralServers:
         self, api: Api, settled: Callable[[], Awaitable[None]], identity: str, pki: Path
     ) -> None:
         self._api = api
-        self.membership = ServerMembership(api.store, api.cache, api.clock, identity)
+        self.membership = ServerMembership(
+            api.store, api.cache, api.clock, identity=identity, proof=LeaseProof.of_keys(pki)
+        )
         self.barrier = ReadBarrier(api.store, api.cache, self.membership, settled, api.clock)
         self.relay = FrameRelay(self.membership, partial(client_context, pki), api.clock)
 

@@ -6,6 +6,7 @@ import pytest
 from kedge.apiserver.several import barrier as barrier_module
 from kedge.apiserver.several import membership
 from kedge.apiserver.several.barrier import ReadBarrier, needs_newest
+from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import ServerMembership
 from kedge.storage.store import StoreUnavailable
 from kedge.testing.clock import FakeClock
@@ -13,6 +14,7 @@ from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.two_servers import two_servers
 from kedge.web.message import HttpRequest, Response
 
+PROOF = LeaseProof(b"the key of both servers")
 CORE = "/api/v1/namespaces/default/configmaps"
 
 
@@ -46,7 +48,7 @@ async def settled() -> None:
 
 async def barrier(server: LocalServer, name: str) -> ReadBarrier:
     api = server.app.api
-    membership_ = ServerMembership(api.store, api.cache, server.clock, name)
+    membership_ = ServerMembership(api.store, api.cache, server.clock, identity=name, proof=PROOF)
     joining = asyncio.ensure_future(membership_.join())
     while not joining.done():
         await server.clock.advance(0.1)
@@ -57,7 +59,7 @@ async def barrier(server: LocalServer, name: str) -> ReadBarrier:
 
 async def announce(server: LocalServer, name: str, clock: FakeClock) -> None:
     api = server.app.api
-    own = ServerMembership(api.store, api.cache, clock, name)
+    own = ServerMembership(api.store, api.cache, clock, identity=name, proof=PROOF)
     joining = asyncio.ensure_future(own.join())
     while not joining.done():
         await clock.advance(0.1)
@@ -162,7 +164,7 @@ async def test_requests_wait_once_for_a_definition_that_is_not_settled(
     monkeypatch.setattr(barrier_module, "SETTLE_SECONDS", 0.05)
     async with LocalServer.running(is_shared=True) as server:
         api = server.app.api
-        own = ServerMembership(api.store, api.cache, server.clock, "only")
+        own = ServerMembership(api.store, api.cache, server.clock, identity="only", proof=PROOF)
         await own.join()
         is_settled = asyncio.Event()
 

@@ -1,16 +1,25 @@
 import asyncio
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
 
 from kedge.apiserver.several import membership
+from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import ServerMembership, lease_name
+from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 from kedge.testing.two_servers import two_servers
 
+PROOF = LeaseProof(b"the key of both servers")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
 def member(server: LocalServer, name: str) -> ServerMembership:
     api = server.app.api
-    return ServerMembership(api.store, api.cache, server.clock, name)
+    return ServerMembership(api.store, api.cache, server.clock, identity=name, proof=PROOF)
 
 
 async def announced(own: ServerMembership, url: str) -> None:
@@ -108,3 +117,134 @@ async def test_a_lease_without_the_label_is_of_something_else(server: LocalServe
     await join(server, own)
     await server.post(LEASES, {"metadata": {"name": "apiserver-x"}, "spec": {}})
     assert own.is_alone
+
+
+async def lease(server: LocalServer, name: str) -> Any:
+    return await server.get(f"{LEASES}/{lease_name(name)}")
+
+
+def forged(name: str) -> Any:
+    notes = {"kedge.io/server-url": "https://evil:1", "kedge.io/advertised-address": "10.6.6.6 1"}
+    meta = {"name": name, "labels": membership.LABELS, "annotations": notes}
+    return {"metadata": meta, "spec": {"holderIdentity": name}}
+
+
+async def test_a_forged_lease_names_no_address_and_makes_nobody_alone(server: LocalServer) -> None:
+    own = member(server, "one")
+    await join(server, own)
+    await server.post(LEASES, forged("apiserver-evil"))
+    assert [(each.url, each.address) for each in own.peers] == [("", "")]
+    assert not own.is_alone, "it may be that of a kube-apiserver"
+
+
+async def test_a_lease_with_the_proof_of_another_cluster_names_no_address() -> None:
+    async with two_servers() as (one, other):
+        first = member(one, "one")
+        api = other.app.api
+        foreign = ServerMembership(
+            api.store, api.cache, other.clock, identity="other", proof=LeaseProof(b"other keys")
+        )
+        await join(one, first)
+        await join(other, foreign, "https://other:2")
+        await one.app.api.cache.reached(one.store.revision)
+        assert [each.url for each in first.peers] == [""]
+
+
+@pytest.mark.parametrize("note", ["server-url", "advertised-address", "server-proof"])
+async def test_an_annotation_that_somebody_else_changed_does_not_count(note: str) -> None:
+    async with two_servers() as (one, other):
+        first, second = member(one, "one"), member(other, "other")
+        await join(one, first)
+        await join(other, second, "https://other:2")
+        found = await lease(one, "other")
+        found["metadata"]["annotations"][f"kedge.io/{note}"] = "https://evil:1"
+        await one.call("PUT", f"{LEASES}/{lease_name('other')}", found)
+        await one.app.api.cache.reached(one.store.revision)
+        assert [each.url for each in first.peers] == ["https://other:2"]
+        await one.clock.advance(membership.LIVE_SECONDS)
+        assert first.peers == [], "writes of others are no signs of life"
+
+
+async def test_a_lease_that_is_written_again_is_no_sign_of_life() -> None:
+    async with two_servers() as (one, other):
+        first, second = member(one, "one"), member(other, "other")
+        await join(one, first)
+        await join(other, second, "https://other:2")
+        old = await lease(one, "other")
+        del old["metadata"]["resourceVersion"]
+        await second.leave()
+        await one.app.api.cache.reached(one.store.revision)
+        assert first.is_alone
+        await one.post(LEASES, old)
+        await one.app.api.cache.reached(one.store.revision)
+        assert [each.url for each in first.peers] == [""]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_server_whose_lease_somebody_took_away_still_counts(is_deleted: bool) -> None:
+    async with two_servers() as (one, other):
+        first, second = member(one, "one"), member(other, "other")
+        await join(one, first)
+        await join(other, second, "https://other:2")
+        one.start(first.run())
+        path = f"{LEASES}/{lease_name('other')}"
+        if is_deleted:
+            await one.delete(path)
+        else:
+            found = await lease(one, "other")
+            del found["metadata"]["labels"]
+            await one.call("PUT", path, found)
+        await one.app.api.cache.reached(one.store.revision)
+        assert not first.is_alone
+        await one.clock.advance(membership.RENEW_SECONDS)
+        assert not first.is_alone
+        for _ in range(int(membership.LAPSE_SECONDS / membership.RENEW_SECONDS) + 1):
+            await one.clock.advance(membership.RENEW_SECONDS)
+        assert first.is_alone, "by now it answers nothing"
+
+
+async def test_an_old_farewell_takes_no_server_away() -> None:
+    async with two_servers() as (one, other):
+        first, second = member(one, "one"), member(other, "other")
+        await join(one, first)
+        await join(other, second)
+        began = one.store.revision
+        await second.leave()
+        async with aclosing(one.store.watch("", since=began)) as events:
+            farewell = msgspec.json.decode((await anext(events)).entry.value)
+        assert farewell["spec"]["holderIdentity"] == ""
+        second = member(other, "other")
+        await one.clock.advance(1)
+        await join(other, second, "https://other:2")
+        path = f"{LEASES}/{lease_name('other')}"
+        await one.delete(path)
+        await one.post(LEASES, farewell)
+        await one.delete(path)
+        await one.app.api.cache.reached(one.store.revision)
+        assert not first.is_alone
+
+
+async def test_a_server_renews_its_lease_also_if_its_clock_was_set_back() -> None:
+    async with two_servers() as (one, other):
+        first = member(one, "one")
+        await join(one, first)
+        api = other.app.api
+        early = FakeClock(other.clock.now() - timedelta(hours=1))
+        await join(other, member(other, "other"), "https://other:2")
+        again = ServerMembership(api.store, api.cache, early, identity="other", proof=PROOF)
+        await again.announce("https://other:3", "")
+        await one.app.api.cache.reached(one.store.revision)
+        assert [each.url for each in first.peers] == ["https://other:3"]
+
+
+async def test_nothing_that_others_wrote_stays_in_a_lease(server: LocalServer) -> None:
+    own = member(server, "one")
+    await join(server, own)
+    found = await lease(server, "one")
+    found["metadata"]["finalizers"] = ["evil.io/stay"]
+    await server.call("PUT", f"{LEASES}/{lease_name('one')}", found)
+    await own.announce("https://one:1", "")
+    await server.settle()
+    renewed = (await lease(server, "one"))["metadata"]
+    assert "finalizers" not in renewed
+    assert renewed["uid"] == found["metadata"]["uid"]
