@@ -236,7 +236,12 @@ def elections(
     found = []
     for name in component_names(config):
         election = Election(
-            _prompt_client(server, name), clock, name, identity, partial(election_times, server)
+            _prompt_client(server, name),
+            clock,
+            name,
+            identity,
+            partial(election_times, server),
+            server.begin_term,
         )
         components.report(name, election.failure)
         duty = LeaderDuties(server, components, config, clock, pauses, election, views)

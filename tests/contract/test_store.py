@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.machinery.write_guard import WriteGuard, guarded, guarded_by
 from kedge.storage.compaction import keep_history
 from kedge.storage.encryption import AesGcm, EncryptedStore, Protection, StorageKey
 from kedge.storage.etcd.connection import EtcdConnection
@@ -17,6 +18,7 @@ from kedge.storage.postgresql.store import PostgresStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import (
     FutureRevision,
+    GuardLost,
     RevisionCompacted,
     RevisionConflict,
     Store,
@@ -34,10 +36,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "encrypted", "etcd", "postgresql"])
-async def store(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
-) -> AsyncIterator[Store]:
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Store:
     opened: Store
     if request.param == "memory":
         opened = MemoryStore(clock)
@@ -52,6 +51,14 @@ async def store(
     if request.param == "encrypted":
         key = StorageKey(b"k8s:enc:aesgcm:v1:key:", AesGcm(b"k" * 32))
         opened = EncryptedStore(opened, lambda name: Protection([key]))
+    return opened
+
+
+@pytest.fixture(params=["memory", "sqlite", "encrypted", "etcd", "postgresql"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
+) -> AsyncIterator[Store]:
+    opened = await open_store(request, tmp_path, clock)
     yield opened
     await opened.close()
 
@@ -413,3 +420,90 @@ async def test_writes_under_way_are_finished_by_closing(store: Store) -> None:
         await asyncio.wait(writes, timeout=0)
         await store.close()
     assert {write.result().revision for write in writes} == set(range(2, 22))
+
+
+# Guards.
+
+
+@pytest.fixture(params=["memory", "etcd", "postgresql"])
+async def shared(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock
+) -> AsyncIterator[Store]:
+    """A store that several servers can share, and the one in memory."""
+    opened = await open_store(request, tmp_path, clock)
+    yield opened
+    await opened.close()
+
+
+async def test_a_guarded_write_happens_while_the_guard_holds(shared: Store) -> None:
+    [term] = await fill(shared, "/term")
+    with guarded_by(WriteGuard("/term", term.revision)):
+        made = await shared.put("/a", b"1", expect=0)
+        changed = await shared.put("/a", b"2", expect=made.revision)
+        await shared.put("/b", b"1", expect=0, ttl=60)
+        await shared.delete("/a", expect=changed.revision)
+    assert [entry.key for entry in (await shared.list("/")).entries] == ["/b", "/term"]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_no_guarded_write_happens_once_the_guard_is_lost(
+    shared: Store, is_deleted: bool
+) -> None:
+    [term, kept] = await fill(shared, "/term", "/kept")
+    guard = WriteGuard("/term", term.revision)
+    if is_deleted:
+        await shared.delete("/term", expect=term.revision)
+    else:
+        await shared.put("/term", b"other", expect=term.revision)
+    before = await shared.newest()
+    with guarded_by(guard):
+        assert not guard.is_lost
+        with pytest.raises(GuardLost, match="/term"):
+            await shared.put("/a", b"1", expect=0)
+        assert guard.is_lost
+        with pytest.raises(GuardLost):
+            await shared.put("/kept", b"1", expect=kept.revision)
+        with pytest.raises(GuardLost):
+            await shared.put("/b", b"1", expect=0, ttl=60)
+        with pytest.raises(GuardLost):
+            await shared.delete("/kept", expect=kept.revision)
+    assert await shared.newest() == before
+    await shared.put("/a", b"1", expect=0)
+
+
+async def test_a_write_with_a_conflict_and_without_its_guard_is_refused(shared: Store) -> None:
+    [kept] = await fill(shared, "/kept")
+    with guarded_by(WriteGuard("/term", 7)), pytest.raises((RevisionConflict, GuardLost)) as caught:
+        await shared.put("/kept", b"1", expect=0)
+    if isinstance(caught.value, RevisionConflict):
+        assert caught.value.current == kept
+
+
+async def test_writes_of_different_guards_are_told_apart(shared: Store) -> None:
+    [old] = await fill(shared, "/term")
+    new = await shared.put("/term", b"new", expect=old.revision)
+
+    async def write(key: str, revision: int) -> bool:
+        try:
+            await guarded(WriteGuard("/term", revision), shared.put(key, b"", expect=0))
+        except GuardLost:
+            return False
+        return True
+
+    revisions = [old.revision, new.revision] * 20
+    outcomes = await asyncio.gather(*(write(f"/w{i}", r) for i, r in enumerate(revisions)))
+    assert outcomes == [False, True] * 20
+
+
+async def test_keys_expire_also_if_a_former_leader_wrote_them(
+    shared: Store, clock: FakeClock
+) -> None:
+    [term] = await fill(shared, "/term")
+    with guarded_by(WriteGuard("/term", term.revision)):
+        await shared.put("/event", b"", expect=0, ttl=5)
+    await shared.put("/term", b"other", expect=term.revision)
+    newest = await shared.newest()
+    await clock.advance(6)
+    async with asyncio.timeout(5):
+        [gone] = await first(shared, 1, prefix="/event", since=newest)
+    assert gone.kind == "delete"

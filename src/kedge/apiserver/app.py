@@ -22,6 +22,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.machinery import reserve_files
 from kedge.machinery.errors import (
+    StatusCause,
     StatusError,
     insufficient_storage,
     internal,
@@ -30,6 +31,8 @@ from kedge.machinery.errors import (
 )
 from kedge.storage.store import (
     DiskFull,
+    FutureRevision,
+    GuardLost,
     StoreError,
     StoreUnavailable,
     ValueTooLarge,
@@ -235,8 +238,13 @@ def _status_of(http: HttpRequest, error: Exception) -> StatusError:
         return insufficient_storage(str(error))
     if isinstance(error, StoreUnavailable):
         return unavailable(str(error))
+    if isinstance(error, GuardLost):
+        return unavailable("this server leads no longer")
     if isinstance(error, WriteOutcomeUnknown):
         return timeout(str(error))
+    if isinstance(error, FutureRevision):
+        cause = StatusCause("ResourceVersionTooLarge", "Too large resource version")
+        return timeout(f"Too large resource version: {error}", causes=[cause], retry_after=1)
     if isinstance(error, ValueTooLarge):
         return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {error}")
     if isinstance(error, OSError) and reserve_files.is_full(error):

@@ -62,6 +62,7 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.garbage import keep_searching
 from kedge.machinery.heap import keep_trimmed
 from kedge.machinery.interfaces import is_reachable
+from kedge.machinery.write_guard import WriteGuard
 from kedge.settings.parse import POSTGRESQL
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
@@ -117,6 +118,11 @@ class ApiServer:
     def has_peers(self) -> bool:
         """Return whether other servers of the same store are alive."""
         return self._several is not None and bool(self._several.membership.peers)
+
+    async def begin_term(self, office: str, lease_revision: int) -> WriteGuard | None:
+        """Return what guards the writes of a leader, who wrote its Lease at this revision; None if
+        no other server can lead. Raises StatusError."""
+        return await self._several.begin_term(office, lease_revision) if self._several else None
 
     def sign(self, claims: Any) -> str:
         """Return a service account token with these claims."""

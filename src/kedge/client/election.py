@@ -15,10 +15,18 @@ from kedge.client.transport import Call, Handler, LocalResponse
 from kedge.machinery.clock import Clock, machine_clock
 from kedge.machinery.durations import format_micro_time
 from kedge.machinery.errors import StatusError, unavailable
+from kedge.machinery.write_guard import WriteGuard, guarded, guarded_by
 
 log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "kube-system"
+
+BeginTerm = Callable[[str, int], Awaitable[WriteGuard | None]]
+
+
+async def unguarded_term(office: str, lease_revision: int) -> WriteGuard | None:
+    """Begin a term without a guard: no other server can lead."""
+    return None
 
 
 class ElectionTimes(msgspec.Struct, frozen=True):
@@ -86,8 +94,10 @@ class Election:
         office: str,
         identity: str,
         times: Callable[[], ElectionTimes] = lambda: ALONE,
+        begin_term: BeginTerm = unguarded_term,
     ) -> None:
-        """`times` may change while others come and go."""
+        """`times` may change while others come and go. `begin_term` is called by a new leader with
+        the revision of its Lease, and returns what guards its writes; raises StatusError."""
         self._client = client
         self._clock = clock
         self._machine = machine_clock(clock)
@@ -98,6 +108,9 @@ class Election:
         self._seen: LeaseObservation | None = None
         self._renewed = 0.0
         self._times = times
+        self._begin_term = begin_term
+        self.term: WriteGuard | None = None
+        """What guards the writes of this server, if it leads."""
 
     def is_leading(self) -> bool:
         """Return whether no other server can have begun to lead: the lease was renewed of late. A
@@ -116,7 +129,7 @@ class Election:
     async def lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Work whenever elected, and only then; for ever."""
         while True:
-            while not await self._try():
+            while not (await self._try() and await self._begin()):
                 await self._machine.sleep(self._times().pause)
             log.info("leading office=%s identity=%s", self._office, self._identity)
             async with asyncio.TaskGroup() as tasks:
@@ -140,7 +153,7 @@ class Election:
         """Renew for as long as it succeeds."""
         times = self._times()
         pause = times.renewed
-        while self._machine.monotonic() - self._renewed < times.given_up:
+        while not self._has_ended() and self._machine.monotonic() - self._renewed < times.given_up:
             await self._machine.sleep(pause)
             # Until the lease is renewed, the times hold under which it was renewed before.
             left = self._renewed + times.given_up - self._machine.monotonic()
@@ -149,6 +162,21 @@ class Election:
                 times, pause = renewing, renewing.renewed
             else:
                 pause = renewing.pause
+
+    async def _begin(self) -> bool:
+        """Begin a term; False if another server has acquired the lease since, or none answers."""
+        assert self._seen is not None
+        revision = int(self._seen.lease.metadata.resourceVersion)
+        try:
+            self.term = await self._begin_term(self._office, revision)
+        except (StatusError, OSError) as error:
+            log.debug("term not begun office=%s error=%r", self._office, str(error))
+            return False
+        return True
+
+    def _has_ended(self) -> bool:
+        """Whether a write was refused because another server has begun its term."""
+        return self.term is not None and self.term.is_lost
 
     async def _try_within(self, seconds: float) -> bool:
         """Renew the lease; False if that takes too long, so that the work ends in time."""
@@ -216,11 +244,16 @@ class Election:
 
 def while_leading(election: Election, handler: Handler) -> Handler:
     """Return a handler that refuses to write once another server may lead. The work of a leader
-    that lost its lease is cancelled, a moment later."""
+    that lost its lease is cancelled, a moment later. What it has sent by then is refused by the
+    store."""
 
     def handle(call: Call) -> LocalResponse | Awaitable[LocalResponse]:
-        if call.method != "GET" and not election.is_leading():
+        if call.method == "GET":
+            return handler(call)
+        if not election.is_leading():
             raise unavailable("this server leads no longer")
-        return handler(call)
+        with guarded_by(election.term):
+            answer = handler(call)
+        return guarded(election.term, answer) if isinstance(answer, Awaitable) else answer
 
     return handle

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import Context
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any, Final
@@ -41,8 +42,9 @@ class OwnedTask:
     """A task of an object that is opened and closed by methods, which a group cannot own."""
 
     def __init__(self, work: Coroutine[Any, Any, None]) -> None:
-        # The creator of this object owns the task: close() ends it.
-        self._task = asyncio.get_running_loop().create_task(work)
+        # The creator of this object owns the task: close() ends it. It works for no tenant and
+        # under no guard, though a request may have been the reason to start it.
+        self._task = asyncio.get_running_loop().create_task(work, context=Context())
 
     def cancel(self) -> None:
         """Let the task end soon."""

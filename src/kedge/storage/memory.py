@@ -5,11 +5,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncGenerator, Sequence
 
 from kedge.machinery.clock import Clock
+from kedge.machinery.write_guard import current_guard
 from kedge.storage.expiry import Expiry
 from kedge.storage.feed import Feeds
 from kedge.storage.store import (
     FIRST_REVISION,
     FutureRevision,
+    GuardLost,
     RevisionCompacted,
     StoreClosed,
     StoreEntry,
@@ -65,6 +67,7 @@ class MemoryStore:
     async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         self._check_open()
         check_key(key)
+        self._check_guard()
         event = put_event(self._entries.get(key), key, value, expect, self.revision + 1)
         if event.previous is None:
             insort(self._keys, key)
@@ -78,6 +81,7 @@ class MemoryStore:
 
     async def delete(self, key: str, *, expect: int) -> StoreEntry:
         self._check_open()
+        self._check_guard()
         return self._delete(key, expect)
 
     async def compact(self, revision: int) -> None:
@@ -99,6 +103,14 @@ class MemoryStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed
+
+    def _check_guard(self) -> None:
+        guard = current_guard()
+        if guard is None:
+            return
+        found = self._entries.get(guard.key)
+        if found is None or found.revision != guard.revision:
+            raise GuardLost(guard)
 
     def _state(self, at: int) -> tuple[dict[str, StoreEntry], builtins.list[str]]:
         """The entries at a revision, with their sorted keys: today's, with later events undone."""

@@ -5,6 +5,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from kedge.machinery.write_guard import WriteGuard
+
 FIRST_REVISION = 1
 """Where an empty store stands: clients read a meaning into 0, so it is never handed out."""
 
@@ -65,6 +67,14 @@ class RevisionConflict(StoreError):
         super().__init__(f"{key} is {found}")
         self.key = key
         self.current = current
+
+
+class GuardLost(StoreError):
+    """The condition of the task that writes does not hold any more."""
+
+    def __init__(self, guard: WriteGuard) -> None:
+        super().__init__(f"another server has taken over {guard.key}")
+        guard.is_lost = True
 
 
 class RevisionCompacted(StoreError):
@@ -148,7 +158,9 @@ class StoreClosed(StoreError):
 class Store(Protocol):
     """Compare-and-swap on keys, one strictly increasing revision across them all, and watches.
 
-    Each write through this protocol has a revision of its own.
+    Each write through this protocol has a revision of its own. Stores that several servers can
+    share compare the guard of the task that writes (`write_guard.py`) in the same transaction, and
+    raise GuardLost.
     """
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kedge.machinery.tenant import current_tenant
+from kedge.machinery.write_guard import current_guard
 from kedge.storage.store import StoreEntry, StoreEvent, delete_event, put_event
 
 MANY: Final = 16
@@ -17,7 +18,7 @@ LONGEST_REST_SECONDS: Final = 0.005
 class Write:
     """A put or, without a value, a deletion, waiting for the writer."""
 
-    __slots__ = ("deadline", "expect", "future", "key", "tenant", "value")
+    __slots__ = ("deadline", "expect", "future", "guard", "key", "tenant", "value")
 
     def __init__(
         self, key: str, value: bytes | None, expect: int, deadline: int, future: asyncio.Future[Any]
@@ -28,6 +29,7 @@ class Write:
         self.deadline = deadline
         self.future = future
         self.tenant = current_tenant()
+        self.guard = current_guard()
 
     @property
     def is_abandoned(self) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from kedge.storage.store import (
     DiskFull,
+    FutureRevision,
     StoreEntry,
     StoreError,
     StoreUnavailable,
@@ -22,6 +23,7 @@ PATH = "/api/v1/namespaces/default/configmaps"
         (WriteOutcomeUnknown("who knows"), 504, "Timeout"),
         (ValueTooLarge("too much"), 413, "RequestEntityTooLarge"),
         (DiskFull("no space"), 507, "InsufficientStorage"),
+        (FutureRevision(8, 7), 504, "Timeout"),
         (StoreError("broken"), 500, "InternalError"),
     ],
 )
@@ -39,4 +41,5 @@ async def test_an_error_of_the_store_has_its_code(
     answer = await server.call("POST", PATH, {"metadata": {"name": "a"}})
     assert (answer.status, answer.reason) == (code, reason)
     assert str(error) in answer.message
-    assert answer.headers.get("Retry-After", "") == ("1" if code == 503 else "")
+    is_passing = code == 503 or isinstance(error, FutureRevision)
+    assert answer.headers.get("Retry-After", "") == ("1" if is_passing else "")

@@ -15,8 +15,9 @@ from kedge.client.election import (
     while_leading,
 )
 from kedge.client.transport import Call
-from kedge.machinery.errors import StatusError
+from kedge.machinery.errors import StatusError, unavailable
 from kedge.machinery.travel_clock import TravelClock
+from kedge.machinery.write_guard import WriteGuard, current_guard
 from kedge.testing.local_server import LocalServer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -244,3 +245,66 @@ async def test_a_former_leader_writes_no_more(server: LocalServer) -> None:
         handle(Call("PUT", "/x"))
     handle(Call("GET", "/x"))
     assert calls == ["PUT", "GET"]
+
+
+async def test_a_term_begins_before_the_work_and_ends_with_a_refused_write(
+    server: LocalServer,
+) -> None:
+    begun: list[tuple[str, int]] = []
+    terms: list[WriteGuard] = []
+
+    async def begin(office: str, revision: int) -> WriteGuard:
+        begun.append((office, revision))
+        terms.append(WriteGuard("/term", len(begun)))
+        return terms[-1]
+
+    election = Election(
+        server.client, server.clock, OFFICE, "a", lambda: CONTESTED, begin_term=begin
+    )
+    guards: list[WriteGuard | None] = []
+
+    async def work() -> None:
+        guards.append(election.term)
+        await server.clock.sleep(1e9)
+
+    server.start(election.lead(work))
+    await server.settle()
+    revision = (await server.get(f"{LEASES}/{OFFICE}"))["metadata"]["resourceVersion"]
+    assert begun == [(OFFICE, int(revision))]
+    terms[0].is_lost = True
+    await server.clock.advance(CONTESTED.renewed + CONTESTED.pause)
+    assert guards == terms
+    assert len(terms) == 2, "the lease is still its own"
+
+
+async def test_nobody_works_whose_term_cannot_begin(server: LocalServer) -> None:
+    async def begin(office: str, revision: int) -> WriteGuard:
+        raise unavailable("another one has the lease")
+
+    election = Election(
+        server.client, server.clock, OFFICE, "a", lambda: CONTESTED, begin_term=begin
+    )
+    worked: list[bool] = []
+
+    async def work() -> None:
+        worked.append(True)
+
+    server.start(election.lead(work))
+    await server.clock.advance(2 * CONTESTED.lasts)
+    assert not worked
+
+
+async def test_writes_of_a_leader_are_guarded_until_they_are_done(server: LocalServer) -> None:
+    first = Candidate(server, "a", CONTESTED)
+    await server.settle()
+    first.election.term = term = WriteGuard("/term", 1)
+    seen: list[WriteGuard | None] = []
+
+    async def answer(call: Call) -> Any:
+        seen.append(current_guard())
+
+    handle = while_leading(first.election, answer)
+    await handle(Call("PUT", "/x"))  # type: ignore[misc]
+    await handle(Call("GET", "/x"))  # type: ignore[misc]
+    assert seen == [term, None]
+    assert current_guard() is None

@@ -13,6 +13,8 @@ from kedge.apiserver.several.endpoints import ServerEndpoints
 from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import ServerMembership
 from kedge.apiserver.several.relay import FrameRelay
+from kedge.apiserver.several.terms import begin_term
+from kedge.machinery.write_guard import WriteGuard
 from kedge.web.message import HttpRequest
 
 Handler = Callable[[HttpRequest], Answer]
@@ -50,6 +52,11 @@ class SeveralServers:
     async def leave(self) -> None:
         """Say that this server has ended."""
         await self.membership.leave()
+
+    async def begin_term(self, office: str, lease_revision: int) -> WriteGuard:
+        """Return what guards the writes of a leader; raises StatusError."""
+        identity = self.membership.identity
+        return await begin_term(self._api.store, office, identity, lease_revision)
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         return [self.membership.run(), self.barrier.run(), self.relay.run()]

@@ -7,6 +7,7 @@ a table of fields would take several times as long.
 from typing import Final, NamedTuple
 
 from kedge.machinery.protobuf_wire import bytes_field, fields, signed, varint_field
+from kedge.machinery.write_guard import WriteGuard
 
 RANGE: Final = "/etcdserverpb.KV/Range"
 TXN: Final = "/etcdserverpb.KV/Txn"
@@ -118,31 +119,39 @@ def range_request(
     )
 
 
-def put_if(key: bytes, value: bytes, expect: int, lease: int = 0) -> bytes:
-    """Write the key if its revision is `expect`; else read it."""
+def put_if(
+    key: bytes, value: bytes, expect: int, lease: int = 0, guard: WriteGuard | None = None
+) -> bytes:
+    """Write the key if its revision is `expect`, and the guard holds; else read it."""
     put = bytes_field(1, key) + bytes_field(2, value) + (varint_field(3, lease) if lease else b"")
     success = [bytes_field(2, put)]
     if expect:
         # The revision of the creation is not in the answer to a put, nor is it known here.
         success.append(bytes_field(1, range_request(key, keys_only=True)))
-    return _compare_and(key, expect, success)
+    return _compare_and(key, expect, success, guard)
 
 
-def delete_if(key: bytes, expect: int) -> bytes:
-    """Delete the key if its revision is `expect`; else read it."""
+def delete_if(key: bytes, expect: int, guard: WriteGuard | None = None) -> bytes:
+    """Delete the key if its revision is `expect`, and the guard holds; else read it."""
     delete = bytes_field(1, key) + varint_field(3, 1)
-    return _compare_and(key, expect, [bytes_field(3, delete)])
+    return _compare_and(key, expect, [bytes_field(3, delete)], guard)
 
 
-def _compare_and(key: bytes, expect: int, success: list[bytes]) -> bytes:
-    compare = varint_field(2, _MOD) + bytes_field(3, key) + varint_field(6, expect)
+def _compare_and(key: bytes, expect: int, success: list[bytes], guard: WriteGuard | None) -> bytes:
+    comparisons = [_compare(key, expect)]
+    if guard is not None:
+        comparisons.append(_compare(guard.key.encode(), guard.revision))
     return b"".join(
         (
-            bytes_field(1, compare),
+            *(bytes_field(1, each) for each in comparisons),
             *(bytes_field(2, each) for each in success),
             bytes_field(3, bytes_field(1, range_request(key))),
         )
     )
+
+
+def _compare(key: bytes, revision: int) -> bytes:
+    return varint_field(2, _MOD) + bytes_field(3, key) + varint_field(6, revision)
 
 
 def compact_request(revision: int) -> bytes:

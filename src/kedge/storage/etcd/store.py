@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from kedge.machinery.clock import Clock, machine_clock
 from kedge.machinery.task_group import OwnedTask
+from kedge.machinery.write_guard import current_guard
 from kedge.storage.etcd import messages as m
 from kedge.storage.etcd.changes import changes, store_entry
 from kedge.storage.etcd.client import PATIENCE_SECONDS, EtcdClient
@@ -26,6 +27,7 @@ from kedge.storage.feed import Feeds
 from kedge.storage.store import (
     DISK_FULL,
     FutureRevision,
+    GuardLost,
     RevisionCompacted,
     RevisionConflict,
     StoreClosed,
@@ -141,7 +143,7 @@ class EtcdStore:
     async def delete(self, key: str, *, expect: int) -> StoreEntry:
         async with self._writing():
             return await self._compare_and_swap(
-                key, None, expect, m.delete_if(key.encode(), expect)
+                key, None, expect, m.delete_if(key.encode(), expect, current_guard())
             )
 
     async def compact(self, revision: int) -> None:
@@ -266,7 +268,7 @@ class EtcdStore:
     async def _put(self, key: str, value: bytes, expect: int, ttl: int) -> StoreEntry:
         while True:
             lease = await self._leases.lease(ttl) if ttl else 0
-            request = m.put_if(key.encode(), value, expect, lease)
+            request = m.put_if(key.encode(), value, expect, lease, current_guard())
             try:
                 entry = await self._compare_and_swap(key, value, expect, request)
             except EtcdFailure as failure:
@@ -314,6 +316,9 @@ class EtcdStore:
             if is_repeated and (found := await self._find_write(key, value, expect, served)):
                 return found
             current = None if answer.found is None else store_entry(answer.found)
+            guard = current_guard()
+            if guard is not None and (current.revision if current else 0) == expect:
+                raise GuardLost(guard)  # the other comparison was not what failed
             raise RevisionConflict(key, current)
 
     async def _find_write(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kedge.storage.store import (
+    GuardLost,
     RevisionConflict,
     StoreEntry,
     StoreEvent,
@@ -13,6 +14,7 @@ from kedge.storage.write_turns import Write
 
 AFTER_ALL: Final = b"\xff"
 """Greater than every key, because keys are UTF-8."""
+_GUARD_LOST: Final = -1
 
 
 class PastEvents(NamedTuple):
@@ -52,10 +54,13 @@ def _event(row: Sequence[Any]) -> StoreEvent:
     return StoreEvent("put", StoreEntry(name, value, revision, created), before)
 
 
-def outcome(write: Write, row: Sequence[Any]) -> StoreEvent | RevisionConflict:
+def outcome(write: Write, row: Sequence[Any]) -> StoreEvent | RevisionConflict | GuardLost:
     """Return what became of a write: its event, or the conflict that it met."""
     written, born, before, before_born, before_value = row
     previous = StoreEntry(write.key, before_value, before, before_born) if before else None
+    if written == _GUARD_LOST:
+        assert write.guard is not None
+        return GuardLost(write.guard)
     if not written:
         return RevisionConflict(write.key, previous)
     if write.value is None:

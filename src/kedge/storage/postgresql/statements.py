@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """The number of the tables and functions below; a schema with another one is not used."""
 BUMP: Final = 1_000_000
 """By how much the revision jumps if the database is not the one of before. It is more than any
@@ -41,7 +41,8 @@ CREATE VIEW {s}.objects AS
 COMMENT ON VIEW {s}.objects IS 'The objects of the cluster, for people.';
 
 CREATE FUNCTION {s}.write(
-    keys bytea[], vals bytea[], expects bigint[], deadlines bigint[], tokens bigint[])
+    keys bytea[], vals bytea[], expects bigint[], deadlines bigint[], tokens bigint[],
+    guards bytea[], terms bigint[])
 RETURNS TABLE (written bigint, born bigint, before bigint, before_born bigint, before_value bytea)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -60,6 +61,12 @@ BEGIN
         written := 0;
         born := 0;
         IF before <> expects[i] OR (before = 0 AND vals[i] IS NULL) THEN
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        IF guards[i] IS NOT NULL AND NOT EXISTS (SELECT FROM {s}.current c
+                WHERE c.key = guards[i] AND c.revision = terms[i]) THEN
+            written := -1;
             RETURN NEXT;
             CONTINUE;
         END IF;
@@ -85,7 +92,8 @@ END $$;
 
 CREATE FUNCTION {s}.remove(name text) RETURNS bigint LANGUAGE sql AS $$
     SELECT w.written FROM {s}.current c, {s}.write(
-        ARRAY[c.key], ARRAY[NULL::bytea], ARRAY[c.revision], ARRAY[0::bigint], ARRAY[0::bigint]) w
+        ARRAY[c.key], ARRAY[NULL::bytea], ARRAY[c.revision], ARRAY[0::bigint], ARRAY[0::bigint],
+        ARRAY[NULL::bytea], ARRAY[0::bigint]) w
     WHERE c.key = convert_to(name, 'UTF8');
 $$;
 COMMENT ON FUNCTION {s}.remove IS 'Delete an object, for people: servers of kedge notice it.';
@@ -249,7 +257,7 @@ def statements(schema: str) -> Statements:
             UPDATE {s}.horizon h SET compacted = moved.revision FROM moved
                 WHERE moved.revision > $2"""
         ),
-        write=fill("SELECT * FROM {s}.write($1, $2, $3, $4, $5)"),
+        write=fill("SELECT * FROM {s}.write($1, $2, $3, $4, $5, $6, $7)"),
         sweep=fill("SELECT newest, following FROM {s}.sweep($1, $2)"),
         compact=fill("SELECT {s}.compact($1, $2)"),
         get=fill(

@@ -21,6 +21,7 @@ from kedge.storage.postgresql.session import PostgresSession
 from kedge.storage.postgresql.statements import Statements
 from kedge.storage.store import (
     DiskFull,
+    GuardLost,
     RevisionConflict,
     StoreEntry,
     StoreError,
@@ -198,6 +199,8 @@ class PostgresWriter:
             [write.expect for write in writes],
             [write.deadline for write in writes],
             [each.token for each in group],
+            [write.guard and write.guard.key.encode() for write in writes],
+            [write.guard.revision if write.guard else 0 for write in writes],
         )
         self._patience.answered()
         self.is_full = False
@@ -224,7 +227,9 @@ class PostgresWriter:
         return [each for each in group if each.token not in events]
 
     async def _tell(
-        self, group: Sequence[_Numbered], outcomes: Sequence[StoreEvent | RevisionConflict]
+        self,
+        group: Sequence[_Numbered],
+        outcomes: Sequence[StoreEvent | RevisionConflict | GuardLost],
     ) -> None:
         """Give events to watchers, then the outcomes to those who wrote."""
         await self._publish([each for each in outcomes if isinstance(each, StoreEvent)])
