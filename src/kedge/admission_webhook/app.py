@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final, TypeVar
 
-from kedge.admission_webhook import decisions, limit_ranges, review
+from kedge.admission_webhook import decisions, review
 from kedge.admission_webhook.limit_ranges import LimitRangesByNamespace
 from kedge.admission_webhook.review import ReviewRequest, Verdict
 from kedge.api.limits.bounds import NamespaceLimits
@@ -26,10 +26,6 @@ _LARGE: Final = 64 << 10
 """Bytes of a review that is read and decided in a thread: a megabyte takes a tenth of a second."""
 _LARGE_AT_ONCE: Final = 2
 """How many of them are worked on at the same time: one of 8 MiB takes more than 100 MB."""
-_NOT_READY: Final = (
-    f"the {limit_ranges.PLURAL}.{limit_ranges.GROUP} of the cluster are not known yet: is their"
-    " CustomResourceDefinition there, and may the webhook list them?"
-)
 
 Decision = Callable[[ReviewRequest, NamespaceLimits | None], Verdict]
 T = TypeVar("T")
@@ -44,9 +40,10 @@ class AdmissionWebhookApp:
     """Answers reviews. It keeps nothing of them, so a dry run needs no other answer, and any number
     of webhooks may stand side by side."""
 
-    def __init__(self, ranges: LimitRangesByNamespace, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, ranges: LimitRangesByNamespace, problem: Callable[[], str]) -> None:
+        """`problem` returns why the LimitRanges are not known; empty if they are."""
         self._ranges = ranges
-        self._is_ready = is_ready
+        self._problem = problem
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     async def handle(self, http: HttpRequest) -> Response:
@@ -67,10 +64,10 @@ class AdmissionWebhookApp:
             raise method_not_allowed()
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             raise unsupported_media_type(http.headers.get("content-type", ""), [JSON])
-        if not self._is_ready():
-            # To allow what no LimitRange was asked about would be wrong. The API server follows the
-            # failurePolicy of the webhook.
-            raise unavailable(_NOT_READY)
+        if problem := self._problem():
+            # To allow what no LimitRange was asked about would be wrong, and so would be to refuse
+            # by one that may be gone. The API server follows the failurePolicy of the webhook.
+            raise unavailable(problem)
         async with self._large if len(http.body) > _LARGE else nullcontext():
             return await self._review(http, decide)
 
@@ -100,8 +97,8 @@ class AdmissionWebhookApp:
     def _page(self, http: HttpRequest) -> Response:
         if http.path not in ("/healthz", "/livez", "/readyz"):
             return text_response("404 page not found\n", 404)
-        if http.path == "/readyz" and not self._is_ready():
-            return text_response(f"{_NOT_READY}\n", 500)
+        if http.path == "/readyz" and (problem := self._problem()):
+            return text_response(f"{problem}\n", 500)
         return text_response("ok")
 
 

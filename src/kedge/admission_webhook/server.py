@@ -13,11 +13,12 @@ import uvloop
 from kedge.admission_webhook import limit_ranges
 from kedge.admission_webhook.app import AdmissionWebhookApp
 from kedge.admission_webhook.config import SERVICE, AdmissionWebhookConfig
+from kedge.admission_webhook.freshness import SILENCE_SECONDS, LimitRangeFreshness
 from kedge.admission_webhook.limit_ranges import LimitRangesByNamespace
 from kedge.apiserver.own_certificate import ServingCertificate, names_of, reachable
 from kedge.apiserver.server_addresses import url
 from kedge.client.client import Client
-from kedge.client.cluster_login import ClusterCredentials, ReadLogin, TokenTransport
+from kedge.client.cluster_login import ClusterCredentials, ReadLogin
 from kedge.client.informer import Informer
 from kedge.client.view import objects
 from kedge.machinery.clock import Clock, SystemClock
@@ -62,7 +63,7 @@ async def _run(config: AdmissionWebhookConfig, read: ReadLogin, on_ready: OnRead
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     credentials = ClusterCredentials(read, clock)
-    client = Client(TokenTransport(credentials), user_agent="kedge-admission-webhook")
+    client = Client(credentials.transport(), user_agent="kedge-admission-webhook")
     try:
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(serve(config, client, clock, on_ready))
@@ -97,8 +98,10 @@ async def serve(
         context.load_verify_locations(cafile=config.callers)
         context.verify_mode = ssl.CERT_REQUIRED
     ranges = LimitRangesByNamespace()
-    informer = Informer(client, objects(limit_ranges.RESOURCE), ranges, clock)
-    app = AdmissionWebhookApp(ranges, informer.synced.is_set)
+    informer = Informer(
+        client, objects(limit_ranges.RESOURCE), ranges, clock, silence=SILENCE_SECONDS
+    )
+    app = AdmissionWebhookApp(ranges, LimitRangeFreshness(informer, clock).problem)
     listener = HttpServer(app.handle, clock, LIMITS)
     port = await listener.listen(config.host, config.port, context)
     ca_pem = identity.ca_pem if identity else b""

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +49,14 @@ class ClusterCredentials:
         self._login = read()
         self._at = clock.monotonic()
 
+    def transport(self) -> "TokenTransport":
+        """Return what carries requests to the cluster."""
+        return TokenTransport(self, replace(self.login, token="").transport())
+
+    def expire(self) -> None:
+        """Read the credentials again for the next request: the server refused those of now."""
+        self._at = -inf
+
     @property
     def login(self) -> Login:
         if self._clock.monotonic() - self._at > _READ_AGAIN:
@@ -59,22 +69,31 @@ class ClusterCredentials:
 
 
 class TokenTransport:
-    """Fulfils Transport; sends the current token with each request."""
+    """Fulfils Transport; sends the current token with each request. After a refusal the next
+    request has the token that is on disk by then."""
 
-    def __init__(self, credentials: ClusterCredentials) -> None:
+    def __init__(self, credentials: ClusterCredentials, carrier: Transport) -> None:
+        """`carrier` takes the requests to the server."""
         self._credentials = credentials
-        self._transport: Transport = replace(credentials.login, token="").transport()
+        self._transport = carrier
 
     async def send(self, call: Call) -> Reply:
-        return await self._transport.send(self._signed(call))
+        reply = await self._transport.send(self._signed(call))
+        self._check(reply.status)
+        return reply
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[Stream]:
         async with self._transport.stream(self._signed(call)) as stream:
+            self._check(stream.status)
             yield stream
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def _check(self, status: int) -> None:
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._credentials.expire()
 
     def _signed(self, call: Call) -> Call:
         token = self._credentials.login.token

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -135,9 +135,16 @@ class Informer(Generic[V]):
         labels: str = "",
         fields: str = "",
         backoff: Backoff | None = None,
+        silence: float | None = None,
     ) -> None:
+        """A watch without any event for `silence` seconds, not even a bookmark, is begun anew: the
+        network may have lost it."""
         self.synced = asyncio.Event()
         """Set once the receiver has been given every object."""
+        self.heard = 0.0
+        """When the server last listed, began a watch or, if silence counts, sent an event; by the
+        machine's monotonic clock."""
+        self._silence = silence
         self._client = client
         self._view = view
         self._receiver = receiver
@@ -177,6 +184,7 @@ class Informer(Generic[V]):
         for _ in self._receiver.replace(objects) or ():
             await self._clock.give_way()
         self._version = listing.version
+        self.heard = self._clock.monotonic()
         self.synced.set()
 
     async def _decoded(self, encoded: bytes) -> V:
@@ -206,7 +214,8 @@ class Informer(Generic[V]):
                 labels=self._labels,
                 fields=self._fields,
             ) as events:
-                async for event in events:
+                self.heard = self._clock.monotonic()
+                async for event in self._heard(events) if self._silence else events:
                     await self._clock.give_way()
                     with self._skip_failing():
                         await self._receive(event)
@@ -218,6 +227,17 @@ class Informer(Generic[V]):
                 self._version = last.version
         if last is None and self._clock.monotonic() - begun < BRIEF:
             raise ConnectionResetError("the server ended a watch at once")
+
+    async def _heard(self, events: AsyncIterator[WatchEvent[V]]) -> AsyncIterator[WatchEvent[V]]:
+        """Yield events, and note when they came."""
+        while True:
+            try:
+                async with asyncio.timeout(self._silence):
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            self.heard = self._clock.monotonic()
+            yield event
 
     async def _receive(self, event: WatchEvent[V]) -> None:
         match event.type:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kedge.apiserver.metrics.kubelets import KubeletCredentials
 from kedge.client.client import Client
-from kedge.client.cluster_login import ClusterCredentials, ReadLogin, TokenTransport
+from kedge.client.cluster_login import ClusterCredentials, ReadLogin
 from kedge.client.login import Login
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.open_files import raise_limit
@@ -40,7 +40,7 @@ async def _run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) 
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     credentials = ClusterCredentials(read, clock)
-    client = Client(TokenTransport(credentials), user_agent="kedge-metrics")
+    client = Client(credentials.transport(), user_agent="kedge-metrics")
     kubelets = KubeletAccess(config, credentials)
     try:
         async with asyncio.TaskGroup() as tasks:

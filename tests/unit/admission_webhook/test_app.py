@@ -41,7 +41,7 @@ async def ask(
     method: str = "POST",
     kind: str = "application/json",
 ) -> Response:
-    app = AdmissionWebhookApp(ranges, lambda: ready)
+    app = AdmissionWebhookApp(ranges, lambda: "" if ready else "not known yet")
     return await app.handle(HttpRequest(method, path, "", {"content-type": kind}, body))
 
 
@@ -80,7 +80,7 @@ async def test_few_large_reviews_are_worked_on_at_once(
         return read(body)
 
     monkeypatch.setattr(review_module, "read", meet)
-    app = AdmissionWebhookApp(ranges, lambda: True)
+    app = AdmissionWebhookApp(ranges, lambda: "")
     body = review({**GREEDY, "padding": "x" * 100_000})
     head = {"content-type": "application/json"}
     requests = [HttpRequest("POST", "/validate", "", head, body) for _ in range(6)]

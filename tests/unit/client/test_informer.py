@@ -237,3 +237,20 @@ async def test_a_large_object_is_decoded_beside_the_event_loop() -> None:
         task.cancel()
     here = threading.get_ident()
     assert [each == here for each in threads] == [True, False, True]
+
+
+async def test_a_silent_watch_is_begun_anew_if_silence_counts() -> None:
+    script = Script([listing(5, "a")], [events(("BOOKMARK", obj("", 9)), stay=True)])
+    clock = FakeClock()
+    cache: Cache[Outline] = Cache()
+    client = Client(LocalTransport(script))
+    view = outlines(config_map.RESOURCE)
+    informer = Informer(client, view, cache, clock, silence=0.05)
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(informer.run())
+        async with asyncio.timeout(5):
+            while "watch 9" not in script.asked:
+                await clock.advance(1)
+        run.cancel()
+    assert script.asked[:3] == ["list", "watch 5", "watch 9"]
+    assert names(cache) == ["a"]
