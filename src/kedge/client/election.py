@@ -12,7 +12,7 @@ from kedge.api.coordination_v1.lease import RESOURCE, Lease, LeaseSpec
 from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
 from kedge.client.transport import Call, Handler, LocalResponse
-from kedge.machinery.clock import Clock, machine_clock
+from kedge.machinery.clock import Clock, lease_clock
 from kedge.machinery.durations import format_micro_time
 from kedge.machinery.errors import StatusError, unavailable
 from kedge.machinery.write_guard import WriteGuard, guarded, guarded_by
@@ -100,9 +100,10 @@ class Election:
         the revision of its Lease, and returns what guards its writes; raises StatusError."""
         self._client = client
         self._clock = clock
-        self._machine = machine_clock(clock)
+        self._machine = lease_clock(clock)
         """How long a lease lasts is a matter of the machine's time: a cluster for tests may skip an
-        hour, in which no other server could have begun to lead."""
+        hour, in which no other server could have begun to lead. While the machine is suspended, one
+        can."""
         self._office = office
         self._identity = identity
         self._seen: LeaseObservation | None = None

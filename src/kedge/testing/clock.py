@@ -19,6 +19,8 @@ class FakeClock:
     def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
         self._elapsed = 0.0
+        self.suspended = 0.0
+        """Seconds in which the machine was suspended: only the clock of leases counts them."""
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = count()
 
@@ -27,6 +29,10 @@ class FakeClock:
 
     def monotonic(self) -> float:
         return self._elapsed
+
+    @property
+    def leases(self) -> "FakeLeaseClock":
+        return FakeLeaseClock(self)
 
     async def sleep(self, seconds: float) -> None:
         wakeup: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,6 +54,19 @@ class FakeClock:
                 await _settle()
         self._elapsed = target
         await _settle()
+
+
+class FakeLeaseClock:
+    """The clock of leases beside a FakeClock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.now = clock.now
+        self.sleep = clock.sleep
+        self.give_way = clock.give_way
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() + self._clock.suspended
 
 
 class BusyClock(FakeClock):

@@ -308,3 +308,11 @@ async def test_writes_of_a_leader_are_guarded_until_they_are_done(server: LocalS
     await handle(Call("GET", "/x"))  # type: ignore[misc]
     assert seen == [term, None]
     assert current_guard() is None
+
+
+async def test_a_machine_that_was_suspended_leads_no_longer(server: LocalServer) -> None:
+    first = Candidate(server, "a", CONTESTED)
+    await server.settle()
+    assert first.election.is_leading()
+    server.clock.suspended += CONTESTED.lasts
+    assert not first.election.is_leading()

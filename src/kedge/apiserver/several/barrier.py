@@ -13,7 +13,7 @@ from kedge.apiserver.app import failed
 from kedge.apiserver.context import Answer, RequestContext
 from kedge.apiserver.several.membership import ALONE_SECONDS, ServerMembership
 from kedge.apiserver.watchcache import WatchCache
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, lease_clock
 from kedge.machinery.errors import StatusCause, StatusError, timeout, unavailable
 from kedge.storage.store import Store
 from kedge.web.message import HttpRequest, Response
@@ -50,6 +50,7 @@ class ReadBarrier:
         self._membership = membership
         self._settled = settled
         self._clock = clock
+        self._leases = lease_clock(clock)
         self._alone_until = 0.0
         self._is_settled = True
         self._next: asyncio.Future[None] | None = None
@@ -102,7 +103,7 @@ class ReadBarrier:
         await asyncio.shield(self._next)
 
     def _is_open(self) -> bool:
-        return self._clock.monotonic() < self._alone_until and self._membership.is_alone
+        return self._leases.monotonic() < self._alone_until and self._membership.is_alone
 
     async def _handle(self, handler: Handler, http: HttpRequest) -> Response:
         try:
@@ -113,7 +114,7 @@ class ReadBarrier:
         return answer if isinstance(answer, Response) else await answer
 
     async def _ask(self) -> None:
-        began = self._clock.monotonic()
+        began = self._leases.monotonic()
         revision = await self._store.newest()
         try:
             async with asyncio.timeout(WAIT_SECONDS):

@@ -27,7 +27,7 @@ from kedge.api.coordination_v1 import lease
 from kedge.apiserver.prepare import random_uid
 from kedge.apiserver.several.lease_proof import ADDRESS, PROOF, URL, LeaseProof
 from kedge.apiserver.watchcache import Change, Item, WatchCache
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, lease_clock
 from kedge.machinery.durations import format_micro_time, format_time, parse_time
 from kedge.storage.store import RevisionConflict, Store, StoreError
 
@@ -76,6 +76,7 @@ class ServerMembership:
         self._store = store
         self._cache = cache
         self._clock = clock
+        self._leases = lease_clock(clock)
         self.identity = identity
         self.name = lease_name(identity)
         self._key = lease.RESOURCE.key(NAMESPACE, self.name)
@@ -83,7 +84,7 @@ class ServerMembership:
         self._annotations = {URL: "", ADDRESS: ""}
         self._acquired = ""
         self._last_renewal = ""
-        self._renewed = clock.monotonic()
+        self._renewed = self._leases.monotonic()
         self._answers_from = inf
         self._peers: dict[str, PeerServer] = {}
         self._newest: dict[str, str] = {}
@@ -108,12 +109,12 @@ class ServerMembership:
     @property
     def peers(self) -> list[PeerServer]:
         """The other servers that are alive."""
-        now = self._clock.monotonic()
+        now = self._leases.monotonic()
         return [each for each in self._peers.values() if now < each.heard + LIVE_SECONDS]
 
     def is_current(self) -> bool:
         """Whether the others know of this server."""
-        now = self._clock.monotonic()
+        now = self._leases.monotonic()
         return now >= self._answers_from and now < self._renewed + LAPSE_SECONDS
 
     async def join(self) -> None:
@@ -122,7 +123,7 @@ class ServerMembership:
         await self._cache.reached(await self._store.newest())
         if self._peers:
             await self._clock.sleep(JOIN_SECONDS)
-        self._answers_from = self._clock.monotonic()
+        self._answers_from = self._leases.monotonic()
 
     async def announce(self, url: str, address: str) -> None:
         """Say where other servers reach this one, and where pods do; raises StoreError."""
@@ -154,7 +155,7 @@ class ServerMembership:
                 log.warning("lease of this server not renewed error=%s", error)
 
     async def _renew(self) -> None:
-        began = self._clock.monotonic()
+        began = self._leases.monotonic()
         has_lapsed = began >= self._renewed + LAPSE_SECONDS
         async with self._writing:
             if self._has_left:
@@ -164,10 +165,10 @@ class ServerMembership:
             await self._store.put(self._key, value, expect=found.revision if found else 0)
         self._renewed = began
         if has_lapsed:
-            self._answers_from = self._clock.monotonic() + JOIN_SECONDS
+            self._answers_from = self._leases.monotonic() + JOIN_SECONDS
 
     async def _forget_gone(self) -> None:
-        now = self._clock.monotonic()
+        now = self._leases.monotonic()
         for key, each in list(self._peers.items()):
             if each.is_deleted and now >= each.heard + LAPSE_SECONDS:
                 del self._peers[key]
@@ -241,14 +242,14 @@ class ServerMembership:
                 notes[URL],
                 notes[ADDRESS],
                 item.revision,
-                self._clock.monotonic(),
+                self._leases.monotonic(),
                 renewed,
             )
         elif known is not None and known.renewed:
             # Somebody else wrote it: it says nothing about the server, which will write it anew.
             self._peers[item.key] = replace(known, revision=item.revision, is_deleted=False)
         else:
-            now = self._clock.monotonic()
+            now = self._leases.monotonic()
             self._peers[item.key] = PeerServer(meta["name"], "", "", item.revision, now)
 
     def _renewal(self, key: str, document: dict[str, Any]) -> str:
@@ -262,7 +263,7 @@ class ServerMembership:
         known = self._peers.get(item.key)
         if known is None:
             return
-        if self._is_farewell(item) or self._clock.monotonic() >= known.heard + LAPSE_SECONDS:
+        if self._is_farewell(item) or self._leases.monotonic() >= known.heard + LAPSE_SECONDS:
             del self._peers[item.key]
         else:
             self._peers[item.key] = replace(known, is_deleted=True)

@@ -114,6 +114,9 @@ async def test_a_server_that_is_alone_asks_once_a_second() -> None:
         await server.clock.advance(membership.ALONE_SECONDS)
         await guard.passed()
         assert asked == 2
+        server.clock.suspended += membership.ALONE_SECONDS
+        await guard.passed()
+        assert asked == 3, "another one may have joined while the machine was suspended"
 
 
 async def test_a_single_server_stays_readable_while_its_store_is_away() -> None:

@@ -248,3 +248,15 @@ async def test_nothing_that_others_wrote_stays_in_a_lease(server: LocalServer) -
     renewed = (await lease(server, "one"))["metadata"]
     assert "finalizers" not in renewed
     assert renewed["uid"] == found["metadata"]["uid"]
+
+
+async def test_a_machine_that_was_suspended_joins_anew(server: LocalServer) -> None:
+    own = member(server, "one")
+    await join(server, own)
+    server.start(own.run())
+    server.clock.suspended += membership.LAPSE_SECONDS
+    assert not own.is_current()
+    await server.clock.advance(membership.RENEW_SECONDS)
+    assert not own.is_current(), "another one may have taken itself for alone"
+    await server.clock.advance(membership.JOIN_SECONDS)
+    assert own.is_current()
