@@ -64,9 +64,10 @@ class RequestContext(msgspec.Struct):
         if request is None:
             return self.http.method, "", "", ""
         resource = request.resource
-        # Other names are texts of clients, and each would be a series that is kept for ever.
-        known = resource.subresource(request.subresource) is not None
-        subresource = request.subresource if known else ""
+        subresource = request.subresource
+        if subresource and resource.subresource(subresource) is None:
+            # A text of a client: each would be a series that is kept for ever.
+            subresource = ""
         return self.verb.upper(), resource.group, resource.plural, subresource
 
 

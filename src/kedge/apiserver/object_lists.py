@@ -12,6 +12,8 @@ from kedge.apiserver.watchcache import Item
 
 PIECE: Final = 256 << 10
 """Long bodies are written in pieces of about this size."""
+TOGETHER: Final = 32
+"""Objects that are gathered without a call for each."""
 TURN: Final = 512 << 10
 """Bytes of objects that are decoded for one piece. The row of a large object may be small:
 otherwise a table of a hundred of them would be one piece."""
@@ -31,7 +33,7 @@ def own_document(resource: Resource[Any], body: bytes) -> dict[str, Any]:
     return document if view is None else view.from_stored(document)
 
 
-def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) -> Iterator[bytes]:
+def list_pieces(resource: Resource[Any], items: Sequence[Item], meta: ListMeta) -> Iterator[bytes]:
     head = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
         msgspec.json.encode(resource.list_kind),
         msgspec.json.encode(resource.api_version),
@@ -42,16 +44,16 @@ def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) 
     return joined(head, _untyped(resource, items), b"]}\n", opening=b"{")
 
 
-def _typed(resource: Resource[Any], items: Iterable[Item]) -> Iterable[bytes]:
-    """Return whole objects."""
+def _typed(resource: Resource[Any], items: Sequence[Item]) -> Iterable[Sequence[bytes]]:
+    """Return whole objects, some at a time."""
     if resource.relabelling is None:
-        return (item.body for item in items)
+        return ([item.body for item in group] for group in _groups(items))
     return in_turns(items, lambda item: own_version(resource, item.body))
 
 
-def _untyped(resource: Resource[Any], items: Iterable[Item]) -> Iterable[bytes]:
-    """Return objects without their kind, their apiVersion and their first brace. The items of a
-    list do not say what they are, as in Kubernetes; only custom resources do."""
+def _untyped(resource: Resource[Any], items: Sequence[Item]) -> Iterable[Sequence[bytes]]:
+    """Return objects without their kind, their apiVersion and their first brace, some at a time.
+    The items of a list do not say what they are, as in Kubernetes; only custom resources do."""
     if resource.store_as is not None:
         return in_turns(items, lambda item: _encoded(own_document(resource, item.body)))
     start = b'{"kind":%b,"apiVersion":%b,' % (
@@ -62,11 +64,24 @@ def _untyped(resource: Resource[Any], items: Iterable[Item]) -> Iterable[bytes]:
     # This server writes the kind first; a body that begins otherwise is decoded. The slice is
     # inside the expression because a call for each item of a long list is felt.
     return (
-        body[length:]
-        if (body := item.body).startswith(start)
-        else _encoded(msgspec.json.decode(body))
-        for item in items
+        [
+            body[length:]
+            if (body := item.body).startswith(start)
+            else _encoded(msgspec.json.decode(body))
+            for item in group
+        ]
+        for group in _groups(items)
     )
+
+
+def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Return some items at a time, large ones by themselves."""
+    for at in range(0, len(items), TOGETHER):
+        group = items[at : at + TOGETHER]
+        if sum([len(item.body) for item in group]) <= PIECE:
+            yield group
+        else:
+            yield from ((item,) for item in group)
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
@@ -86,7 +101,7 @@ def address_pieces(
         msgspec.json.encode(resource.list_kind),
         msgspec.json.encode(meta),
     )
-    return joined(head, (pod_addresses.reduced(item.body) for item in items), b"]}\n")
+    return joined(head, ((pod_addresses.reduced(item.body),) for item in items), b"]}\n")
 
 
 def partial_pieces(items: Iterable[Item], meta: ListMeta, version: str) -> Iterator[bytes]:
@@ -103,60 +118,53 @@ def partial(item: Item, version: str) -> bytes:
     )
 
 
-def in_turns(items: Iterable[Item], show: Callable[[Item], bytes]) -> Iterator[bytes]:
-    """Show the items; an empty element ends the piece when enough of them were decoded."""
+def in_turns(items: Iterable[Item], show: Callable[[Item], bytes]) -> Iterator[Sequence[bytes]]:
+    """Show the items; an empty group ends the piece when enough of them were decoded."""
     effort = 0
     for item in items:
         effort += len(item.body)
         if effort > TURN:
-            yield b""
+            yield ()
             effort = len(item.body)
-        yield show(item)
+        yield (show(item),)
 
 
 def joined(
-    head: bytes, elements: Iterable[bytes], tail: bytes, *, opening: bytes = b""
+    head: bytes, groups: Iterable[Sequence[bytes]], tail: bytes, *, opening: bytes = b""
 ) -> Iterator[bytes]:
     """Head, elements separated by commas, tail: in pieces that are worth a system call each. The
-    first one may be empty. Each element follows the opening."""
+    first one may be empty. Each element follows the opening. An empty group ends the piece."""
     separator = b"," + opening
+    lead: bytes | None = head + opening
     piece: list[bytes] = []
     size = 0
-    first = True
-    for element in elements:
-        if element:
-            piece.append(element)
-            size += len(element)
-        if size >= PIECE or not element:
-            if not piece:
-                yield b""
-                continue
-            yield (head + opening if first else separator) + separator.join(piece)
-            first, piece, size = False, [], 0
-    if piece:
-        yield (head + opening if first else separator) + separator.join(piece) + tail
-    else:
-        yield (head if first else b"") + tail
-
-
-def joined_groups(head: bytes, groups: Iterable[Sequence[bytes]], tail: bytes) -> Iterator[bytes]:
-    """Join elements as `joined` does, several at a time. An empty group ends the piece."""
-    piece: list[bytes] = []
-    size = 0
-    first = True
     for group in groups:
         piece += group
         size += sum(map(len, group))
         if size >= PIECE or not group:
-            if not piece:
-                yield b""
-                continue
-            yield (head if first else b",") + b",".join(piece)
-            first, piece, size = False, [], 0
+            has_begun = lead is None or bool(piece)
+            yield _piece(lead, piece, separator)
+            lead, piece, size = (None if has_begun else lead), [], 0
     if piece:
-        yield (head if first else b",") + b",".join(piece) + tail
+        yield _piece(lead, piece, separator, tail)
     else:
-        yield (head if first else b"") + tail
+        yield tail if lead is None else head + tail
+
+
+def _piece(lead: bytes | None, elements: list[bytes], separator: bytes, tail: bytes = b"") -> bytes:
+    """Join elements. Before them comes the lead; without one, the separator from the piece before.
+
+    A long list is copied as rarely as possible, because that takes as long as its encryption: lead
+    and tail are joined with one element each, not with the whole piece.
+    """
+    if not elements:
+        return b""
+    if lead is None:
+        elements.insert(0, b"")
+    else:
+        elements[0] = lead + elements[0]
+    elements[-1] += tail
+    return separator.join(elements)
 
 
 INDENTED_BYTES = 1 << 20

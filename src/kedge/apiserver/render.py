@@ -16,7 +16,7 @@ from kedge.apiserver.media import ACCEPTED, STREAMS, Form, ResponseForm, accepts
 from kedge.apiserver.object_lists import (
     TURN,
     address_pieces,
-    joined_groups,
+    joined,
     list_pieces,
     own_document,
     own_version,
@@ -216,7 +216,7 @@ def table_pieces(
     columns = columns_for(request.resource, items)
     form = TableForm(request.resource, columns, included(request), version)
     rows = _row_groups(form, items, int(now.timestamp()))
-    return joined_groups(table_head(form, meta), rows, b"]}\n")
+    return joined(table_head(form, meta), rows, b"]}\n")
 
 
 def _row_groups(form: TableForm, items: Sequence[Item], seconds: int) -> Iterator[Sequence[bytes]]:

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from kedge.apiserver.histogram import MetricHistogram
@@ -26,12 +27,23 @@ _LINES: Final = 1_000
 _OTHERS: Final = ("", "", "other", "")
 
 
+class RequestSeries:
+    """The finished requests of one combination of labels and status."""
+
+    __slots__ = ("latency", "number")
+
+    def __init__(self, latency: list[float] | None) -> None:
+        """`latency` is the histogram that they are part of; None if their time does not count."""
+        self.number = 0
+        self.latency = latency
+
+
 class Telemetry:
     """Counters and latency histograms of requests, and metrics that are read when scraped."""
 
     def __init__(self, pauses: LoopPauses | None = None) -> None:
         """`pauses` are those of the event loop, if a watchdog measures them."""
-        self._requests: dict[tuple[RequestLabels, int], int] = {}
+        self._requests: dict[tuple[RequestLabels, int], RequestSeries] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._others: list[tuple[str, str, str, Values]] = []
         self._histograms: list[tuple[str, str, Histograms]] = []
@@ -51,19 +63,21 @@ class Telemetry:
 
     def count(self, labels: RequestLabels, code: int, seconds: float) -> None:
         """Count one finished request."""
-        key = labels, code
-        if key not in self._requests and len(self._requests) >= MOST_SERIES:
+        series = self._requests.get((labels, code)) or self._new_series(labels, code)
+        series.number += 1
+        latency = series.latency
+        if latency is not None:
+            latency[bisect_left(BUCKETS, seconds)] += 1
+            latency[-1] += seconds
+
+    def _new_series(self, labels: RequestLabels, code: int) -> RequestSeries:
+        if len(self._requests) >= MOST_SERIES:
             labels = _OTHERS
-            key = labels, code
-        self._requests[key] = self._requests.get(key, 0) + 1
         verb, _, plural, _ = labels
-        if verb == "WATCH":
-            return
-        latency = self._latencies.get((verb, plural))
-        if latency is None:
-            latency = self._latencies[verb, plural] = [0.0] * (len(BUCKETS) + 2)
-        latency[bisect_left(BUCKETS, seconds)] += 1
-        latency[-1] += seconds
+        latency = None
+        if verb != "WATCH":
+            latency = self._latencies.setdefault((verb, plural), [0.0] * (len(BUCKETS) + 2))
+        return self._requests.setdefault((labels, code), RequestSeries(latency))
 
     def text(self) -> str:
         """The whole text."""
@@ -78,12 +92,13 @@ class Telemetry:
 
     def _lines(self) -> Iterator[str]:
         yield from _header("apiserver_request_total", "counter", "Requests answered.")
-        for ((verb, group, plural, sub), code), number in sorted(self._requests.items()):
+        by_labels = sorted(self._requests.items(), key=itemgetter(0))
+        for ((verb, group, plural, sub), code), series in by_labels:
             labels = (
                 f'code="{code}",group="{group}",resource="{plural}",subresource="{sub}",'
                 f'verb="{verb}"'
             )
-            yield f"apiserver_request_total{{{labels}}} {number}"
+            yield f"apiserver_request_total{{{labels}}} {series.number}"
         name = "apiserver_request_duration_seconds"
         yield from _header(name, "histogram", "Time from request to answer, watches excepted.")
         for (verb, plural), latency in sorted(self._latencies.items()):

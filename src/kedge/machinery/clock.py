@@ -42,8 +42,8 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    # Not a method that calls it: a request asks for the time eight times.
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         # Commands that only ask for the time start sooner without it.

@@ -60,7 +60,7 @@ class HttpRequest(msgspec.Struct):
     @property
     def query(self) -> "Query":
         if self._query is None:
-            self._query = Query(self.query_string)
+            self._query = Query(self.query_string) if self.query_string else _NO_QUERY
         return self._query
 
 
@@ -87,6 +87,9 @@ class Query:
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
+
+
+_NO_QUERY: Final = Query("")
 
 
 class Sink(Protocol):

@@ -51,11 +51,15 @@ class Output:
         """Write the responses that wait."""
         if not self._unwritten:
             return
-        data = b"".join(self._unwritten)  # no copy if there is one
-        self._unwritten.clear()
-        self._unwritten_size = 0
-        if not self._transport.is_closing():
-            self._transport.write(data)
+        parts, self._unwritten = self._unwritten, []
+        size, self._unwritten_size = self._unwritten_size, 0
+        if self._transport.is_closing():
+            return
+        if size > _MAX_UNWRITTEN:
+            # A copy of so much costs more than records of their own for the short parts.
+            self._transport.writelines(parts)
+        else:
+            self._transport.write(b"".join(parts))  # no copy if there is one
 
     def pause(self, now: float) -> None:
         """Note that the transport's buffer is full."""

@@ -1,6 +1,7 @@
 """Parses the requests of one connection with httptools, within the server's limits."""
 
-from typing import Final, Protocol
+import re
+from typing import Final, NamedTuple, Protocol
 
 import httptools
 
@@ -15,6 +16,17 @@ COMMA_HEADERS = ("impersonate-", "x-remote-")
 
 _HTTP2_PREFACE: Final = "PRI"
 """The preface of HTTP/2 looks like a request with this method (RFC 9113, section 3.4)."""
+_GET_LINE: Final = re.compile(rb"GET (/[!-~]*) HTTP/1\.1")
+_LINE_END: Final = b"\r\n"
+_BODY_FIELDS: Final = frozenset(("content-length", "transfer-encoding"))
+
+
+class HeaderBlock(NamedTuple):
+    """The header fields of a whole GET, as they were sent and as they were read."""
+
+    sent: bytes
+    """From the end of the request line to the end of the request."""
+    headers: dict[str, str]
 
 
 class RequestOwner(Protocol):
@@ -36,8 +48,13 @@ class RequestOwner(Protocol):
 
 
 class RequestReader:
-    """The request that is being received."""
+    """The request that is being received.
 
+    Clients send the same header fields with each request of a connection. So a GET whose fields
+    are, byte for byte, those of an earlier one is read without the parser.
+    """
+
+    method: str
     url: bytes
     headers: dict[str, str]
     body: bytes | bytearray
@@ -61,12 +78,19 @@ class RequestReader:
         """How many messages the parser has begun to read."""
         self._received = 0
         """Bytes received of the message."""
+        self._is_between = True
+        """Whether the parser has read the last message to its end, and nothing of another one."""
+        self._known: HeaderBlock | None = None
+        self._plain_headers: dict[str, str] | None = None
+        """Those of the message that was just read, if it is a GET without a body that leaves the
+        connection as it is."""
         self.in_head = False
         self.in_body = False
         self.reset()
 
     def reset(self) -> None:
         """Forget the request, once it is complete."""
+        self.method = ""
         self.url = b""
         self.headers = {}
         self.body = b""
@@ -80,26 +104,51 @@ class RequestReader:
         self._parser = None  # type: ignore[assignment]
         self._owner = None  # type: ignore[assignment]
 
-    @property
-    def method(self) -> str:
-        return str(self._parser.get_method().decode("latin-1"))
-
     def feed(self, data: bytes) -> int:
         """Parse received bytes; returns how many of them belong to HTTP: fewer than all after a
         request for another protocol. The parser cannot be stopped in the middle."""
+        was_between = self._is_between
+        if was_between and self._known is not None and self._read_known(data, self._known):
+            return -1
         message, used = self._messages, -1
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             used = upgrade.args[0]
         except httptools.HttpParserError as error:
-            if self.method == _HTTP2_PREFACE:
+            if self._parser.get_method().decode("latin-1") == _HTTP2_PREFACE:
                 self._owner.refuse_http2()
             else:
                 self._owner.refuse(bad_request(f"malformed HTTP request: {error}"))
         if message == self._messages:
             self._limit_message(len(data))
+        elif was_between and self._messages == message + 1:
+            self._learn(data)
         return used
+
+    def _read_known(self, data: bytes, known: HeaderBlock) -> bool:
+        """Read a GET with known header fields; False if it is anything else."""
+        if not data.endswith(known.sent):
+            return False
+        line = _GET_LINE.fullmatch(data, 0, len(data) - len(known.sent))
+        if line is None or len(data) > self._limits.head_bytes:
+            return False
+        url = line[1]
+        if len(url) > self._limits.url_bytes:
+            return False
+        self.method, self.url, self.headers = "GET", url, known.headers
+        self._owner.request_begun()
+        self._owner.request_received(b"", chunked=True, is_last=False)
+        return True
+
+    def _learn(self, data: bytes) -> None:
+        """Keep the header fields of a message that is all of these bytes, if it is a plain GET."""
+        headers, self._plain_headers = self._plain_headers, None
+        end = data.find(_LINE_END)
+        if headers is None or not self._is_between or end < 0:
+            return
+        if _GET_LINE.fullmatch(data, 0, end) is not None:
+            self._known = HeaderBlock(data[end:], headers)
 
     def _limit_message(self, size: int) -> None:
         """Limit the bytes that the parser itself may hold back of one unfinished message."""
@@ -123,6 +172,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self._messages += 1
         self._received = 0
+        self._is_between = False
         self.in_head = True
         self._owner.request_begun()
 
@@ -150,6 +200,7 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         self.in_head = False
         self.in_body = True
+        self.method = self._parser.get_method().decode("latin-1")
         if self._owner.closing:
             return
         if not self._parser.should_upgrade():
@@ -177,12 +228,15 @@ class RequestReader:
             self.body += data
 
     def on_message_complete(self) -> None:
+        self._is_between = True
         self.in_body = False
         if self._owner.closing:
             return
         parser = self._parser
         chunked = parser.get_http_version() != "1.0"
         is_last = not parser.should_keep_alive() or parser.should_upgrade() or not chunked
+        if self.method == "GET" and not is_last and not _BODY_FIELDS & self.headers.keys():
+            self._plain_headers = self.headers
         body = self.body if isinstance(self.body, bytes) else bytes(self.body)
         self._owner.request_received(body, chunked=chunked, is_last=is_last)
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from itertools import chain
 
-from kedge.web.message import HttpRequest, Response, header_line
+from kedge.web.message import JSON, HttpRequest, Response, header_line
 
 GZIP_FROM = 128 << 10
 """Shorter responses are sent as they are."""
 WHOLE_UP_TO = 1 << 20
 """Longer responses are sent in pieces: to encrypt a hundred megabytes takes a tenth of a second."""
 BODILESS = (204, 304)
+_JSON_LINE = header_line("Content-Type", JSON)
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
 }
@@ -21,7 +22,10 @@ def response_head(
 ) -> bytes:
     """Return the head of a response; `length` is None if it is not known yet."""
     lines = _STATUS_LINES.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
-    lines += header_line("Content-Type", response.content_type) if response.content_type else ""
+    if response.content_type == JSON:
+        lines += _JSON_LINE
+    elif response.content_type:
+        lines += header_line("Content-Type", response.content_type)
     lines += date
     for name, value in response.headers:
         lines += header_line(name, value)

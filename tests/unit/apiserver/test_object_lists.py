@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.unit.apiserver.test_render import META, item, tables
 
@@ -87,3 +89,21 @@ def test_no_document_is_decoded_while_a_piece_of_yaml_is_sent() -> None:
     # A decoded document has 6,000 blocks.
     assert sys.getallocatedblocks() - before < 1_000
     assert len(first) + sum(map(len, pieces)) > 3 * len(body)
+
+
+GROUPS = st.lists(st.lists(st.sampled_from([b"1", b"22", b"3" * object_lists.PIECE]), max_size=3))
+
+
+@given(GROUPS, st.sampled_from([b"", b"{"]))
+def test_pieces_are_the_whole_list_however_it_is_divided(
+    groups: list[list[bytes]], opening: bytes
+) -> None:
+    pieces = list(object_lists.joined(b"[", groups, b"]", opening=opening))
+    elements = [opening + element for group in groups for element in group]
+    assert b"".join(pieces) == b"[" + b",".join(elements) + b"]"
+
+
+def test_large_objects_are_not_gathered_into_one_piece() -> None:
+    items = [item(number, object_lists.PIECE) for number in range(object_lists.TOGETHER)]
+    pieces = list(object_lists.list_pieces(RESOURCE, items, META))
+    assert max(map(len, pieces)) < 2 * object_lists.PIECE
