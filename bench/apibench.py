@@ -9,7 +9,7 @@ Operations: create (POST of pods in a namespace that has a LimitRange with defau
 their names only, like those of a ReplicaSet), distinct (the same with a variable of its own for
 each pod), get, list (all pods of the namespace as JSON), table (the same list as kubectl asks for
 it), patch (merge patches that contend for one pod) and watch (from the sending of a POST to the
-event's arrival at each of many watchers).
+event's arrival in the kernel for each of many watchers).
 """
 
 import argparse
@@ -21,14 +21,14 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
+
+from watch_arrivals import TimedWatches
 
 Figures = dict[str, float]
 
@@ -224,16 +224,19 @@ class Bench:
     def watch(self) -> Figures:
         version = self._caller.get(f"{self.path}?limit=1")["metadata"]["resourceVersion"]
         prefix = f"w{secrets.token_hex(4)}-"
-        crowd = Watchers(self.api, f"{self.path}?watch=1&resourceVersion={version}", prefix)
-        crowd.start(self.load.watchers)
+        path = f"{self.path}?watch=1&resourceVersion={version}"
+        watches = TimedWatches(self.api.server, path, self.api.headers(), prefix)
+        watches.start(self.load.watchers)
         sent: dict[str, float] = {}
         for number in range(WATCHED_EVENTS):
             name = f"{prefix}{number}"
-            sent[name] = perf_counter()
+            sent[name] = time.time()
             self._caller.ensure(self.path, pod(name, self.namespace))
-            time.sleep(0.02)
-        crowd.join(20)
-        return latencies(sent, crowd.seen, WATCHED_EVENTS * self.load.watchers)
+            time.sleep(0.05)
+            watches.collect()
+        time.sleep(1)
+        watches.collect()
+        return latencies(sent, watches.seen, WATCHED_EVENTS * self.load.watchers)
 
     def _request(
         self, method: str, path: str, content: str = "", accept: str = "application/json"
@@ -271,47 +274,10 @@ end
 """
 
 
-class Watchers:
-    """Many threads that follow one path, and when each saw which object."""
-
-    def __init__(self, api: Api, path: str, prefix: str) -> None:
-        self.seen: list[tuple[str, float]] = []
-        self._api = api
-        self._path = path
-        self._prefix = prefix
-        self._threads: list[threading.Thread] = []
-
-    def start(self, number: int) -> None:
-        ready = threading.Barrier(number + 1)
-        self._threads = [
-            threading.Thread(target=self._follow, args=(ready,), daemon=True) for _ in range(number)
-        ]
-        for thread in self._threads:
-            thread.start()
-        ready.wait(timeout=30)
-        time.sleep(0.5)
-
-    def join(self, patience: float) -> None:
-        deadline = perf_counter() + patience
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - perf_counter()))
-
-    def _follow(self, ready: threading.Barrier) -> None:
-        connection = self._api.connect()
-        connection.request("GET", self._path, headers=self._api.headers())
-        answer = connection.getresponse()
-        ready.wait()
-        got = 0
-        while got < WATCHED_EVENTS and (line := answer.readline()):
-            at = perf_counter()
-            name = json.loads(line)["object"]["metadata"]["name"]
-            if name.startswith(self._prefix):
-                got += 1
-                self.seen.append((name, at))
-
-
-def latencies(sent: dict[str, float], seen: Sequence[tuple[str, float]], wanted: int) -> Figures:
-    taken = sorted(at - sent[name] for name, at in seen)
+def latencies(
+    sent: dict[str, float], seen: Mapping[tuple[int, str], float], wanted: int
+) -> Figures:
+    taken = sorted(at - sent[name] for (_, name), at in seen.items())
     if not taken:
         sys.exit("no watcher saw any event")
     return {

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -35,7 +36,20 @@ class Home:
 
     def running(self) -> "Cluster":
         """The cluster that was started."""
-        status: dict[str, Any] = json.loads(self._kedge("status", *self._which, "-o=json"))
+        return self._cluster(self._kedge("status", *self._which, "-o=json"))
+
+    def running_again(self, patience: float) -> "Cluster":
+        """The cluster after a restart of its server, once it is ready. A large one may be busy for
+        a while, and `kedge status` says so by its exit code."""
+        deadline = perf_counter() + patience
+        while True:
+            done = self._run("status", *self._which, "-o=json")
+            if done.returncode == 0 or perf_counter() > deadline:
+                return self._cluster(checked(done))
+            sleep(1)
+
+    def _cluster(self, text: str) -> "Cluster":
+        status: dict[str, Any] = json.loads(text)
         token = (self.state / "token").read_text().strip()
         others = [each["pid"] for each in status.get("servers", ())]
         return Cluster(status["address"], token, status["pid"], others)
@@ -44,16 +58,23 @@ class Home:
         self._kedge("down", *self._which)
 
     def _kedge(self, *arguments: str) -> str:
-        done = subprocess.run(
+        return checked(self._run(*arguments))
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [sys.executable, "-m", "kedge", *arguments],
             env=self._environment,
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
-            sys.exit(f"kedge {' '.join(arguments)}:\n{done.stderr}{done.stdout}")
-        return done.stdout
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what a command printed; the bench ends if it failed."""
+    if done.returncode:
+        sys.exit(f"{' '.join(done.args[2:])}:\n{done.stderr}{done.stdout}")
+    return done.stdout
 
 
 class Cluster:

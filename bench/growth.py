@@ -253,7 +253,7 @@ class Growth:
         while self._ready() < self._pods:
             sleep(1)
         sleep(20)  # nodes and controllers take up their work again
-        self._cluster = self._place.running()
+        self._cluster = self._place.running_again(PATIENCE)
         return taken
 
 

@@ -31,7 +31,7 @@ on.
 import asyncio
 import heapq
 import logging
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
@@ -402,24 +402,41 @@ class ResourceCache:
         found = self.candidates(selection)
         return found if selection.everything else [i for i in found if selection.matches(i)]
 
-    def candidates(self, selection: Selection) -> list[Item]:
-        """Return the items that match the selection's place, in the order of the keys."""
+    def candidates(self, selection: Selection, after: str = "", most: int = 0) -> list[Item]:
+        """Return the items that match the selection's place, in the order of the keys: those with
+        keys after one, and at most so many, if it is not 0."""
         items = self._items
         if selection.name and (selection.namespace or not self.resource.namespaced):
             item = items.get(self.resource.key(selection.namespace, selection.name))
-            return [] if item is None else [item]
-        return [items[key] for key in self._range(selection.prefix)]
+            return [] if item is None or item.key <= after else [item]
+        place = self._range(selection.prefix, after)
+        # Without a copy of all keys if every object is in the place.
+        is_all = len(place) == len(items)
+        keys = self._keys if is_all else self._keys[place.start : place.stop]
+        return [items[key] for key in (keys[:most] if most else keys)]
+
+    def count(self, selection: Selection, after: str) -> int:
+        """Return how many items there are in the selection's place, with keys after one."""
+        return len(self._range(selection.prefix, after))
+
+    def last_key(self, selection: Selection) -> str:
+        """Return the last key in the selection's place; empty if there is none."""
+        place = self._range(selection.prefix)
+        return self._keys[place[-1]] if place else ""
 
     def values(self) -> Iterable[Item]:
         return self._items.values()
 
-    def _range(self, prefix: str) -> list[str]:
-        if prefix == self.resource.prefix:
-            return self._keys
+    def _range(self, prefix: str, after: str = "") -> range:
+        """Return the places of keys with a prefix, after one of them."""
         keys = self._keys
+        start = bisect_right(keys, after) if after else 0
+        if prefix == self.resource.prefix:
+            return range(start, len(keys))
         # All keys with the prefix "a/" lie between "a/" and "a0", because "0" is the character
         # after "/". Two bisections find a namespace among all objects of a resource.
-        return keys[bisect_left(keys, prefix) : bisect_left(keys, prefix[:-1] + "0")]
+        start = max(start, bisect_left(keys, prefix))
+        return range(start, bisect_left(keys, prefix[:-1] + "0"))
 
     def change(self, event: StoreEvent) -> Change:
         """A write from the store's history; raises UnreadableValue or UndecryptableValue."""

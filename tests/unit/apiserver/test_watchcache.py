@@ -16,10 +16,12 @@ from kedge.apiserver.watchcache import (
     UNREADABLE_LOGGED,
     Item,
     ResourceCache,
+    Selection,
     WatchCache,
     history,
     splice_head,
 )
+from kedge.machinery.selectors import parse_fields, parse_labels
 from kedge.machinery.turns import next_turn
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import RevisionCompacted, StoreEntry, StoreEvent, UnreadableValue
@@ -55,6 +57,36 @@ def test_small_changes_take_no_more_memory_than_is_counted() -> None:
     finally:
         tracemalloc.stop()
     assert taken < cache.log_bytes
+
+
+@pytest.mark.parametrize(
+    ("namespace", "after", "most", "found", "count"),
+    [
+        ("", "", 0, ["a/1", "a/3", "b/2"], 3),
+        ("", "a/1", 0, ["a/3", "b/2"], 2),
+        ("", "a/2", 1, ["a/3"], 2),
+        ("", "b/2", 1, [], 0),
+        ("a", "", 0, ["a/1", "a/3"], 2),
+        ("a", "", 1, ["a/1"], 2),
+        ("a", "a/1", 5, ["a/3"], 1),
+        ("b", "a/3", 0, ["b/2"], 1),
+        ("a", "b/2", 0, [], 0),
+        ("c", "", 0, [], 0),
+    ],
+)
+def test_a_page_is_found_by_its_keys(
+    namespace: str, after: str, most: int, found: list[str], count: int
+) -> None:
+    cache = ResourceCache(RESOURCE, 0)
+    value = written(1).entry.value
+    for number, key in enumerate(("b/2", "a/1", "a/3"), 1):
+        entry = StoreEntry(RESOURCE.key(*key.split("/")), value, number, number)
+        cache.feed(StoreEvent("put", entry, None))
+    selection = Selection(RESOURCE, namespace, parse_labels(""), parse_fields(""))
+    start = RESOURCE.prefix + after if after else ""
+    items = cache.candidates(selection, start, most)
+    assert [item.key.removeprefix(RESOURCE.prefix) for item in items] == found
+    assert cache.count(selection, start) == count
 
 
 def test_listeners_share_a_line_which_the_log_does_not_keep() -> None:

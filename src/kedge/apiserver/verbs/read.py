@@ -123,9 +123,10 @@ async def read_page(api: Api, request: Request) -> ListPage:
     if snapshot.exact and snapshot.exact < cache.changed:
         return await _past(api, request, selection, snapshot, limit)
     revision = snapshot.exact or api.cache.revision
-    last = _last_key(cache.candidates(selection)) if limit else ""
-    items = await chosen(api, cache, selection, snapshot.after)
-    return await _own_page(selection, _page(selection, items, limit, revision, last))
+    last = cache.last_key(selection) if limit else ""
+    count = cache.count(selection, snapshot.after)
+    items = await chosen(api, cache, selection, snapshot.after, limit)
+    return await _own_page(selection, _page(selection, items, limit, revision, last, count))
 
 
 async def _own_page(selection: Selection, page: ListPage) -> ListPage:
@@ -193,19 +194,24 @@ def effort_of(item: Item) -> int:
 
 
 async def chosen(
-    api: Api, cache: ResourceCache, selection: Selection, after: str = ""
-) -> list[Item]:
+    api: Api, cache: ResourceCache, selection: Selection, after: str = "", most: int = 0
+) -> Sequence[Item]:
     """Return the objects that are selected at this moment and have keys after one, over many turns
-    of the event loop."""
-    items = cache.candidates(selection)
-    if after:
-        items = [item for item in items if item.key > after]
-    return await _matching(api, selection, items)
+    of the event loop: the first ones if there are more than `most`, which is not 0.
 
-
-async def _matching(api: Api, selection: Selection, items: Sequence[Item]) -> list[Item]:
+    A page costs as much as its objects, however many others there are; with selectors as much as
+    those that are looked at until it is full.
+    """
     if selection.everything:
-        return list(items)
+        return cache.candidates(selection, after, most)
+    return await _matching(api, selection, cache.candidates(selection, after), most)
+
+
+async def _matching(
+    api: Api, selection: Selection, items: Sequence[Item], most: int = 0
+) -> Sequence[Item]:
+    if selection.everything:
+        return items
     items = await own_versions(selection, items)
     kept, effort = [], 0
     for item in items:
@@ -215,6 +221,8 @@ async def _matching(api: Api, selection: Selection, items: Sequence[Item]) -> li
             effort = 0
         if selection.matches(item):
             kept.append(item)
+            if len(kept) == most:
+                break
     return kept
 
 
@@ -223,16 +231,17 @@ def _last_key(items: Sequence[Item]) -> str:
 
 
 def _page(
-    selection: Selection, items: Sequence[Item], limit: int, revision: int, last: str
+    selection: Selection, items: Sequence[Item], limit: int, revision: int, last: str, count: int
 ) -> ListPage:
-    """Return the first objects of a list. A full page has a token if there are more objects up to
-    the last one, selected or not, as upstream does not look at them."""
+    """Return the first objects of a list, of which there are `count` if there are no selectors. A
+    full page has a token if there are more objects up to the last one, selected or not, as upstream
+    does not look at them."""
     if not limit or len(items) < limit or (len(items) == limit and items[-1].key >= last):
         return ListPage(items, ListMeta(resourceVersion=str(revision)))
     meta = ListMeta(
         resourceVersion=str(revision),
         continue_=token(revision, items[limit - 1].key, selection),
-        remainingItemCount=len(items) - limit if selection.everything else None,
+        remainingItemCount=count - limit if selection.everything else None,
     )
     return ListPage(items[:limit], meta)
 
@@ -267,7 +276,8 @@ async def _past(
             items.append(cache.item(entry))
     if not page.more:
         kept = await _matching(api, selection, items)
-        page_shown = _page(selection, kept, limit, snapshot.exact, _last_key(items))
+        last = _last_key(items)
+        page_shown = _page(selection, kept, limit, snapshot.exact, last, len(kept))
         return await _own_page(selection, page_shown)
     meta = ListMeta(
         resourceVersion=str(snapshot.exact),
