@@ -80,8 +80,10 @@ def arrival(notes: list[tuple[int, int, bytes]]) -> float:
     """Return the time at which the kernel got the last of the bytes."""
     for level, kind, value in notes:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds: int
+            nanoseconds: int
             seconds, nanoseconds = _TIMESPEC.unpack(value)
-            return float(seconds) + nanoseconds / 1e9
+            return seconds + nanoseconds / 1e9
     raise RuntimeError("the kernel does not note when the bytes of TCP connections arrive")
 
 
