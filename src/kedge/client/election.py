@@ -111,7 +111,7 @@ class Election:
         self._times = times
         self._begin_term = begin_term
         self.term: WriteGuard | None = None
-        """What guards the writes of this server, if it leads."""
+        """The guard of the writes of this server, if it leads."""
 
     def is_leading(self) -> bool:
         """Return whether no other server can have begun to lead: the lease was renewed of late. A
@@ -245,8 +245,8 @@ class Election:
 
 def while_leading(election: Election, handler: Handler) -> Handler:
     """Return a handler that refuses to write once another server may lead. The work of a leader
-    that lost its lease is cancelled, a moment later. What it has sent by then is refused by the
-    store."""
+    that lost its lease is cancelled, a moment later. The store refuses the
+    writes that it has sent by then."""
 
     def handle(call: Call) -> LocalResponse | Awaitable[LocalResponse]:
         if call.method == "GET":

@@ -6,9 +6,9 @@ announces itself anew. So a server that sees no Lease of another knows for a whi
 acknowledges writes.
 
 Others may write Leases in kube-system, too. A Lease without the proof of a server of this cluster
-is that of a kube-apiserver, or of nobody: this server then asks the store more often than it must,
-and sends nothing to an address that such a Lease names. A Lease that somebody else deleted still
-counts for as long as its server may answer.
+is that of a kube-apiserver, or forged: this server then asks the store more often than it must,
+and sends nothing to an address that such a Lease names. A Lease that another client
+deleted still counts for as long as its server may answer.
 """
 
 import asyncio
@@ -246,7 +246,7 @@ class ServerMembership:
                 renewed,
             )
         elif known is not None and known.renewed:
-            # Somebody else wrote it: it says nothing about the server, which will write it anew.
+            # Another client wrote it: it says nothing about the server, which will write it anew.
             self._peers[item.key] = replace(known, revision=item.revision, is_deleted=False)
         else:
             now = self._leases.monotonic()

@@ -233,9 +233,9 @@ def _last_key(items: Sequence[Item]) -> str:
 def _page(
     selection: Selection, items: Sequence[Item], limit: int, revision: int, last: str, count: int
 ) -> ListPage:
-    """Return the first objects of a list, of which there are `count` if there are no selectors. A
-    full page has a token if there are more objects up to the last one, selected or not, as upstream
-    does not look at them."""
+    """Return the first objects of a list; without selectors it has `count` objects. A full page has
+    a token if there are more objects up to the last one, selected or not, as upstream does not look
+    at them."""
     if not limit or len(items) < limit or (len(items) == limit and items[-1].key >= last):
         return ListPage(items, ListMeta(resourceVersion=str(revision)))
     meta = ListMeta(
