@@ -16,6 +16,8 @@ URL: Final = "kedge.io/server-url"
 """The annotation with the address at which other servers reach this one."""
 ADDRESS: Final = "kedge.io/advertised-address"
 """The annotation with the host and the port of a server for pods and other machines."""
+BOOT: Final = "kedge.io/server-boot"
+"""The annotation with the start of the machine: a process of another start cannot be one before."""
 PROOF: Final = "kedge.io/server-proof"
 """The annotation with the proof."""
 
@@ -48,5 +50,6 @@ def _signed(document: Mapping[str, Any]) -> bytes:
     notes = document["metadata"].get("annotations") or {}
     spec = document.get("spec") or {}
     name = document["metadata"]["name"]
-    facts = (name, notes.get(URL), notes.get(ADDRESS))
-    return msgspec.json.encode((*facts, spec.get("holderIdentity"), spec.get("renewTime")))
+    facts = (name, notes.get(URL), notes.get(ADDRESS), notes.get(BOOT))
+    times = spec.get("acquireTime"), spec.get("renewTime")
+    return msgspec.json.encode((*facts, spec.get("holderIdentity"), *times))

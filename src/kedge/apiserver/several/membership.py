@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from kedge.api.coordination_v1 import lease
 from kedge.apiserver.prepare import random_uid
-from kedge.apiserver.several.lease_proof import ADDRESS, PROOF, URL, LeaseProof
+from kedge.apiserver.several.lease_proof import ADDRESS, BOOT, PROOF, URL, LeaseProof
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock, lease_clock
 from kedge.machinery.durations import format_micro_time, format_time, parse_time
@@ -40,6 +40,8 @@ JOIN_SECONDS: Final = 1.2
 RENEW_SECONDS: Final = 5.0
 LIVE_SECONDS: Final = 15
 """A server that has not renewed its Lease for so long is taken for dead: nothing is sent to it."""
+TWIN_SECONDS: Final = 60
+"""How old the Lease may be of a server with the same name that is looked for at the start."""
 GONE_SECONDS: Final = 300.0
 """Its Lease is deleted after so long. Until then no other server takes itself for alone."""
 LAPSE_SECONDS: Final = 100.0
@@ -47,6 +49,17 @@ LAPSE_SECONDS: Final = 100.0
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = lease.RESOURCE.key(NAMESPACE, "apiserver-")
 LABELS: Final = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
+
+
+class IdentityInUse(StoreError):
+    """Another server with the name of this one is alive."""
+
+    def __init__(self, identity: str) -> None:
+        super().__init__(
+            f"another server of this cluster is {identity}, too. Servers are told apart by"
+            " /etc/machine-id, host name and directory: give this machine a host name or a"
+            " machine-id of its own, and start it again"
+        )
 
 
 class PeerServer(msgspec.Struct, frozen=True):
@@ -70,9 +83,17 @@ class ServerMembership:
     """The Lease of this server, and those of the others."""
 
     def __init__(
-        self, store: Store, cache: WatchCache, clock: Clock, *, identity: str, proof: LeaseProof
+        self,
+        store: Store,
+        cache: WatchCache,
+        clock: Clock,
+        *,
+        identity: str,
+        proof: LeaseProof,
+        boot: str = "",
     ) -> None:
-        """`identity` differs between the servers, and is the same after a restart."""
+        """`identity` differs between the servers, and is the same after a restart. `boot` differs
+        after each start of the machine."""
         self._store = store
         self._cache = cache
         self._clock = clock
@@ -81,7 +102,7 @@ class ServerMembership:
         self.name = lease_name(identity)
         self._key = lease.RESOURCE.key(NAMESPACE, self.name)
         self._proof = proof
-        self._annotations = {URL: "", ADDRESS: ""}
+        self._annotations = {URL: "", ADDRESS: "", BOOT: boot}
         self._acquired = ""
         self._last_renewal = ""
         self._renewed = self._leases.monotonic()
@@ -119,6 +140,7 @@ class ServerMembership:
 
     async def join(self) -> None:
         """Announce this server; returns when it may answer. Raises StoreError."""
+        await self._look_for_twin()
         await self._renew()
         await self._cache.reached(await self._store.newest())
         if self._peers:
@@ -127,11 +149,13 @@ class ServerMembership:
 
     async def announce(self, url: str, address: str) -> None:
         """Say where other servers reach this one, and where pods do; raises StoreError."""
-        self._annotations = {URL: url, ADDRESS: address}
+        self._annotations |= {URL: url, ADDRESS: address}
         await self._renew()
 
     async def leave(self) -> None:
         """Say that this server is no more; the Lease is not renewed again."""
+        if self._has_left:
+            return
         self._has_left = True
         try:
             async with self._writing:
@@ -145,12 +169,15 @@ class ServerMembership:
             log.warning("lease of this server not deleted error=%s", error)
 
     async def run(self) -> None:
-        """Renew the Lease, and delete those of servers that are gone, until cancelled."""
+        """Renew the Lease, and delete those of servers that are gone, until cancelled. Raises
+        IdentityInUse."""
         while True:
             await self._clock.sleep(RENEW_SECONDS)
             try:
                 await self._renew()
                 await self._forget_gone()
+            except IdentityInUse:
+                raise
             except (StoreError, OSError) as error:
                 log.warning("lease of this server not renewed error=%s", error)
 
@@ -161,11 +188,42 @@ class ServerMembership:
             if self._has_left:
                 return
             found = await self._store.get(self._key)
+            if found is not None:
+                self._check_twin(found.value)
             value = self._value(None if found is None else found.value, holder=self.identity)
             await self._store.put(self._key, value, expect=found.revision if found else 0)
         self._renewed = began
         if has_lapsed:
             self._answers_from = self._leases.monotonic() + JOIN_SECONDS
+
+    async def _look_for_twin(self) -> None:
+        """Wait whether a server with this name is alive; raises IdentityInUse. One that was started
+        since this machine was has ended, as its successor starts now."""
+        found = await self._store.get(self._key)
+        renewed = self._renewal_in(found.value if found else None)
+        if found is None or not renewed:
+            return
+        notes = _document(found.value)["metadata"]["annotations"]
+        age = abs((self._clock.now() - parse_time(renewed)).total_seconds())
+        if notes.get(BOOT) == self._annotations[BOOT] or age > TWIN_SECONDS:
+            return
+        log.info(
+            "waiting whether another server has the name of this one identity=%s", self.identity
+        )
+        await self._clock.sleep(RENEW_SECONDS + 1)
+        again = await self._store.get(self._key)
+        if self._renewal_in(again.value if again else None) > renewed:
+            self._has_left = True
+            raise IdentityInUse(self.identity)
+
+    def _check_twin(self, present: bytes) -> None:
+        """Raise IdentityInUse if another server, which began before this one, renews the Lease."""
+        if not self._last_renewal or self._renewal_in(present) <= self._last_renewal:
+            return
+        log.error("another server renews the lease of this one identity=%s", self.identity)
+        if _document(present)["spec"]["acquireTime"] <= self._acquired:
+            self._has_left = True  # the Lease is that of the other one
+            raise IdentityInUse(self.identity)
 
     async def _forget_gone(self) -> None:
         now = self._leases.monotonic()

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kedge.apiserver.agents import client_context
 from kedge.apiserver.api import Api
@@ -17,6 +17,8 @@ from kedge.apiserver.several.terms import begin_term
 from kedge.machinery.write_guard import WriteGuard
 from kedge.web.message import HttpRequest
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
 Handler = Callable[[HttpRequest], Answer]
 
 
@@ -28,7 +30,12 @@ class SeveralServers:
     ) -> None:
         self._api = api
         self.membership = ServerMembership(
-            api.store, api.cache, api.clock, identity=identity, proof=LeaseProof.of_keys(pki)
+            api.store,
+            api.cache,
+            api.clock,
+            identity=identity,
+            proof=LeaseProof.of_keys(pki),
+            boot=_boot(),
         )
         self.barrier = ReadBarrier(api.store, api.cache, self.membership, settled, api.clock)
         self.relay = FrameRelay(self.membership, partial(client_context, pki), api.clock)
@@ -60,3 +67,11 @@ class SeveralServers:
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
         return [self.membership.run(), self.barrier.run(), self.relay.run()]
+
+
+def _boot() -> str:
+    """Return what Linux calls this start of the machine; empty if it does not say."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

@@ -8,7 +8,7 @@ import pytest
 
 from kedge.apiserver.several import membership
 from kedge.apiserver.several.lease_proof import LeaseProof
-from kedge.apiserver.several.membership import ServerMembership, lease_name
+from kedge.apiserver.several.membership import IdentityInUse, ServerMembership, lease_name
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 from kedge.testing.two_servers import two_servers
@@ -260,3 +260,59 @@ async def test_a_machine_that_was_suspended_joins_anew(server: LocalServer) -> N
     assert not own.is_current(), "another one may have taken itself for alone"
     await server.clock.advance(membership.JOIN_SECONDS)
     assert own.is_current()
+
+
+def twin(server: LocalServer, boot: str) -> ServerMembership:
+    """Return a server on a copy of the machine of `one`."""
+    api = server.app.api
+    return ServerMembership(
+        api.store, api.cache, server.clock, identity="one", proof=PROOF, boot=boot
+    )
+
+
+async def test_a_server_does_not_start_while_another_one_has_its_name(server: LocalServer) -> None:
+    elder, younger = twin(server, "a"), twin(server, "b")
+    await join(server, elder, "https://one:1")
+    server.start(elder.run())
+    with pytest.raises(IdentityInUse, match="machine-id of its own"):
+        await join(server, younger)
+    await younger.leave()
+    await server.settle()
+    notes = (await lease(server, "one"))["metadata"]["annotations"]
+    assert notes["kedge.io/server-url"] == "https://one:1"
+    await server.clock.advance(2 * membership.RENEW_SECONDS)
+    assert elder.is_current()
+
+
+async def test_a_machine_that_was_started_again_waits_for_a_moment(server: LocalServer) -> None:
+    before, after = twin(server, "a"), twin(server, "b")
+    await join(server, before)
+    assert await join(server, after) > membership.RENEW_SECONDS
+    assert await join(server, twin(server, "b")) < 1, "a restart of the process alone"
+    await server.clock.advance(membership.TWIN_SECONDS + 1)
+    assert await join(server, twin(server, "c")) < 1, "it has been silent for long"
+
+
+@pytest.mark.parametrize("is_elder_first", [True, False])
+async def test_the_younger_of_two_servers_with_one_name_ends(
+    server: LocalServer, is_elder_first: bool
+) -> None:
+    """Also if nothing tells their machines apart, as with copies of a running one."""
+    elder, younger = twin(server, "a"), twin(server, "a")
+    await join(server, elder)
+    await server.clock.advance(1)
+    await join(server, younger)
+    names = {"elder": elder, "younger": younger}
+    ended: list[str] = []
+
+    async def run(name: str) -> None:
+        try:
+            await names[name].run()
+        except IdentityInUse:
+            ended.append(name)
+
+    for name in sorted(names, reverse=not is_elder_first):
+        server.start(run(name))
+    await server.clock.advance(3 * membership.RENEW_SECONDS)
+    assert ended == ["younger"]
+    assert elder.is_current()
