@@ -249,7 +249,7 @@ async def test_writes_arrive_although_no_notification_does(
 ) -> None:
     monkeypatch.setattr("kedge.storage.postgresql.store.POLL_SECONDS", 0.05)
     async with opened(fresh) as one, opened(fresh) as two:
-        await (await one._listener.connection()).execute("UNLISTEN *")
+        monkeypatch.setattr(one, "_note", lambda revision: None)
         entry = await two.put("/a", b"", expect=0)
         assert await first(one, 1, since=1) == [StoreEvent("put", entry, None)]
 
@@ -424,12 +424,12 @@ async def test_too_few_connections_are_refused_with_words(
 ) -> None:
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.1)
     shared_postgresql.query(
-        "CREATE ROLE crowded LOGIN CONNECTION LIMIT 2;"
+        "CREATE ROLE crowded LOGIN CONNECTION LIMIT 3;"
         f" GRANT CREATE ON DATABASE {DATABASE} TO crowded"
     )
     address = shared_postgresql.new_address()._replace(user="crowded")
     connection = PostgresConnection(address=address)
-    with pytest.raises(StoreUnavailable, match=r"no connection left.*needs three"):
+    with pytest.raises(StoreUnavailable, match=r"no connection left.*needs four"):
         async with opened(connection) as store:
             await store.put("/a", b"", expect=0)
 
@@ -632,3 +632,20 @@ async def test_a_full_disk_refuses_writes_with_words_until_there_is_space(
             await store.delete("/0", expect=kept.revision)
         postgresql.query("DROP DATABASE crowded WITH (FORCE)")
         postgresql.query("DROP TABLESPACE small")
+
+
+async def test_single_rows_do_not_wait_for_lists(
+    shared_postgresql: PostgresProcess, fresh: PostgresConnection
+) -> None:
+    async with opened(fresh) as store:
+        entry = await store.put("/a", b"", expect=0)
+        slow = asyncio.ensure_future(store._fetch("SELECT pg_sleep(30)"))
+        lists = [asyncio.ensure_future(store.list("/")) for _ in range(3)]
+        await asyncio.wait(lists, timeout=0.2)
+        async with asyncio.timeout(2):
+            assert await store.newest() == entry.revision
+            assert await store.get("/a") == entry
+        assert not any(each.done() for each in lists)
+        for each in (slow, *lists):
+            each.cancel()
+        await asyncio.wait((slow, *lists))

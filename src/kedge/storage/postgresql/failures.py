@@ -116,7 +116,7 @@ def store_error(failure: PostgresFailure, size: int = 0) -> StoreError:
             )
         case PostgresFailureKind.NO_CONNECTION_LEFT:
             return StoreUnavailable(
-                f"{where} has no connection left: {text}. A server of kedge needs three: raise"
+                f"{where} has no connection left: {text}. A server of kedge needs four: raise"
                 ' max_connections, or the limit of the user ("ALTER ROLE ... CONNECTION LIMIT")'
             )
         case PostgresFailureKind.UNKNOWN:

@@ -1,11 +1,13 @@
-"""PostgresReader: queries of any task, one at a time on one connection."""
+"""PostgresReader: queries of any task, one at a time on one connection, in turns of tenants."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kedge.machinery.task_group import OwnedTask
+from kedge.machinery.tenant import current_tenant
 from kedge.storage.postgresql.failures import PostgresFailure, store_error
 from kedge.storage.postgresql.patience import Patience
 from kedge.storage.postgresql.session import PostgresSession
@@ -21,6 +23,39 @@ class _Query(NamedTuple):
     future: asyncio.Future[Sequence[Any]]
 
 
+class _QueryTurns:
+    """Queries that wait. The query of a tenant waits for one of each other tenant at most, however
+    many pages of lists these want."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[_Query]] = {}
+        """By tenant, the next tenant first."""
+        self._arrival = asyncio.Event()
+
+    def add(self, query: _Query) -> None:
+        self._waiting.setdefault(current_tenant(), deque()).append(query)
+        self._arrival.set()
+
+    async def take(self) -> _Query:
+        """Return the next query, once there is one."""
+        while not self._waiting:
+            self._arrival.clear()
+            await self._arrival.wait()
+        tenant = next(iter(self._waiting))
+        # The tenant is the last one from now on, if it has more.
+        waiting = self._waiting.pop(tenant)
+        query = waiting.popleft()
+        if waiting:
+            self._waiting[tenant] = waiting
+        return query
+
+    def drain(self) -> Iterator[_Query]:
+        """Take all that wait."""
+        waiting, self._waiting = self._waiting, {}
+        for queries in waiting.values():
+            yield from queries
+
+
 class PostgresReader:
     """Repeats queries while the server is away. A task that is cancelled leaves the connection
     alone: only the reader uses it."""
@@ -28,7 +63,7 @@ class PostgresReader:
     def __init__(self, session: PostgresSession, patience: Patience) -> None:
         self._session = session
         self._patience = patience
-        self._queue: asyncio.Queue[_Query] = asyncio.Queue()
+        self._turns = _QueryTurns()
         self._under_way: _Query | None = None
         self._running = OwnedTask(self._run())
 
@@ -37,22 +72,21 @@ class PostgresReader:
     ) -> Sequence[Any]:
         """Return the rows of a query that may be carried out twice; raises StoreError."""
         future: asyncio.Future[Sequence[Any]] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Query(text, arguments, seconds, future))
+        self._turns.add(_Query(text, arguments, seconds, future))
         return await future
 
     async def close(self) -> None:
         await self._running.close()
         self._session.disconnect()
         if self._under_way is not None:
-            self._queue.put_nowait(self._under_way)
-        while not self._queue.empty():
-            future = self._queue.get_nowait().future
-            if not future.done():
-                future.set_exception(StoreClosed())
+            self._turns.add(self._under_way)
+        for query in self._turns.drain():
+            if not query.future.done():
+                query.future.set_exception(StoreClosed())
 
     async def _run(self) -> None:
         while True:
-            query = self._under_way = await self._queue.get()
+            query = self._under_way = await self._turns.take()
             try:
                 rows = await self._carry_out(query)
             except Exception as error:

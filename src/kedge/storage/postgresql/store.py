@@ -1,7 +1,8 @@
 """PostgresStore: the store in a schema of a PostgreSQL database, which several servers may share.
 
-Three connections: one writes, one reads, one gets notifications and reads the events of other
-servers. Nothing here is remembered for longer than a request: the database has the truth.
+Four connections: one writes, one reads single rows, one reads lists, and one gets notifications and
+reads the events of other servers. Nothing here is remembered for longer than a request: the
+database has the truth.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ CHUNK_BYTES: Final = 4 << 20
 POLL_SECONDS: Final = 5.0
 """How often the head is read if no notification comes: one may be lost, or a connection."""
 COMPACTION_STEP: Final = 256
-"""Changes that are compacted in one transaction. Reads wait that long; writes do not wait."""
+"""Changes that are compacted in one transaction. Lists wait that long; writes do not wait."""
 COMPACTION_SECONDS: Final = 60.0
 EXPIRED_KEYS: Final = 256
 """Keys that expire in one transaction."""
@@ -82,7 +83,10 @@ class PostgresStore:
         self._greeted = asyncio.Event()
         self._instance = new_instance()
         patience = Patience(self._machine)
-        self._reader = PostgresReader(PostgresSession(servers, self._check), patience)
+        self._rows = PostgresReader(PostgresSession(servers, self._check), patience)
+        """For queries that read a row or two. Each request may wait for one of them."""
+        self._lists = PostgresReader(PostgresSession(servers, self._check), patience)
+        """For all queries that may take a while."""
         self._writer = PostgresWriter(
             PostgresSession(servers, self._begin_writing),
             queries,
@@ -106,6 +110,7 @@ class PostgresStore:
         store = cls(servers, queries, clock, found)
         try:
             await store._listen()
+            await store._fetch(queries.head)  # now, not with the first list, if too few are left
         except BaseException:
             await store.close()
             raise
@@ -121,7 +126,7 @@ class PostgresStore:
         return self._disconnected or (DISK_FULL if self._writer.is_full else "")
 
     async def get(self, key: str) -> StoreEntry | None:
-        found = await self._fetch(self._sql.get, key.encode())
+        found = await self._fetch_row(self._sql.get, key.encode())
         if not found:
             return None
         entry = rows.store_entry(found[0])
@@ -129,7 +134,7 @@ class PostgresStore:
         return entry
 
     async def newest(self) -> int:
-        newest: int = (await self._fetch(self._sql.head))[0][0]
+        newest: int = (await self._fetch_row(self._sql.head))[0][0]
         return newest
 
     async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> StorePage:
@@ -176,16 +181,21 @@ class PostgresStore:
         for task in self._tasks:
             await task.close()
         self._listener.disconnect()
-        await self._reader.close()
+        await self._rows.close()
+        await self._lists.close()
         self._feeds.close()
 
     # Reading.
+
+    async def _fetch_row(self, query: str, *arguments: Any) -> Sequence[Any]:
+        self._check_open()
+        return await self._rows.fetch(query, *arguments)
 
     async def _fetch(
         self, query: str, *arguments: Any, seconds: float | None = None
     ) -> Sequence[Any]:
         self._check_open()
-        return await self._reader.fetch(query, *arguments, seconds=seconds)
+        return await self._lists.fetch(query, *arguments, seconds=seconds)
 
     async def _page(self, prefix: str, at: int, after: str, limit: int) -> StorePage:
         first, end = rows.key_range(prefix, after)
@@ -420,7 +430,7 @@ class PostgresStore:
         except PostgresFailure as failure:
             raise store_error(failure.without_effect()) from None
         hello = f"{_HELLO} {self._instance}"
-        await self._fetch("SELECT pg_notify($1, $2)", self._sql.channel, hello)
+        await self._fetch_row("SELECT pg_notify($1, $2)", self._sql.channel, hello)
         try:
             await asyncio.wait_for(self._greeted.wait(), HELLO_SECONDS)
         except TimeoutError:

@@ -50,7 +50,7 @@ def test_errors_are_told_apart_by_their_state(
     ("kind", "error", "words"),
     [
         ("WITHOUT_EFFECT", StoreUnavailable, "pg_isready"),
-        ("NO_CONNECTION_LEFT", StoreUnavailable, "needs three"),
+        ("NO_CONNECTION_LEFT", StoreUnavailable, "needs four"),
         ("UNKNOWN", WriteOutcomeUnknown, "Read the object"),
         ("FULL", DiskFull, "Make space there"),
         ("TOO_LARGE", ValueTooLarge, "9 bytes"),

@@ -1,13 +1,15 @@
 """Queries of the PostgreSQL store when the library fails."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from kedge.machinery.tenant import tenant
 from kedge.storage.postgresql.patience import Patience
 from kedge.storage.postgresql.reader import PostgresReader
-from kedge.storage.store import StoreUnavailable
+from kedge.storage.store import StoreClosed, StoreUnavailable
 from kedge.testing.clock import FakeClock
 
 
@@ -36,3 +38,48 @@ async def test_an_error_of_the_library_fails_one_query_and_not_the_later_ones() 
         await reader.fetch("SELECT 1")
     assert await reader.fetch("SELECT 2") == ["SELECT 2"]
     await reader.close()
+
+
+class SlowSession:
+    """A connection whose answers come one by one."""
+
+    server = "db:5432"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answer = asyncio.Semaphore(0)
+
+    async def fetch(
+        self, query: str, *arguments: Any, seconds: float | None = None
+    ) -> Sequence[Any]:
+        self.asked.append(query)
+        await self.answer.acquire()
+        return [query]
+
+    def disconnect(self) -> None:
+        pass
+
+
+async def test_tenants_take_turns_however_many_pages_one_of_them_wants() -> None:
+    session = SlowSession()
+    reader = PostgresReader(session, Patience(FakeClock()))  # type: ignore[arg-type]
+    reading = []
+    for name, count in (("greedy", 50), ("modest", 2), ("", 1)):
+        with tenant(name):
+            wanted = [reader.fetch(f"{name} {number}") for number in range(count)]
+            reading += [asyncio.ensure_future(each) for each in wanted]
+    for _ in reading:
+        session.answer.release()
+    await asyncio.gather(*reading)
+    assert session.asked[:6] == ["greedy 0", "modest 0", " 0", "greedy 1", "modest 1", "greedy 2"]
+    assert len(session.asked) == 53
+    await reader.close()
+
+
+async def test_queries_that_wait_end_with_the_store() -> None:
+    reader = PostgresReader(SlowSession(), Patience(FakeClock()))  # type: ignore[arg-type]
+    reading = [asyncio.ensure_future(reader.fetch(str(number))) for number in range(3)]
+    await asyncio.wait(reading, timeout=0.01)
+    await reader.close()
+    outcomes = await asyncio.gather(*reading, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [StoreClosed] * 3
