@@ -17,18 +17,18 @@ import signal
 import ssl
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from apibench import Api, Caller, Load, need_wrk
 from apibench import Bench as ApiBench
-from cluster import Cluster, Home, home, processor_seconds
+from cluster import Cluster, Home, home, processor_seconds, resident_mb
 from line_plot import Panel, draw
 from machine import machine_speed
 
@@ -116,6 +116,22 @@ def panel(name: str, figures: Sequence[Figures]) -> Panel:
     return Panel(title, [(each["pods"], each[name]) for each in figures])
 
 
+class Usage(NamedTuple):
+    """What a process has used so far."""
+
+    processor_seconds: float
+    resident_mb: float
+
+
+def shares(before: Mapping[str, Usage], after: Mapping[str, Usage], seconds: float) -> str:
+    """Say how busy each process was for so many seconds, and how large it is."""
+    parts = []
+    for name, now in after.items():
+        busy = (now.processor_seconds - before[name].processor_seconds) / seconds
+        parts.append(f"{name} {busy:.0%} of a core, {now.resident_mb:,.0f} MB")
+    return "; ".join(parts)
+
+
 class Growth:
     """One run: a cluster that becomes larger."""
 
@@ -146,7 +162,9 @@ class Growth:
 
     def _at(self, size: int) -> Figures:
         row: Figures = {"pods": size}
+        before = self._usage()
         row |= self._grow(size)
+        print(shares(before, self._usage(), row["ready_s"]), flush=True)
         sleep(10)  # events and statuses that were held back
         row["resident_mb"] = self._cluster.resident_mb()
         row["pod_kb"] = (row["resident_mb"] - self._empty_mb) * 1024 / size
@@ -182,6 +200,12 @@ class Growth:
         process = self._etcd.process if self._etcd else None
         seconds: float = processor_seconds(process.pid) if process else 0.0
         return seconds
+
+    def _usage(self) -> dict[str, Usage]:
+        pids = {f"server {number}": pid for number, pid in enumerate(self._cluster.pids, 1)}
+        if self._etcd and self._etcd.process:
+            pids["etcd"] = self._etcd.process.pid
+        return {name: Usage(processor_seconds(pid), resident_mb(pid)) for name, pid in pids.items()}
 
     def _ready(self) -> int:
         found = self._caller.get(DEPLOYMENTS)["items"]
