@@ -114,12 +114,15 @@ def test_memory_that_changes_without_files_need_not_be_looked_at_each_time(
 
 
 def test_processes_are_counted_with_their_children_and_their_dead() -> None:
-    work = "sum(range(1_500_000))"
+    # The kernel counts the time of dead children in hundredths of a second.
+    work = "while time.process_time() < 0.05: pass"
     code = (
-        "import os, sys\n"
-        f"if not os.fork(): {work}; os._exit(0)\n"
+        "import os, sys, time\n"
+        "def work():\n"
+        f"    {work}\n"
+        "if not os.fork(): work(); os._exit(0)\n"
         "os.wait()\n"
-        f"if not os.fork(): {work}; sys.stdin.read(); os._exit(0)\n"
+        "if not os.fork(): work(); sys.stdin.read(); os._exit(0)\n"
         "print('ready', flush=True); os.wait()\n"
     )
     pipe = subprocess.PIPE
