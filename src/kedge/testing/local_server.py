@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
 
 import msgspec
@@ -144,7 +144,13 @@ class LocalWatch:
 @cache
 def _signing_key() -> SigningKey:
     """One key for all servers of a test run, generated at the first signature."""
-    return SigningKey(Path(mkdtemp(prefix="kedge-keys-")))
+    return SigningKey(Path(_key_directory().name))
+
+
+@cache
+def _key_directory() -> TemporaryDirectory[str]:
+    """The directory of that key, which is deleted when the process ends."""
+    return TemporaryDirectory(prefix="kedge-keys-")
 
 
 _ROLES: Final[dict[str, list[StoreEntry]]] = {}

@@ -76,12 +76,15 @@ def test_a_privileged_pod_opens_no_disk_and_makes_no_node(pods: Any) -> None:
 
 
 def test_a_setuid_program_that_it_leaves_in_its_root_is_not_roots(pods: Any, cluster: Any) -> None:
-    script = "cp /bin/sh /shell && chmod 4755 /shell && stat -c %u:%a /shell; exec sleep 1000"
-    pods.create("setuid", script, **OWN)
-    pods.ready("setuid")
+    script = "cp /bin/sh /shell && chmod 4755 /shell && touch /done; exec sleep 1000"
+    probe = {"exec": {"command": ["test", "-e", "/done"]}, "periodSeconds": 1}
+    pods.create("setuid", script, container={"readinessProbe": probe}, **OWN)
+    status = pods.ready("setuid")["status"]["containerStatuses"][0]
+    container = status["containerID"].removeprefix("kedge://")
     runtime = Path(cluster.home) / "state/nodes/node-1/runtime/containers"
-    (left,) = runtime.glob("*/upper/shell")
-    assert left.stat().st_uid >= 65_536
+    left = (runtime / container / "upper/shell").stat()
+    assert left.st_mode & 0o7777 == 0o4755
+    assert left.st_uid >= 65_536
 
 
 def test_a_shared_pid_namespace_does_not_lead_out(pods: Any) -> None:
