@@ -98,6 +98,8 @@ class ServerMembership:
         self._cache = cache
         self._clock = clock
         self._leases = lease_clock(clock)
+        """A cluster for tests may stop its clock. Its Lease is renewed nevertheless, as the others
+        go on."""
         self.identity = identity
         self.name = lease_name(identity)
         self._key = lease.RESOURCE.key(NAMESPACE, self.name)
@@ -144,7 +146,7 @@ class ServerMembership:
         await self._renew()
         await self._cache.reached(await self._store.newest())
         if self._peers:
-            await self._clock.sleep(JOIN_SECONDS)
+            await self._leases.sleep(JOIN_SECONDS)
         self._answers_from = self._leases.monotonic()
 
     async def announce(self, url: str, address: str) -> None:
@@ -172,7 +174,7 @@ class ServerMembership:
         """Renew the Lease, and delete those of servers that are gone, until cancelled. Raises
         IdentityInUse."""
         while True:
-            await self._clock.sleep(RENEW_SECONDS)
+            await self._leases.sleep(RENEW_SECONDS)
             try:
                 await self._renew()
                 await self._forget_gone()
@@ -210,7 +212,7 @@ class ServerMembership:
         log.info(
             "waiting whether another server has the name of this one identity=%s", self.identity
         )
-        await self._clock.sleep(RENEW_SECONDS + 1)
+        await self._leases.sleep(RENEW_SECONDS + 1)
         again = await self._store.get(self._key)
         if self._renewal_in(again.value if again else None) > renewed:
             self._has_left = True

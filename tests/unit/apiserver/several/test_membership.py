@@ -9,6 +9,7 @@ import pytest
 from kedge.apiserver.several import membership
 from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import IdentityInUse, ServerMembership, lease_name
+from kedge.machinery.travel_clock import TravelClock
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 from kedge.testing.two_servers import two_servers
@@ -248,6 +249,19 @@ async def test_nothing_that_others_wrote_stays_in_a_lease(server: LocalServer) -
     renewed = (await lease(server, "one"))["metadata"]
     assert "finalizers" not in renewed
     assert renewed["uid"] == found["metadata"]["uid"]
+
+
+async def test_a_server_whose_clock_a_test_has_stopped_renews_its_lease(
+    server: LocalServer,
+) -> None:
+    api, clock = server.app.api, TravelClock(server.clock)
+    own = ServerMembership(api.store, api.cache, clock, identity="one", proof=PROOF)
+    await join(server, own)
+    server.start(own.run())
+    clock.freeze()
+    for _ in range(int(membership.LAPSE_SECONDS / membership.RENEW_SECONDS) + 1):
+        await server.clock.advance(membership.RENEW_SECONDS)
+    assert own.is_current()
 
 
 async def test_a_machine_that_was_suspended_joins_anew(server: LocalServer) -> None:
