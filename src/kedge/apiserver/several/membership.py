@@ -46,6 +46,7 @@ GONE_SECONDS: Final = 300.0
 """Its Lease is deleted after so long. Until then no other server takes itself for alone."""
 LAPSE_SECONDS: Final = 100.0
 """A server that could not renew its Lease for so long answers no requests until it has."""
+_TRIES: Final = 10
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = lease.RESOURCE.key(NAMESPACE, "apiserver-")
 LABELS: Final = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
@@ -189,14 +190,25 @@ class ServerMembership:
         async with self._writing:
             if self._has_left:
                 return
-            found = await self._store.get(self._key)
-            if found is not None:
-                self._check_twin(found.value)
-            value = self._value(None if found is None else found.value, holder=self.identity)
-            await self._store.put(self._key, value, expect=found.revision if found else 0)
+            await self._write()
         self._renewed = began
         if has_lapsed:
             self._answers_from = self._leases.monotonic() + JOIN_SECONDS
+
+    async def _write(self) -> None:
+        """Write the Lease, also if another client writes it over and over; raises StoreError."""
+        present = await self._store.get(self._key)
+        for tries_left in reversed(range(_TRIES)):
+            if present is not None:
+                self._check_twin(present.value)
+            value = self._value(present.value if present else None, holder=self.identity)
+            try:
+                await self._store.put(self._key, value, expect=present.revision if present else 0)
+                return
+            except RevisionConflict as race:
+                if not tries_left:
+                    raise
+                present = race.current
 
     async def _look_for_twin(self) -> None:
         """Wait whether a server with this name is alive; raises IdentityInUse. One that was started

@@ -204,6 +204,26 @@ async def test_a_server_whose_lease_somebody_took_away_still_counts(is_deleted: 
         assert first.is_alone, "by now it answers nothing"
 
 
+async def test_a_server_starts_although_another_client_writes_its_lease_all_the_time(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, put = membership.PREFIX + lease_name("one").removeprefix("apiserver-"), server.store.put
+    others = 5
+
+    async def be_late(key_written: str, value: bytes, **options: Any) -> Any:
+        nonlocal others
+        if key_written == key and others:
+            others -= 1
+            present = await server.store.get(key)
+            await put(key, b'{"metadata":{}}', expect=present.revision if present else 0)
+        return await put(key_written, value, **options)
+
+    monkeypatch.setattr(server.store, "put", be_late)
+    own = member(server, "one")
+    await join(server, own)
+    assert (others, own.is_current()) == (0, True)
+
+
 async def test_an_old_farewell_takes_no_server_away() -> None:
     async with two_servers() as (one, other):
         first, second = member(one, "one"), member(other, "other")
