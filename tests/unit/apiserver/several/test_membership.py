@@ -245,13 +245,17 @@ async def test_an_old_farewell_takes_no_server_away() -> None:
         assert not first.is_alone
 
 
-async def test_a_server_renews_its_lease_also_if_its_clock_was_set_back() -> None:
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_server_renews_its_lease_also_if_its_clock_was_set_back(leaves: bool) -> None:
     async with two_servers() as (one, other):
         first = member(one, "one")
         await join(one, first)
         api = other.app.api
         early = FakeClock(other.clock.now() - timedelta(hours=1))
-        await join(other, member(other, "other"), "https://other:2")
+        second = member(other, "other")
+        await join(other, second, "https://other:2")
+        if leaves:
+            await second.leave()
         again = ServerMembership(api.store, api.cache, early, identity="other", proof=PROOF)
         await again.announce("https://other:3", "")
         await one.app.api.cache.reached(one.store.revision)
