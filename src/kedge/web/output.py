@@ -59,7 +59,10 @@ class Output:
             return
         if size > max(_MAX_UNWRITTEN, len(parts) * _LONG):
             # A copy of so much costs more than records of their own for the few short parts.
-            self._transport.writelines(parts)
+            # Not writelines: that of asyncio never pauses in Python 3.12.0 to 3.12.8, 3.13.0 and
+            # 3.13.1 (CVE-2024-12254).
+            for part in parts:
+                self._transport.write(part)
         else:
             self._transport.write(b"".join(parts))  # no copy if there is one
 

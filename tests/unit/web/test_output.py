@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kedge.machinery.turns import Turns
 from kedge.testing.clock import BusyClock
@@ -67,10 +67,6 @@ class NotedWrites(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        for data in list_of_data:
-            self.write(data)
 
 
 class EndOfTurn:
