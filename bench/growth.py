@@ -117,7 +117,7 @@ def panel(name: str, figures: Sequence[Figures]) -> Panel:
 
 
 class Usage(NamedTuple):
-    """What a process has used so far."""
+    """The processor time and memory of a process so far."""
 
     processor_seconds: float
     resident_mb: float

@@ -649,3 +649,16 @@ async def test_single_rows_do_not_wait_for_lists(
         for each in (slow, *lists):
             each.cancel()
         await asyncio.wait((slow, *lists))
+
+
+async def test_a_row_that_another_server_has_just_written_does_not_wait_for_lists(
+    fresh: PostgresConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(fresh) as one, opened(fresh) as two:
+        monkeypatch.setattr(one, "_note", lambda revision: None)  # its notification is late
+        slow = asyncio.ensure_future(one._fetch("SELECT pg_sleep(30)"))
+        entry = await two.put("/a", b"", expect=0)
+        async with asyncio.timeout(2):
+            assert await one.get("/a") == entry
+        slow.cancel()
+        await asyncio.wait([slow])

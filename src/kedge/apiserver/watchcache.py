@@ -421,6 +421,8 @@ class ResourceCache:
 
     def last_key(self, selection: Selection) -> str:
         """Return the last key in the selection's place; empty if there is none."""
+        if selection.name and (selection.namespace or not self.resource.namespaced):
+            return self.resource.key(selection.namespace, selection.name)
         place = self._range(selection.prefix)
         return self._keys[place[-1]] if place else ""
 

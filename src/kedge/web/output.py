@@ -3,12 +3,14 @@
 import asyncio
 import zlib
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from kedge.machinery.turns import Turns, next_turn
 
 _MAX_UNWRITTEN = 64 << 10
 """Bytes of responses that are written at once, so that a peer that does not read is noticed."""
+_LONG: Final = 16 << 10
+"""Bytes whose copy costs as much as a TLS record and a call of their own."""
 
 
 class WriteQueue(Protocol):
@@ -55,9 +57,12 @@ class Output:
         size, self._unwritten_size = self._unwritten_size, 0
         if self._transport.is_closing():
             return
-        if size > _MAX_UNWRITTEN:
-            # A copy of so much costs more than records of their own for the short parts.
-            self._transport.writelines(parts)
+        if size > max(_MAX_UNWRITTEN, len(parts) * _LONG):
+            # A copy of so much costs more than records of their own for the few short parts.
+            # Not writelines: that of asyncio never pauses in Python 3.12.0 to 3.12.8, 3.13.0 and
+            # 3.13.1 (CVE-2024-12254).
+            for part in parts:
+                self._transport.write(part)
         else:
             self._transport.write(b"".join(parts))  # no copy if there is one
 

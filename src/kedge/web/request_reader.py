@@ -173,6 +173,7 @@ class RequestReader:
         self._messages += 1
         self._received = 0
         self._is_between = False
+        self._plain_headers = None  # those of a message that came in parts were not learned
         self.in_head = True
         self._owner.request_begun()
 

@@ -104,9 +104,25 @@ def test_the_end_of_a_body_without_frames_waits_for_no_turn() -> None:
     assert transport.writes == [b"last event"]
 
 
+def test_a_long_piece_is_not_copied() -> None:
+    transport, turn = NotedWrites(), EndOfTurn()
+    Chunks(Output(transport, turn), framed=True).write(b"x" * (256 << 10))
+    turn.end()
+    assert list(map(len, transport.writes)) == [7, 256 << 10, 2]
+
+
+def test_many_events_are_few_records_although_they_are_large_together() -> None:
+    transport, turn = NotedWrites(), EndOfTurn()
+    chunks = Chunks(Output(transport, turn), framed=True)
+    for _ in range(100):
+        chunks.write(b"x" * 1000)
+    turn.end()
+    assert len(transport.writes) == 2
+
+
 def test_chunks_that_are_large_together_do_not_wait_for_the_end_of_the_turn() -> None:
     transport, turn = NotedWrites(), EndOfTurn()
     chunks = Chunks(Output(transport, turn), framed=False)
     for _ in range(3):
         chunks.write(b"x" * (40 << 10))
-    assert [len(data) for data in transport.writes] == [80 << 10]
+    assert sum(map(len, transport.writes)) == 80 << 10

@@ -90,6 +90,30 @@ def test_the_end_of_a_request_that_came_in_parts_is_not_taken_for_a_whole_one() 
     assert reading.requests == parsed.requests
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        (of_get(b"/a")[:20], of_get(b"/a")[20:]),
+        (of_get(b"/a") + of_get(b"/b"),),
+        (of_get(b"/a") + of_get(b"/b")[:20], of_get(b"/b")[20:]),
+    ],
+)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Authorization: Bearer c\r\nContent-Length: 0\r\n\r\n",
+        b"Authorization: Bearer c\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_no_request_gets_the_headers_of_another_one_before(
+    others: tuple[bytes, ...], fields: bytes
+) -> None:
+    pieces = *others, of_get(b"/c", fields), of_get(b"/d", fields)
+    seen, parsed = Reading().feed(*pieces), Reading(forgets=True).feed(*pieces)
+    assert seen.requests[-1][2]["authorization"] == "Bearer c"
+    assert seen.requests == parsed.requests
+
+
 def test_a_body_is_not_taken_for_a_request() -> None:
     content = of_get(b"/c")
     post = b"POST /b HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(content)

@@ -26,6 +26,7 @@ from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, conflict
 from kedge.machinery.quantity import Quantity
+from kedge.machinery.write_guard import guarded_by
 from kedge.storage.store import RevisionConflict, Store, StoreEntry, StoreError
 
 log = logging.getLogger(__name__)
@@ -237,12 +238,14 @@ class SharedQuotaClaims:
     async def _write(
         self, namespace: str, record: ClaimRecord, claims: tuple[SentClaim, ...]
     ) -> None:
-        entry = await self._store.put(
-            KEYS + namespace,
-            msgspec.json.encode(claims),
-            expect=record.revision,
-            ttl=0 if claims else EMPTY_SECONDS,
-        )
+        # A leader may write this for all that wait. If its time is over, only its own write fails.
+        with guarded_by(None):
+            entry = await self._store.put(
+                KEYS + namespace,
+                msgspec.json.encode(claims),
+                expect=record.revision,
+                ttl=0 if claims else EMPTY_SECONDS,
+            )
         self._records[namespace] = ClaimRecord(entry.revision, claims)
 
     async def _clean(self, namespace: str) -> None:

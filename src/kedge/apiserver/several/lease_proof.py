@@ -18,6 +18,9 @@ ADDRESS: Final = "kedge.io/advertised-address"
 """The annotation with the host and the port of a server for pods and other machines."""
 BOOT: Final = "kedge.io/server-boot"
 """The annotation with the start of the machine: a process of another start cannot be one before."""
+REVISION: Final = "kedge.io/server-revision"
+"""The annotation with a revision of the store before the renewal. Each renewal of a server has a
+higher one than those before, also after a restart with a clock that was set back."""
 PROOF: Final = "kedge.io/server-proof"
 """The annotation with the proof."""
 
@@ -45,11 +48,11 @@ class LeaseProof:
 
 
 def _signed(document: Mapping[str, Any]) -> bytes:
-    """Return all that others rely on. With the time, an old Lease is no proof that the server still
-    lives."""
+    """Return all that others rely on. With the revision, an old Lease is no proof that the server
+    still lives."""
     notes = document["metadata"].get("annotations") or {}
     spec = document.get("spec") or {}
     name = document["metadata"]["name"]
-    facts = (name, notes.get(URL), notes.get(ADDRESS), notes.get(BOOT))
+    facts = (name, *(notes.get(note) for note in (URL, ADDRESS, BOOT, REVISION)))
     times = spec.get("acquireTime"), spec.get("renewTime")
     return msgspec.json.encode((*facts, spec.get("holderIdentity"), *times))

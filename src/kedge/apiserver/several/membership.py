@@ -14,7 +14,6 @@ deleted still counts for as long as its server may answer.
 import asyncio
 import logging
 from base64 import b32encode
-from datetime import timedelta
 from hashlib import sha256
 from math import inf
 from random import Random
@@ -25,7 +24,14 @@ from msgspec.structs import replace
 
 from kedge.api.coordination_v1 import lease
 from kedge.apiserver.prepare import random_uid
-from kedge.apiserver.several.lease_proof import ADDRESS, BOOT, PROOF, URL, LeaseProof
+from kedge.apiserver.several.lease_proof import (
+    ADDRESS,
+    BOOT,
+    PROOF,
+    REVISION,
+    URL,
+    LeaseProof,
+)
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock, lease_clock
 from kedge.machinery.durations import format_micro_time, format_time, parse_time
@@ -46,6 +52,7 @@ GONE_SECONDS: Final = 300.0
 """Its Lease is deleted after so long. Until then no other server takes itself for alone."""
 LAPSE_SECONDS: Final = 100.0
 """A server that could not renew its Lease for so long answers no requests until it has."""
+_TRIES: Final = 10
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = lease.RESOURCE.key(NAMESPACE, "apiserver-")
 LABELS: Final = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
@@ -73,8 +80,8 @@ class PeerServer(msgspec.Struct, frozen=True):
     revision: int
     heard: float
     """When it was seen to renew the Lease, by the clock of this server: other clocks may differ."""
-    renewed: str = ""
-    """When it says that it did; empty if its Lease has no proof."""
+    renewal: int = 0
+    """Which renewal that was; 0 if its Lease has no proof."""
     is_deleted: bool = False
     """Whether the Lease is gone, though its server did not say that it leaves."""
 
@@ -98,17 +105,19 @@ class ServerMembership:
         self._cache = cache
         self._clock = clock
         self._leases = lease_clock(clock)
+        """A cluster for tests may stop its clock. Its Lease is renewed nevertheless, as the others
+        go on."""
         self.identity = identity
         self.name = lease_name(identity)
         self._key = lease.RESOURCE.key(NAMESPACE, self.name)
         self._proof = proof
         self._annotations = {URL: "", ADDRESS: "", BOOT: boot}
         self._acquired = ""
-        self._last_renewal = ""
+        self._last_renewal = 0
         self._renewed = self._leases.monotonic()
         self._answers_from = inf
         self._peers: dict[str, PeerServer] = {}
-        self._newest: dict[str, str] = {}
+        self._newest: dict[str, int] = {}
         """By key, the newest renewal that a server has proven."""
         self._writing = asyncio.Lock()
         """Held by the one who writes the Lease: several tasks do."""
@@ -144,7 +153,7 @@ class ServerMembership:
         await self._renew()
         await self._cache.reached(await self._store.newest())
         if self._peers:
-            await self._clock.sleep(JOIN_SECONDS)
+            await self._leases.sleep(JOIN_SECONDS)
         self._answers_from = self._leases.monotonic()
 
     async def announce(self, url: str, address: str) -> None:
@@ -172,7 +181,7 @@ class ServerMembership:
         """Renew the Lease, and delete those of servers that are gone, until cancelled. Raises
         IdentityInUse."""
         while True:
-            await self._clock.sleep(RENEW_SECONDS)
+            await self._leases.sleep(RENEW_SECONDS)
             try:
                 await self._renew()
                 await self._forget_gone()
@@ -187,32 +196,44 @@ class ServerMembership:
         async with self._writing:
             if self._has_left:
                 return
-            found = await self._store.get(self._key)
-            if found is not None:
-                self._check_twin(found.value)
-            value = self._value(None if found is None else found.value, holder=self.identity)
-            await self._store.put(self._key, value, expect=found.revision if found else 0)
+            await self._write()
         self._renewed = began
         if has_lapsed:
             self._answers_from = self._leases.monotonic() + JOIN_SECONDS
+
+    async def _write(self) -> None:
+        """Write the Lease, also if another client writes it over and over; raises StoreError."""
+        present = await self._store.get(self._key)
+        for tries_left in reversed(range(_TRIES)):
+            if present is not None:
+                self._check_twin(present.value)
+            value = self._value(present.value if present else None, holder=self.identity)
+            try:
+                await self._store.put(self._key, value, expect=present.revision if present else 0)
+                return
+            except RevisionConflict as race:
+                if not tries_left:
+                    raise
+                present = race.current
 
     async def _look_for_twin(self) -> None:
         """Wait whether a server with this name is alive; raises IdentityInUse. One that was started
         since this machine was has ended, as its successor starts now."""
         found = await self._store.get(self._key)
-        renewed = self._renewal_in(found.value if found else None)
-        if found is None or not renewed:
+        renewal = self._renewal_in(found.value if found else None)
+        if found is None or not renewal:
             return
-        notes = _document(found.value)["metadata"]["annotations"]
+        document = _document(found.value)
+        notes, renewed = document["metadata"]["annotations"], document["spec"]["renewTime"]
         age = abs((self._clock.now() - parse_time(renewed)).total_seconds())
         if notes.get(BOOT) == self._annotations[BOOT] or age > TWIN_SECONDS:
             return
         log.info(
             "waiting whether another server has the name of this one identity=%s", self.identity
         )
-        await self._clock.sleep(RENEW_SECONDS + 1)
+        await self._leases.sleep(RENEW_SECONDS + 1)
         again = await self._store.get(self._key)
-        if self._renewal_in(again.value if again else None) > renewed:
+        if self._renewal_in(again.value if again else None) > renewal:
             self._has_left = True
             raise IdentityInUse(self.identity)
 
@@ -241,9 +262,10 @@ class ServerMembership:
         """Return the Lease; one without a holder says that the server leaves."""
         now = self._clock.now()
         self._acquired = self._acquired or format_micro_time(now)
-        self._last_renewal = _later(
-            format_micro_time(now), self._last_renewal, self._renewal_in(present)
+        self._last_renewal = max(
+            self._store.revision, self._last_renewal, self._renewal_in(present) + 1
         )
+        notes = {**self._annotations, REVISION: str(self._last_renewal)}
         document: dict[str, Any] = {
             "kind": lease.RESOURCE.kind,
             "apiVersion": lease.RESOURCE.api_version,
@@ -254,25 +276,25 @@ class ServerMembership:
                 "creationTimestamp": format_time(now),
                 **_origin_of(present),
                 "labels": LABELS,
-                "annotations": self._annotations,
+                "annotations": notes,
             },
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": LIVE_SECONDS,
                 "acquireTime": self._acquired,
-                "renewTime": self._last_renewal,
+                "renewTime": format_micro_time(now),
             },
         }
-        notes = {**self._annotations, PROOF: self._proof.of(document)}
-        document["metadata"] |= {"annotations": notes}
+        document["metadata"]["annotations"] = {**notes, PROOF: self._proof.of(document)}
         return msgspec.json.encode(document)
 
-    def _renewal_in(self, present: bytes | None) -> str:
-        """Return when this server last renewed its Lease, maybe before a restart."""
+    def _renewal_in(self, present: bytes | None) -> int:
+        """Return which renewal of this server the Lease is of, maybe one before a restart; 0 if
+        another client wrote it."""
         document = _document(present)
         if not document.get("metadata") or not self._proof.fits(document):
-            return ""
-        return str(document["spec"]["renewTime"])
+            return 0
+        return _renewal_of(document)
 
     def _changed(self, change: Change | None) -> None:
         if change is None:
@@ -291,31 +313,31 @@ class ServerMembership:
             self._deleted(item)
             return
         known = self._peers.get(item.key)
-        renewed = self._renewal(item.key, document)
-        if renewed:
+        renewal = self._renewal(item.key, document)
+        if renewal:
             notes = meta["annotations"]
-            self._newest[item.key] = renewed
+            self._newest[item.key] = renewal
             self._peers[item.key] = PeerServer(
                 meta["name"],
                 notes[URL],
                 notes[ADDRESS],
                 item.revision,
                 self._leases.monotonic(),
-                renewed,
+                renewal,
             )
-        elif known is not None and known.renewed:
+        elif known is not None and known.renewal:
             # Another client wrote it: it says nothing about the server, which will write it anew.
             self._peers[item.key] = replace(known, revision=item.revision, is_deleted=False)
         else:
             now = self._leases.monotonic()
             self._peers[item.key] = PeerServer(meta["name"], "", "", item.revision, now)
 
-    def _renewal(self, key: str, document: dict[str, Any]) -> str:
-        """Return when a server renewed its Lease; empty without a proof that it did since."""
+    def _renewal(self, key: str, document: dict[str, Any]) -> int:
+        """Return which renewal of a server this is; 0 without a proof that it is a new one."""
         if not self._proof.fits(document):
-            return ""
-        renewed = str(document["spec"]["renewTime"])
-        return renewed if renewed > self._newest.get(key, "") else ""
+            return 0
+        renewal = _renewal_of(document)
+        return renewal if renewal > self._newest.get(key, 0) else 0
 
     def _deleted(self, item: Item) -> None:
         known = self._peers.get(item.key)
@@ -330,8 +352,9 @@ class ServerMembership:
         """Whether a server wrote this as the last state of its Lease."""
         document = item.document()
         spec = document.get("spec") or {}
-        is_last = spec.get("renewTime") == self._newest.get(item.key)
-        return is_last and not spec.get("holderIdentity") and self._proof.fits(document)
+        if spec.get("holderIdentity") or not self._proof.fits(document):
+            return False
+        return _renewal_of(document) == self._newest.get(item.key)
 
 
 def lease_name(identity: str) -> str:
@@ -339,12 +362,9 @@ def lease_name(identity: str) -> str:
     return f"apiserver-{b32encode(sha256(identity.encode()).digest())[:26].decode().lower()}"
 
 
-def _later(now: str, *before: str) -> str:
-    """Return a time that is later than those before, also if the clock was set back."""
-    last = max(before)
-    if now > last:
-        return now
-    return format_micro_time(parse_time(last) + timedelta(microseconds=1))
+def _renewal_of(document: dict[str, Any]) -> int:
+    """Return which renewal a Lease with a proof is of."""
+    return int(document["metadata"]["annotations"][REVISION])
 
 
 def _document(value: bytes | None) -> dict[str, Any]:

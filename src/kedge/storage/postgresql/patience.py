@@ -18,6 +18,11 @@ class Patience:
         self._clock = clock
         self._failing_since: float | None = None
 
+    def of_one(self) -> "Patience":
+        """Return the patience with one request, whatever becomes of the others: a query that takes
+        too long each time would be repeated for as long as they are answered."""
+        return Patience(self._clock)
+
     def answered(self) -> None:
         self._failing_since = None
 

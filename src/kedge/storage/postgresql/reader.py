@@ -103,13 +103,15 @@ class PostgresReader:
             self._under_way = None
 
     async def _carry_out(self, query: _Query) -> Sequence[Any]:
+        own = self._patience.of_one()
         while not query.future.done():
             try:
                 rows = await self._session.fetch(
                     query.text, *query.arguments, seconds=query.seconds
                 )
             except PostgresFailure as failure:
-                if not failure.is_passing or self._patience.is_over():
+                is_over = self._patience.is_over() or own.is_over()
+                if not failure.is_passing or is_over:
                     raise store_error(failure.without_effect()) from None
             else:
                 self._patience.answered()

@@ -130,7 +130,8 @@ class PostgresStore:
         if not found:
             return None
         entry = rows.store_entry(found[0])
-        await self._catch_up(entry.revision)
+        # Another server may have written it just now. These are few changes, and lists take long.
+        await self._catch_up(entry.revision, self._fetch_row)
         return entry
 
     async def newest(self) -> int:
@@ -344,10 +345,10 @@ class PostgresStore:
             if self.revision >= max(until, found.head) or not found.events:
                 return
 
-    async def _catch_up(self, revision: int) -> None:
+    async def _catch_up(self, revision: int, fetch: Fetch | None = None) -> None:
         """See to it that watchers have been given the revision, which is in the database."""
         if revision > self.revision:
-            await self._advance(self._fetch, revision)
+            await self._advance(fetch or self._fetch, revision)
 
     async def _wake(self) -> None:
         self._wakeup.set()

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from kedge.apiserver.quota.shared_claims import KEYS, PATIENCE_SECONDS
+from kedge.machinery.write_guard import WriteGuard, guarded
 from kedge.storage.memory import MemoryStore
 from kedge.storage.store import StoreEntry, StoreUnavailable, WriteOutcomeUnknown
 from kedge.testing.local_server import LocalAnswer, LocalServer
@@ -176,3 +177,13 @@ async def test_a_dry_run_takes_no_room() -> None:
         assert answer.status == 201
         [made] = await while_time_passes(one.clock, create(other, "a"))
         assert made.status == 201
+
+
+async def test_a_leader_that_was_replaced_fails_no_write_of_others() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="2")
+        late = guarded(WriteGuard("/kedge/leaders/kube-scheduler", 1), create(one, "a"))
+        answers = await while_time_passes(one.clock, late, create(one, "b"))
+        assert [answer.status for answer in answers] == [503, 201]
+        await one.clock.advance(2)
+        assert await record(one.store) == []

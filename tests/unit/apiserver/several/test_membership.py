@@ -9,6 +9,7 @@ import pytest
 from kedge.apiserver.several import membership
 from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import IdentityInUse, ServerMembership, lease_name
+from kedge.machinery.travel_clock import TravelClock
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 from kedge.testing.two_servers import two_servers
@@ -203,6 +204,26 @@ async def test_a_server_whose_lease_somebody_took_away_still_counts(is_deleted: 
         assert first.is_alone, "by now it answers nothing"
 
 
+async def test_a_server_starts_although_another_client_writes_its_lease_all_the_time(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, put = membership.PREFIX + lease_name("one").removeprefix("apiserver-"), server.store.put
+    others = 5
+
+    async def be_late(key_written: str, value: bytes, **options: Any) -> Any:
+        nonlocal others
+        if key_written == key and others:
+            others -= 1
+            present = await server.store.get(key)
+            await put(key, b'{"metadata":{}}', expect=present.revision if present else 0)
+        return await put(key_written, value, **options)
+
+    monkeypatch.setattr(server.store, "put", be_late)
+    own = member(server, "one")
+    await join(server, own)
+    assert (others, own.is_current()) == (0, True)
+
+
 async def test_an_old_farewell_takes_no_server_away() -> None:
     async with two_servers() as (one, other):
         first, second = member(one, "one"), member(other, "other")
@@ -224,13 +245,17 @@ async def test_an_old_farewell_takes_no_server_away() -> None:
         assert not first.is_alone
 
 
-async def test_a_server_renews_its_lease_also_if_its_clock_was_set_back() -> None:
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_server_renews_its_lease_also_if_its_clock_was_set_back(leaves: bool) -> None:
     async with two_servers() as (one, other):
         first = member(one, "one")
         await join(one, first)
         api = other.app.api
         early = FakeClock(other.clock.now() - timedelta(hours=1))
-        await join(other, member(other, "other"), "https://other:2")
+        second = member(other, "other")
+        await join(other, second, "https://other:2")
+        if leaves:
+            await second.leave()
         again = ServerMembership(api.store, api.cache, early, identity="other", proof=PROOF)
         await again.announce("https://other:3", "")
         await one.app.api.cache.reached(one.store.revision)
@@ -248,6 +273,19 @@ async def test_nothing_that_others_wrote_stays_in_a_lease(server: LocalServer) -
     renewed = (await lease(server, "one"))["metadata"]
     assert "finalizers" not in renewed
     assert renewed["uid"] == found["metadata"]["uid"]
+
+
+async def test_a_server_whose_clock_a_test_has_stopped_renews_its_lease(
+    server: LocalServer,
+) -> None:
+    api, clock = server.app.api, TravelClock(server.clock)
+    own = ServerMembership(api.store, api.cache, clock, identity="one", proof=PROOF)
+    await join(server, own)
+    server.start(own.run())
+    clock.freeze()
+    for _ in range(int(membership.LAPSE_SECONDS / membership.RENEW_SECONDS) + 1):
+        await server.clock.advance(membership.RENEW_SECONDS)
+    assert own.is_current()
 
 
 async def test_a_machine_that_was_suspended_joins_anew(server: LocalServer) -> None:

@@ -263,6 +263,13 @@ async def test_a_limit_that_is_just_enough_leaves_nothing_to_continue(server: Lo
     assert "remainingItemCount" not in listed["metadata"]
 
 
+async def test_a_page_with_the_one_object_of_a_name_is_the_last(server: LocalServer) -> None:
+    await make(server, "a", "b")
+    listed = await server.get(f"{MAPS}?limit=1&fieldSelector=metadata.name=a")
+    assert names(listed) == ["a"]
+    assert "continue" not in listed["metadata"]
+
+
 async def test_an_expired_page_comes_with_a_token_that_goes_on_now(server: LocalServer) -> None:
     await make(server, "a", "b", "c")
     first = await server.get(f"{MAPS}?limit=1")

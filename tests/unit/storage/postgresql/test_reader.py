@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kedge.machinery.tenant import tenant
-from kedge.storage.postgresql.patience import Patience
+from kedge.storage.postgresql.failures import PostgresFailure, PostgresFailureKind
+from kedge.storage.postgresql.patience import PATIENCE_SECONDS, Patience
 from kedge.storage.postgresql.reader import PostgresReader
 from kedge.storage.store import StoreClosed, StoreUnavailable
 from kedge.testing.clock import FakeClock
@@ -73,6 +74,30 @@ async def test_tenants_take_turns_however_many_pages_one_of_them_wants() -> None
     await asyncio.gather(*reading)
     assert session.asked[:6] == ["greedy 0", "modest 0", " 0", "greedy 1", "modest 1", "greedy 2"]
     assert len(session.asked) == 53
+    await reader.close()
+
+
+class TooSlowSession(SlowSession):
+    """A connection on which each query takes longer than it may."""
+
+    async def fetch(
+        self, query: str, *arguments: Any, seconds: float | None = None
+    ) -> Sequence[Any]:
+        self.asked.append(query)
+        raise PostgresFailure(PostgresFailureKind.UNKNOWN, self.server, "no answer in 5 s")
+
+
+async def test_a_query_that_always_takes_too_long_is_given_up_while_others_are_answered() -> None:
+    clock = FakeClock()
+    patience = Patience(clock)
+    reader = PostgresReader(TooSlowSession(), patience)  # type: ignore[arg-type]
+    reading = asyncio.ensure_future(reader.fetch("SELECT 1"))
+    for _ in range(int(PATIENCE_SECONDS) + 2):
+        await clock.advance(1)
+        patience.answered()
+    assert reading.done()
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        await reading
     await reader.close()
 
 
