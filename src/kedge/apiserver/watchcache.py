@@ -40,6 +40,7 @@ from typing import Any, Literal
 import msgspec
 
 from kedge.api.resource import Resource
+from kedge.apiserver.alike_bodies import AlikeBodies, whole
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
 from kedge.machinery.turns import next_turn
@@ -116,7 +117,8 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
     key: str
     revision: int
-    body: bytes
+    _own: bytes
+    """The bytes that clients get; only those of this object if `_form` has the others."""
     row: Any = None
     """A cached value of the table renderer."""
     protobuf: bytes | None = None
@@ -124,6 +126,30 @@ class Item(msgspec.Struct, eq=False, gc=False):
     _labels: Mapping[str, str] | None = None
     _fields: Any = None
     """The source of the values of selectable fields, or the values."""
+    _form: bytes | None = None
+    """What the body shares with alike objects, which refer to the same bytes."""
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that clients get."""
+        return self._own if self._form is None else whole(self._own, self._form)
+
+    @property
+    def size(self) -> int:
+        """How many bytes clients get, or a few more: known without making them."""
+        return len(self._own) + (0 if self._form is None else len(self._form))
+
+    def convert(self, body: bytes) -> None:
+        """Take over the body under another definition of the resource."""
+        self._own, self._form = body, None
+        self.derived_anew()
+
+    def shorten(self, alike: AlikeBodies) -> None:
+        """Keep only what differs from alike objects: this one has not changed for a while."""
+        self._labels = self._fields = None
+        short = alike.shortened(self.key, self._own) if self._form is None else None
+        if short is not None:
+            self._own, self._form = short
 
     def superseded(self) -> None:
         """Drop large derived values: there is a newer state, and only watches that are behind ask
@@ -139,7 +165,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
         if self._labels is not None:
             return self._labels
         found = _labels.decode(self.body).metadata.labels
-        if len(self.body) <= LABELS_KEPT:
+        if self.size <= LABELS_KEPT:
             self._labels = found
         return found
 
@@ -189,7 +215,7 @@ class Change(msgspec.Struct, eq=False, gc=False):
     @property
     def size(self) -> int:
         """Bytes that are kept for it: the object, its labels and fields."""
-        return len(self.item.body) + CHANGE_BYTES
+        return self.item.size + CHANGE_BYTES
 
     @property
     def revision(self) -> int:
@@ -291,6 +317,7 @@ class ResourceCache:
         self._head = splice_head(resource)
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
+        self._alike = AlikeBodies()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -327,8 +354,7 @@ class ResourceCache:
             if known is not item:
                 # Written during the turns above: convert this state, not the one that was replaced.
                 body = _reread(resource, item.document(), item.revision)
-            item.derived_anew()
-            item.body = body
+            item.convert(body)
         if changed:
             # The log holds bytes in the old version, and watches would ask the old webhook. It is
             # dropped, and watches end with None: their clients start again from the store's
@@ -466,6 +492,8 @@ class ResourceCache:
                 del self._keys[bisect_left(self._keys, entry.key)]
         else:
             change = Change("ADDED" if previous is None else "MODIFIED", item, previous)
+            if previous is not None:
+                item.key = previous.key  # the same string for all states, the maps and the list
             self._items[entry.key] = item
             if previous is None:
                 insort(self._keys, entry.key)
@@ -523,6 +551,17 @@ class ResourceCache:
         dropped = self.log.popleft()
         self._log_bytes -= dropped.size
         self.log_start = dropped.revision
+        item = dropped.item
+        if self._items.get(item.key) is item:
+            item.shorten(self._alike)
+
+    async def shorten(self, clock: Clock) -> None:
+        """Keep only what differs from alike objects of all that have not changed of late, in many
+        turns of the event loop."""
+        for item in tuple(self._items.values()):
+            await clock.give_way()
+            if item.revision <= self.log_start:
+                item.shorten(self._alike)
 
 
 class WatchCache:
@@ -620,6 +659,11 @@ class WatchCache:
             self.revision = event.entry.revision
             if self._waiters:
                 self._wake()
+
+    async def shorten(self, clock: Clock) -> None:
+        """Keep only what differs from alike objects of all that were loaded."""
+        for cache in tuple(self._caches.values()):
+            await cache.shorten(clock)
 
     def _feed(self, event: StoreEvent) -> None:
         cache = self._cache_of(event.entry.key)
