@@ -32,12 +32,7 @@ class ShortBody(NamedTuple):
     own: bytes
     """The own pieces, with a NUL between them: JSON has none."""
     form: bytes
-    """The shared pieces, as a format of bytes."""
-
-
-def whole(own: bytes, form: bytes) -> bytes:
-    """Return the body again."""
-    return form % tuple(own.split(b"\0"))
+    """The shared pieces, as a format of bytes: `form % tuple(own.split(b"\0"))` is the body."""
 
 
 class _Example:

@@ -35,12 +35,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from kedge.api.resource import Resource
-from kedge.apiserver.alike_bodies import AlikeBodies, whole
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelRequirements
 from kedge.machinery.turns import next_turn
@@ -55,6 +54,10 @@ from kedge.storage.store import (
     UndecryptableValue,
     UnreadableValue,
 )
+
+if TYPE_CHECKING:
+    # Imported when the first object is shortened, which none is at the start.
+    from kedge.apiserver.alike_bodies import AlikeBodies
 
 log = logging.getLogger(__name__)
 
@@ -127,12 +130,13 @@ class Item(msgspec.Struct, eq=False, gc=False):
     _fields: Any = None
     """The source of the values of selectable fields, or the values."""
     _form: bytes | None = None
-    """What the body shares with alike objects, which refer to the same bytes."""
+    """The part of the body that alike objects share, as a format for the own pieces."""
 
     @property
     def body(self) -> bytes:
         """The bytes that clients get."""
-        return self._own if self._form is None else whole(self._own, self._form)
+        form = self._form
+        return self._own if form is None else form % tuple(self._own.split(b"\0"))
 
     @property
     def size(self) -> int:
@@ -144,7 +148,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
         self._own, self._form = body, None
         self.derived_anew()
 
-    def shorten(self, alike: AlikeBodies) -> None:
+    def shorten(self, alike: "AlikeBodies") -> None:
         """Keep only what differs from alike objects: this one has not changed for a while."""
         self._labels = self._fields = None
         short = alike.shortened(self.key, self._own) if self._form is None else None
@@ -317,7 +321,7 @@ class ResourceCache:
         self._head = splice_head(resource)
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
-        self._alike = AlikeBodies()
+        self._known: AlikeBodies | None = None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -554,6 +558,14 @@ class ResourceCache:
         item = dropped.item
         if self._items.get(item.key) is item:
             item.shorten(self._alike)
+
+    @property
+    def _alike(self) -> "AlikeBodies":
+        if self._known is None:
+            from kedge.apiserver.alike_bodies import AlikeBodies
+
+            self._known = AlikeBodies()
+        return self._known
 
     async def shorten(self, clock: Clock) -> None:
         """Keep only what differs from alike objects of all that have not changed of late, in many

@@ -206,7 +206,7 @@ class ObjectCache(Generic[T]):
         return self._owned.count(uid)
 
     def within(self, namespace: str) -> list[T]:
-        # Made when it is first needed: a cluster may have pods, and nobody who asks so for them.
+        # Made when it is first needed: few clusters have controllers that ask for pods so.
         return self.by(_namespace).get(namespace)
 
     def __len__(self) -> int:

@@ -67,7 +67,7 @@ class ContainerStop(NamedTuple):
 
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-"""One mapping for the thousands of pods of which nothing is remembered."""
+"""One empty mapping for the thousands of pods without delays and failures."""
 
 
 class PodLife(msgspec.Struct, frozen=True):
