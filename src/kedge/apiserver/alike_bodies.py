@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 SEPARATOR: Final = b',"'
 """Bodies are compared piece by piece. Finer pieces save a little more, and take three times as
 long to compare."""
-LEAST: Final = 1 << 10
+LEAST: Final = 512
 """Shorter bodies are kept as they are: a shortened one is an object more."""
 MOST: Final = 32 << 10
 """Longer bodies are kept as they are: to compare them takes long."""
