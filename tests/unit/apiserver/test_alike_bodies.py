@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.alike_bodies import FAMILIES, FORMS, LEAST, MOST, USES, AlikeBodies, ShortBody
+from kedge.apiserver.alike_bodies import FAMILIES, FORMS, MOST, USES, AlikeBodies, ShortBody
 
 FILLER = {f"field{number}": "x" * 20 for number in range(50)}
 
