@@ -20,7 +20,8 @@ properties make this safe:
 Bytes come first: the stored value already has the form that clients get, and the resourceVersion is
 spliced in (`stamped`). Labels, fields and table rows are derived when they are asked for and kept
 with the item. Items are never changed after they are published, except by `adopt`; a list may
-therefore hand them to a slow response without a copy.
+therefore hand them to a slow response without a copy. An object that has left the log is kept in a
+shorter form (`alike_bodies.py`). Its body is then made when it is read.
 
 Upstream's cache has one ring of events per resource and closes watchers that fall behind. Here the
 log is shared by all watchers of a resource, and a slow watcher stops listening and reads from the
@@ -57,7 +58,7 @@ from kedge.storage.store import (
 
 if TYPE_CHECKING:
     # Imported when the first object is shortened, which none is at the start.
-    from kedge.apiserver.alike_bodies import AlikeBodies
+    from kedge.apiserver.alike_bodies import AlikeBodies, ShortBody
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +121,8 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
     key: str
     revision: int
-    _own: bytes
-    """The bytes that clients get; only those of this object if `_form` has the others."""
+    _body: "bytes | ShortBody"
+    """In one field: threads read it while the event loop shortens it."""
     row: Any = None
     """A cached value of the table renderer."""
     protobuf: bytes | None = None
@@ -129,31 +130,32 @@ class Item(msgspec.Struct, eq=False, gc=False):
     _labels: Mapping[str, str] | None = None
     _fields: Any = None
     """The source of the values of selectable fields, or the values."""
-    _form: bytes | None = None
-    """The part of the body that alike objects share, as a format for the own pieces."""
 
     @property
     def body(self) -> bytes:
         """The bytes that clients get."""
-        form = self._form
-        return self._own if form is None else form % tuple(self._own.split(b"\0"))
+        body = self._body
+        if isinstance(body, bytes):
+            return body
+        return body.form % tuple(body.own.split(b"\0"))
 
     @property
     def size(self) -> int:
         """How many bytes clients get, or a few more: known without making them."""
-        return len(self._own) + (0 if self._form is None else len(self._form))
+        body = self._body
+        return len(body) if isinstance(body, bytes) else len(body.own) + len(body.form)
 
     def convert(self, body: bytes) -> None:
         """Take over the body under another definition of the resource."""
-        self._own, self._form = body, None
+        self._body = body
         self.derived_anew()
 
     def shorten(self, alike: "AlikeBodies") -> None:
         """Keep only what differs from alike objects: this one has not changed for a while."""
         self._labels = self._fields = None
-        short = alike.shortened(self.key, self._own) if self._form is None else None
-        if short is not None:
-            self._own, self._form = short
+        body = self._body
+        if isinstance(body, bytes):
+            self._body = alike.shortened(self.key, body) or body
 
     def superseded(self) -> None:
         """Drop large derived values: there is a newer state, and only watches that are behind ask

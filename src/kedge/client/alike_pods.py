@@ -40,7 +40,7 @@ class AlikePods:
         those of the last pod; if it is a state that a reader has, it is the same object."""
         uid = pod.metadata.uid
         kept = self._kept.get(uid)
-        found = self._shared(pod if kept is None else _with_names_of(pod, kept))
+        found = self._shared(pod, pod if kept is None else kept)
         if kept is not None:
             if _version(kept) > _version(found):
                 return found  # for a reader that lags
@@ -50,13 +50,13 @@ class AlikePods:
         self._kept[uid] = found
         return found
 
-    def _shared(self, pod: Pod) -> Pod:
+    def _shared(self, pod: Pod, former: Pod) -> Pod:
         owners = pod.metadata.ownerReferences
         place = owners[0].uid if owners else pod.metadata.namespace, pod.status.phase
         like = self._last.pop(place, pod)
         found = self._last[place] = replace(
             pod,
-            metadata=_metadata(pod.metadata, like.metadata),
+            metadata=_metadata(pod.metadata, like.metadata, former.metadata),
             spec=_spec(pod.spec, like.spec),
             status=_status(pod.status, like.status),
         )
@@ -70,17 +70,13 @@ def _version(pod: Pod) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def _with_names_of(pod: Pod, kept: Pod) -> Pod:
-    """Return a pod with the name and uid of its former state: maps have these as keys."""
-    meta, known = pod.metadata, kept.metadata
-    name = _either(meta.name, known.name)
-    return replace(pod, metadata=replace(meta, name=name, uid=known.uid))
-
-
-def _metadata(meta: ObjectMeta, like: ObjectMeta) -> ObjectMeta:
+def _metadata(meta: ObjectMeta, like: ObjectMeta, former: ObjectMeta) -> ObjectMeta:
+    """`former` is that of another state of the same pod: maps have its name and uid as keys."""
     return replace(
         meta,
         managedFields=(),
+        name=_either(meta.name, former.name),
+        uid=_either(meta.uid, former.uid),
         generateName=_either(meta.generateName, like.generateName),
         namespace=_either(meta.namespace, like.namespace),
         creationTimestamp=_either(meta.creationTimestamp, like.creationTimestamp),

@@ -130,6 +130,9 @@ def test_a_short_state_has_its_fields_and_what_follows_it() -> None:
     assert items[1].size < len(bodies[1]) + 200
     assert [item.body for item in items] == bodies
     derive(items[1])
+    again = items[1].body
+    items[1].shorten(alike)
+    assert items[1].body == again
     items[1].convert(b"{}")
     assert items[1].body == b"{}"
 
