@@ -76,6 +76,9 @@ CHANGE_BYTES = 1 << 10
 """Memory of a change besides its bytes: its key, labels, fields and a row of a table. Most objects
 have less than a kilobyte, so the logs would otherwise take three times the memory that is counted
 for them."""
+SHORTENED_AT_ONCE = 2
+"""Objects that are shortened with each change: more than leave the log, but not all at once if
+hundreds make way for a large one."""
 LABELS_KEPT = 32 << 10
 """Labels of larger objects are decoded for each comparison: twenty thousand labels take five times
 as much memory as the object, and the logs hold many states of it."""
@@ -324,6 +327,8 @@ class ResourceCache:
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
         self._known: AlikeBodies | None = None
+        self._quiet: deque[Item] = deque()
+        """Objects that have left the log, to be shortened."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -525,6 +530,7 @@ class ResourceCache:
         # changed would send every watcher to the store.
         while len(self.log) > LOG_LENGTH or (self._log_bytes > LOG_BYTES and len(self.log) > 1):
             self._drop_first()
+        self._shorten_some()
         # A copy, because a listener may remove itself: a watch whose client reads too slowly does.
         for listener in tuple(self.listeners):
             listener(change)
@@ -557,9 +563,17 @@ class ResourceCache:
         dropped = self.log.popleft()
         self._log_bytes -= dropped.size
         self.log_start = dropped.revision
-        item = dropped.item
-        if self._items.get(item.key) is item:
-            item.shorten(self._alike)
+        if self._is_current(dropped.item):
+            self._quiet.append(dropped.item)
+
+    def _shorten_some(self) -> None:
+        for _ in range(min(SHORTENED_AT_ONCE, len(self._quiet))):
+            item = self._quiet.popleft()
+            if self._is_current(item):
+                item.shorten(self._alike)
+
+    def _is_current(self, item: Item) -> bool:
+        return self._items.get(item.key) is item
 
     @property
     def _alike(self) -> "AlikeBodies":

@@ -120,6 +120,25 @@ def test_what_alike_objects_share_is_kept_once_when_they_have_left_the_log() -> 
     assert taken < before * 1.1
 
 
+def test_objects_are_shortened_a_few_at_a_time() -> None:
+    cache = ResourceCache(RESOURCE, 0)
+    events = [padded(number, f"m-{number}") for number in range(1, 41)]
+    for event in events:
+        cache.feed(event)
+    cache.halve_log()
+
+    def short() -> int:
+        items = [cache.get(event.entry.key) for event in events]
+        return sum(item.body is not item.body for item in items if item)
+
+    counts = [short()]
+    for number in range(41, 53):
+        cache.feed(padded(number, "other"))
+        counts.append(short())
+    # The first is the one with which the others are compared.
+    assert counts == [0, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 20, 20]
+
+
 def test_a_short_state_has_its_fields_and_what_follows_it() -> None:
     alike, cache = AlikeBodies(), ResourceCache(RESOURCE, 0)
     items = [cache.item(padded(number, f"m-{number}").entry) for number in range(1, 3)]
