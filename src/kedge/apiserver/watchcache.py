@@ -171,8 +171,9 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        if self._labels is not None:
-            return self._labels
+        kept = self._labels  # once: it may be forgotten by the event loop meanwhile
+        if kept is not None:
+            return kept
         found = _labels.decode(self.body).metadata.labels
         if self.size <= LABELS_KEPT:
             self._labels = found
@@ -198,14 +199,13 @@ class Item(msgspec.Struct, eq=False, gc=False):
         read = readers.get(name)
         if read is None:
             return ""
-        if self._fields is None:
+        kept = self._fields
+        if kept is None:
             source = resource.decode_fields(self.body)
             # A whole object is not kept: it takes more memory than its JSON.
             is_small = resource.presentation.field_source is not None
-            self._fields = (
-                source if is_small else {each: of(source) for each, of in readers.items()}
-            )
-        kept = self._fields
+            kept = source if is_small else {each: of(source) for each, of in readers.items()}
+            self._fields = kept
         value: str = kept[name] if isinstance(kept, dict) else read(kept)
         return value
 
