@@ -78,7 +78,7 @@ def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """Return some items at a time, large ones by themselves."""
     for at in range(0, len(items), TOGETHER):
         group = items[at : at + TOGETHER]
-        if sum([len(item.body) for item in group]) <= PIECE:
+        if sum([item.size for item in group]) <= PIECE:
             yield group
         else:
             yield from ((item,) for item in group)
@@ -122,10 +122,10 @@ def in_turns(items: Iterable[Item], show: Callable[[Item], bytes]) -> Iterator[S
     """Show the items; an empty group ends the piece when enough of them were decoded."""
     effort = 0
     for item in items:
-        effort += len(item.body)
+        effort += item.size
         if effort > TURN:
             yield ()
-            effort = len(item.body)
+            effort = item.size
         yield (show(item),)
 
 

@@ -238,10 +238,10 @@ def _row_groups(form: TableForm, items: Sequence[Item], seconds: int) -> Iterato
             yield texts
             continue
         for item in group:
-            effort += len(item.body)
+            effort += item.size
             if effort > TURN:
                 yield ()
-                effort = len(item.body)
+                effort = item.size
             yield (row(form, item, seconds),)
 
 
@@ -254,7 +254,7 @@ def columns_for(resource: Resource[Any], items: Iterable[Item]) -> Sequence[Colu
         kept = item.row
         if kept.is_marked if kept is not None else further.marker in item.body:
             return (*presentation.columns, further.column)
-        left -= len(item.body)
+        left -= item.size
         if left < 0:
             break
     return presentation.columns
@@ -294,7 +294,7 @@ def row(form: TableForm, item: Item, seconds: int) -> bytes:
     kept = item.row
     if not isinstance(kept, _Row) or not kept.is_for(form):
         kept = _Row(form, item)
-        if len(item.body) <= ROW_KEPT:
+        if item.size <= ROW_KEPT:
             item.row = kept
     return kept.written(form, item, seconds)
 

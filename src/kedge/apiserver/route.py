@@ -11,7 +11,7 @@ from kedge.machinery.errors import method_not_allowed, unknown_resource
 from kedge.web.message import Query
 
 
-class ResourcePath(msgspec.Struct, frozen=True):
+class ResourcePath(msgspec.Struct, frozen=True, gc=False):
     """A path below /api or /apis, split into its segments; missing ones are empty."""
 
     group: str
@@ -59,7 +59,7 @@ def _parse(path: str) -> ResourcePath | None:
     return ResourcePath(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
 
 
-_parse_cached = lru_cache(8192)(_parse)
+_parse_cached = lru_cache(4096)(_parse)
 
 
 def verb(method: str, target: ResourcePath, query: Query) -> str:

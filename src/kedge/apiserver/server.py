@@ -158,6 +158,7 @@ class ServerParts(NamedTuple):
         api, clock = self.api, self.api.clock
         return [
             api.cache.run(),
+            api.cache.shorten(clock),
             api.allocator.run(),
             *(work() for work in api.work),
             self.listener.sweep(),

@@ -20,7 +20,8 @@ properties make this safe:
 Bytes come first: the stored value already has the form that clients get, and the resourceVersion is
 spliced in (`stamped`). Labels, fields and table rows are derived when they are asked for and kept
 with the item. Items are never changed after they are published, except by `adopt`; a list may
-therefore hand them to a slow response without a copy.
+therefore hand them to a slow response without a copy. An object that has left the log is kept in a
+shorter form (`alike_bodies.py`). Its body is then made when it is read.
 
 Upstream's cache has one ring of events per resource and closes watchers that fall behind. Here the
 log is shared by all watchers of a resource, and a slow watcher stops listening and reads from the
@@ -35,7 +36,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -55,6 +56,10 @@ from kedge.storage.store import (
     UnreadableValue,
 )
 
+if TYPE_CHECKING:
+    # Imported when the first object is shortened, which none is at the start.
+    from kedge.apiserver.alike_bodies import AlikeBodies, ShortBody
+
 log = logging.getLogger(__name__)
 
 EVENTS_PER_TURN = 64
@@ -71,6 +76,9 @@ CHANGE_BYTES = 1 << 10
 """Memory of a change besides its bytes: its key, labels, fields and a row of a table. Most objects
 have less than a kilobyte, so the logs would otherwise take three times the memory that is counted
 for them."""
+SHORTENED_AT_ONCE = 2
+"""Objects that are shortened with each change: more than leave the log, but not all at once if
+hundreds make way for a large one."""
 LABELS_KEPT = 32 << 10
 """Labels of larger objects are decoded for each comparison: twenty thousand labels take five times
 as much memory as the object, and the logs hold many states of it."""
@@ -116,7 +124,8 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
     key: str
     revision: int
-    body: bytes
+    _body: "bytes | ShortBody"
+    """In one field: threads read it while the event loop shortens it."""
     row: Any = None
     """A cached value of the table renderer."""
     protobuf: bytes | None = None
@@ -124,6 +133,32 @@ class Item(msgspec.Struct, eq=False, gc=False):
     _labels: Mapping[str, str] | None = None
     _fields: Any = None
     """The source of the values of selectable fields, or the values."""
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that clients get."""
+        body = self._body
+        if isinstance(body, bytes):
+            return body
+        return body.form % tuple(body.own.split(b"\0"))
+
+    @property
+    def size(self) -> int:
+        """How many bytes clients get, or a few more: known without making them."""
+        body = self._body
+        return len(body) if isinstance(body, bytes) else len(body.own) + len(body.form)
+
+    def convert(self, body: bytes) -> None:
+        """Take over the body under another definition of the resource."""
+        self._body = body
+        self.derived_anew()
+
+    def shorten(self, alike: "AlikeBodies") -> None:
+        """Keep only what differs from alike objects: this one has not changed for a while."""
+        self._labels = self._fields = None
+        body = self._body
+        if isinstance(body, bytes):
+            self._body = alike.shortened(self.key, body) or body
 
     def superseded(self) -> None:
         """Drop large derived values: there is a newer state, and only watches that are behind ask
@@ -136,10 +171,11 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        if self._labels is not None:
-            return self._labels
+        kept = self._labels  # once: it may be forgotten by the event loop meanwhile
+        if kept is not None:
+            return kept
         found = _labels.decode(self.body).metadata.labels
-        if len(self.body) <= LABELS_KEPT:
+        if self.size <= LABELS_KEPT:
             self._labels = found
         return found
 
@@ -163,14 +199,13 @@ class Item(msgspec.Struct, eq=False, gc=False):
         read = readers.get(name)
         if read is None:
             return ""
-        if self._fields is None:
+        kept = self._fields
+        if kept is None:
             source = resource.decode_fields(self.body)
             # A whole object is not kept: it takes more memory than its JSON.
             is_small = resource.presentation.field_source is not None
-            self._fields = (
-                source if is_small else {each: of(source) for each, of in readers.items()}
-            )
-        kept = self._fields
+            kept = source if is_small else {each: of(source) for each, of in readers.items()}
+            self._fields = kept
         value: str = kept[name] if isinstance(kept, dict) else read(kept)
         return value
 
@@ -189,7 +224,7 @@ class Change(msgspec.Struct, eq=False, gc=False):
     @property
     def size(self) -> int:
         """Bytes that are kept for it: the object, its labels and fields."""
-        return len(self.item.body) + CHANGE_BYTES
+        return self.item.size + CHANGE_BYTES
 
     @property
     def revision(self) -> int:
@@ -291,6 +326,9 @@ class ResourceCache:
         self._head = splice_head(resource)
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
+        self._known: AlikeBodies | None = None
+        self._quiet: deque[Item] = deque()
+        """Objects that have left the log, to be shortened."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -327,8 +365,7 @@ class ResourceCache:
             if known is not item:
                 # Written during the turns above: convert this state, not the one that was replaced.
                 body = _reread(resource, item.document(), item.revision)
-            item.derived_anew()
-            item.body = body
+            item.convert(body)
         if changed:
             # The log holds bytes in the old version, and watches would ask the old webhook. It is
             # dropped, and watches end with None: their clients start again from the store's
@@ -468,6 +505,8 @@ class ResourceCache:
                 del self._keys[bisect_left(self._keys, entry.key)]
         else:
             change = Change("ADDED" if previous is None else "MODIFIED", item, previous)
+            if previous is not None:
+                item.key = previous.key  # the same string for all states, the maps and the list
             self._items[entry.key] = item
             if previous is None:
                 insort(self._keys, entry.key)
@@ -493,6 +532,7 @@ class ResourceCache:
         # changed would send every watcher to the store.
         while len(self.log) > LOG_LENGTH or (self._log_bytes > LOG_BYTES and len(self.log) > 1):
             self._drop_first()
+        self._shorten_some()
         # A copy, because a listener may remove itself: a watch whose client reads too slowly does.
         for listener in tuple(self.listeners):
             listener(change)
@@ -525,6 +565,33 @@ class ResourceCache:
         dropped = self.log.popleft()
         self._log_bytes -= dropped.size
         self.log_start = dropped.revision
+        if self._is_current(dropped.item):
+            self._quiet.append(dropped.item)
+
+    def _shorten_some(self) -> None:
+        for _ in range(min(SHORTENED_AT_ONCE, len(self._quiet))):
+            item = self._quiet.popleft()
+            if self._is_current(item):
+                item.shorten(self._alike)
+
+    def _is_current(self, item: Item) -> bool:
+        return self._items.get(item.key) is item
+
+    @property
+    def _alike(self) -> "AlikeBodies":
+        if self._known is None:
+            from kedge.apiserver.alike_bodies import AlikeBodies
+
+            self._known = AlikeBodies()
+        return self._known
+
+    async def shorten(self, clock: Clock) -> None:
+        """Keep only what differs from alike objects of all that have not changed of late, in many
+        turns of the event loop."""
+        for item in tuple(self._items.values()):
+            await clock.give_way()
+            if item.revision <= self.log_start:
+                item.shorten(self._alike)
 
 
 class WatchCache:
@@ -622,6 +689,11 @@ class WatchCache:
             self.revision = event.entry.revision
             if self._waiters:
                 self._wake()
+
+    async def shorten(self, clock: Clock) -> None:
+        """Keep only what differs from alike objects of all that were loaded."""
+        for cache in tuple(self._caches.values()):
+            await cache.shorten(clock)
 
     def _feed(self, event: StoreEvent) -> None:
         cache = self._cache_of(event.entry.key)

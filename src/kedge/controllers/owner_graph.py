@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
+from functools import lru_cache
 from operator import attrgetter
 from sys import intern
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,8 @@ ORPHAN = "orphan"
 
 
 _REFERENCES_PER_STEP: Final = 1_000
+FEW_OWNERS: Final = 4
+"""So many owners are kept once for all objects that have the same. A tenant may write thousands."""
 
 
 class DependentReference(NamedTuple):
@@ -65,13 +68,9 @@ class GraphNode:
         self.name = meta.name
         self.uid = meta.uid
         self.version = meta.resource_version
-        self.references = tuple(sorted(map(_reference, meta.owner_references)))
-        """By uid."""
-        self.owner_kinds = frozenset(
-            (_group(version), kind)
-            for version, kind in {(each.api_version, each.kind) for each in self.references}
-        )
-        """Groups and kinds of the owners."""
+        owners = _cached_owners if len(meta.owner_references) <= FEW_OWNERS else _owners
+        self.references, self.owner_kinds = owners(meta.owner_references)
+        """Of the owners: references by uid, groups and kinds."""
         self.deleting = bool(meta.deletion_timestamp)
         self.foreground = self.deleting and FOREGROUND in meta.finalizers
         """Whether it goes only after its dependents."""
@@ -97,6 +96,18 @@ class GraphNode:
     def claim(self) -> OwnerLocation:
         resource = self.resource
         return OwnerLocation(resource.group, resource.kind, self.namespace, self.name, self.uid)
+
+
+def _owners(
+    owners: tuple[OwnerReference, ...],
+) -> tuple[tuple[DependentReference, ...], frozenset[tuple[str, str]]]:
+    references = tuple(sorted(map(_reference, owners)))
+    kinds = {(each.api_version, each.kind) for each in references}
+    return references, frozenset((_group(version), kind) for version, kind in kinds)
+
+
+_cached_owners = lru_cache(1024)(_owners)
+"""Thousands of pods have the same owner."""
 
 
 def _reference(owner: OwnerReference) -> DependentReference:

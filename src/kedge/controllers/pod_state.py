@@ -19,6 +19,11 @@ def is_leaving(obj: Object) -> bool:
     return bool(obj.metadata.deletionTimestamp)
 
 
+def node_of(pod: Pod) -> str | None:
+    """Return the node that a pod is on; None if it is on none. For an index of pods."""
+    return pod.spec.nodeName or None
+
+
 def is_active(pod: Pod) -> bool:
     """Whether a pod has neither ended nor is about to."""
     return pod.status.phase not in ENDED and not is_leaving(pod)

@@ -79,7 +79,9 @@ def _namespace(obj: Object) -> str:
 class Index(Protocol[T_contra]):
     """Follows every change of cached objects."""
 
-    def changed(self, before: T_contra | None, now: T_contra | None) -> None: ...
+    def changed(self, key: Key, before: T_contra | None, now: T_contra | None) -> None:
+        """`key` is that of the object. All indexes keep the same one."""
+        ...
 
 
 class ObjectIndex(Generic[T]):
@@ -95,14 +97,16 @@ class ObjectIndex(Generic[T]):
     def count(self, group: Hashable) -> int:
         return len(self._groups.get(group, {}))
 
-    def changed(self, before: T | None, now: T | None) -> None:
-        if before is not None and (old := self._group(before)) is not None:
+    def changed(self, key: Key, before: T | None, now: T | None) -> None:
+        old = None if before is None else self._group(before)
+        new = None if now is None else self._group(now)
+        if old is not None and old != new:
             members = self._groups[old]
-            members.pop(key_of(before), None)
+            members.pop(key, None)
             if not members:
                 del self._groups[old]
-        if now is not None and (new := self._group(now)) is not None:
-            self._groups.setdefault(new, {})[key_of(now)] = now
+        if now is not None and new is not None:
+            self._groups.setdefault(new, {})[key] = now
 
 
 class LabelIndex(Generic[T]):
@@ -124,18 +128,19 @@ class LabelIndex(Generic[T]):
             for obj in members.values()
         ]
 
-    def changed(self, before: T | None, now: T | None) -> None:
-        if before is not None and self._includes(before):
-            self._remove(before)
-        if now is not None and self._includes(now):
-            groups = self._namespaces.setdefault(now.metadata.namespace, {})
-            groups.setdefault(label_set(now), {})[key_of(now)] = now
+    def changed(self, key: Key, before: T | None, now: T | None) -> None:
+        old = label_set(before) if before is not None and self._includes(before) else None
+        new = label_set(now) if now is not None and self._includes(now) else None
+        if old is not None and old != new:
+            self._remove(key, old)
+        if now is not None and new is not None:
+            self._namespaces.setdefault(key.namespace, {}).setdefault(new, {})[key] = now
 
-    def _remove(self, obj: T) -> None:
-        namespace, labels = obj.metadata.namespace, label_set(obj)
+    def _remove(self, key: Key, labels: LabelSet) -> None:
+        namespace = key.namespace
         groups = self._namespaces[namespace]
         members = groups[labels]
-        del members[key_of(obj)]
+        del members[key]
         if not members:
             del groups[labels]
             if not groups:
@@ -154,13 +159,16 @@ class ObjectCache(Generic[T]):
         self._newest = 0
         """The version of the latest change that is known."""
         self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
+        self._by: dict[Callable[[T], Hashable | None], ObjectIndex[T]] = {}
         self._owned = self.by(_manager)
-        self._within = self.by(_namespace)
 
     def by(self, group: Callable[[T], Hashable | None]) -> ObjectIndex[T]:
-        """A way to find objects, kept up to date; those grouped under None are left out."""
-        index = ObjectIndex(group)
-        self._maintain(index)
+        """A way to find objects, kept up to date; those grouped under None are left out. All who
+        ask with the same function share it."""
+        index = self._by.get(group)
+        if index is None:
+            index = self._by[group] = ObjectIndex(group)
+            self._maintain(index)
         return index
 
     def by_labels(self) -> LabelIndex[T]:
@@ -178,8 +186,8 @@ class ObjectCache(Generic[T]):
         return self._orphans
 
     def _maintain(self, index: Index[T]) -> None:
-        for obj in self._objects.values():
-            index.changed(None, obj)
+        for key, obj in self._objects.items():
+            index.changed(key, None, obj)
         self._indexes.append(index)
 
     def follow(self, follower: Change[T]) -> None:
@@ -198,7 +206,8 @@ class ObjectCache(Generic[T]):
         return self._owned.count(uid)
 
     def within(self, namespace: str) -> list[T]:
-        return self._within.get(namespace)
+        # Made when it is first needed: few clusters have controllers that ask for pods so.
+        return self.by(_namespace).get(namespace)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -285,7 +294,7 @@ class ObjectCache(Generic[T]):
         else:
             self._objects[key] = now
         for index in self._indexes:
-            index.changed(before, now)
+            index.changed(key, before, now)
 
     def _wake(self) -> None:
         for is_true, happened in self._waiting:

@@ -130,6 +130,12 @@ class Collection:
         self._ready[form] = (self._clock.monotonic() + KEPT_READY, write)
         self._written = True
 
+    def read_once(self, entries: Iterable[UsageObject]) -> None:
+        """Drop the JSON of objects that one reader has: it would wait a minute for another."""
+        if not self._ready:
+            for entry in entries:
+                entry.drop_json()
+
     def _write(self, entries: Sequence[UsageObject]) -> None:
         self._expire()
         for _, write in self._ready.values():

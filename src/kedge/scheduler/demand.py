@@ -1,6 +1,7 @@
 """PodDemand: the requirements of one pod on nodes and other pods, computed once."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -26,6 +27,10 @@ With it, pods without requests spread too.
 """
 
 _NONE: Final = Quantity(0)
+
+FEW_LABELS: Final = 16
+"""So many labels are kept once for all pods that have the same. A tenant may write thousands."""
+FEW_RESOURCES: Final = 8
 
 MOST_RULES: Final = 200
 """How many affinity terms and topology spread constraints a pod may have.
@@ -63,6 +68,17 @@ class HostPort(NamedTuple):
     number: int
 
 
+@lru_cache(1024)
+def _one_of_equal(labels: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return the first of equal sets: thousands of pods have the same labels."""
+    return labels
+
+
+@lru_cache(1024)
+def _cached_requests(*amounts: tuple[str, int]) -> Mapping[str, int]:
+    return dict(amounts)
+
+
 class PodDemand:
     """One pod as the scheduler sees it."""
 
@@ -97,13 +113,15 @@ class PodDemand:
         self.namespace = meta.namespace
         self.key = Key(meta.namespace, meta.name)
         self.labels = meta.labels
-        self.group = frozenset(meta.labels.items())
+        group = frozenset(meta.labels.items())
+        self.group = _one_of_equal(group) if len(group) <= FEW_LABELS else group
         """The same for all pods with the same labels."""
         self.priority = spec.priority or 0
         self.terminating = bool(meta.deletionTimestamp)
         requests = pod_requests(spec)
-        self.requests = {name: n for name, each in requests.items() if (n := units(name, each))}
-        """The requests, in millicores or whole units."""
+        own = {name: n for name, each in requests.items() if (n := units(name, each))}
+        self.requests = _cached_requests(*own.items()) if len(own) <= FEW_RESOURCES else own
+        """The requests, in millicores or whole units: one mapping for all pods with the same."""
         self.cpu = self.requests.get(CPU, 0)
         self.memory = self.requests.get(MEMORY, 0)
         self.best_effort = not self.cpu and not self.memory

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -65,20 +66,29 @@ class ContainerStop(NamedTuple):
     end: float
 
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+"""One empty mapping for the thousands of pods without delays and failures."""
+
+
 class PodLife(msgspec.Struct, frozen=True):
     """Everything that is remembered of a simulated pod."""
 
     observed: PodRuntimeState = EMPTY
     status: PodStatus | None = None
     """The latest status; None before the first one."""
-    starts: Mapping[str, float] = msgspec.field(default_factory=dict)
+    starts: Mapping[str, float] = _NOTHING
     """By container: when it starts, if that was decided."""
-    stops: Mapping[str, ContainerStop] = msgspec.field(default_factory=dict)
+    stops: Mapping[str, ContainerStop] = _NOTHING
     """By id: the containers that were asked to end."""
-    crash_delays: Mapping[str, BackoffDelay] = msgspec.field(default_factory=dict)
-    step_failures: Mapping[str, StepFailure] = msgspec.field(default_factory=dict)
-    failures: Mapping[str, int] = msgspec.field(default_factory=dict)
+    crash_delays: Mapping[str, BackoffDelay] = _NOTHING
+    step_failures: Mapping[str, StepFailure] = _NOTHING
+    failures: Mapping[str, int] = _NOTHING
     """By container: how often it has failed."""
+
+    def at_rest(self) -> "PodLife":
+        """Return the same without what was derived from it: most pods do nothing for long."""
+        observed = PodRuntimeState(self.observed.sandboxes, self.observed.containers)
+        return replace(self, observed=observed)
 
 
 class LifeEvent(NamedTuple):
@@ -250,11 +260,11 @@ class _Moment:
         life = PodLife(
             self._observed,
             status,
-            self._starts,
-            self._stops,
-            self._crash_delays,
-            self._step_failures,
-            self._failures,
+            self._starts or _NOTHING,
+            self._stops or _NOTHING,
+            self._crash_delays or _NOTHING,
+            self._step_failures or _NOTHING,
+            self._failures or _NOTHING,
         )
         wakes = [] if is_over else [*self._wakes, *self._ends(), *self._readiness_changes()]
         wake = max(min(wakes), self._not_before) if wakes else None

@@ -271,8 +271,8 @@ class NodeSimulator:
         now, machine = self._now(), known.machine
         place = PodPlace(machine.address, known.address, machine.annotations)
         step, patch = await beside_loop(known.pod, _next_step, known.life, known.pod, place, now)
-        known.life = step.life
         known.follow_usage(step, now)
+        known.life = step.life.at_rest()
         self._record(known, step)
         if step.wake is not None:
             self._loop.add_later(uid, step.wake - now)

@@ -78,6 +78,17 @@ def test_an_object_without_owners_is_not_even_remembered() -> None:
     assert len(graph) == 0
 
 
+def test_dependents_of_one_owner_share_what_is_kept_of_it() -> None:
+    graph = graph_of(thing("a", "owner"), thing("b", "owner"), thing("c", "owner", blocks=True))
+    one, same, other = (graph.get(name) for name in "abc")
+    assert one is not None
+    assert same is not None
+    assert other is not None
+    assert same.references is one.references
+    assert same.owner_kinds is one.owner_kinds
+    assert [each.blocks for each in (*one.references, *other.references)] == [False, True]
+
+
 def test_a_dependent_of_a_living_owner_stays() -> None:
     graph = graph_of(thing("owner"), thing("child", "owner"))
     assert decision(graph, "child") == LEAVE

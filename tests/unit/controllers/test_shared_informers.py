@@ -67,6 +67,33 @@ def test_followers_are_told_what_was_and_what_is_once_all_is_known() -> None:
     ]
 
 
+def test_those_who_group_by_the_same_function_share_an_index() -> None:
+    def version(each: ConfigMap) -> str:
+        return each.metadata.resourceVersion
+
+    known: ObjectCache[ConfigMap] = ObjectCache()
+    index = known.by(version)
+    assert known.by(version) is index
+    assert known.by(lambda each: each.metadata.name) is not index
+
+
+def test_labels_are_followed_as_they_change() -> None:
+    known: ObjectCache[ConfigMap] = ObjectCache()
+    index = known.by_labels()
+    red, blue = ({"colour": colour} for colour in ("red", "blue"))
+
+    def colours() -> list[list[str]]:
+        return [names(index.selected("default", each.__eq__)) for each in (red, blue)]
+
+    for name, labels in (("a", red), ("b", red), ("a", blue), ("b", red)):
+        obj = config(name, 1)
+        known.put(replace(obj, metadata=replace(obj.metadata, labels=labels)))
+    assert colours() == [["b"], ["a"]]
+    for name in "ab":
+        known.remove(config(name, 9))
+    assert colours() == [[], []]
+
+
 def test_an_index_that_is_asked_for_late_knows_what_is_there() -> None:
     known: ObjectCache[ConfigMap] = ObjectCache()
     known.put(config("a", 1))

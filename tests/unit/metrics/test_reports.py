@@ -203,6 +203,23 @@ async def test_what_was_written_of_long_lists_is_let_go_when_nobody_asks_again(
     assert (await server.get(PODS))["items"] == listed["items"]
 
 
+async def test_what_was_written_of_the_pods_of_one_node_is_not_kept(
+    server: LocalServer, one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.clock.advance(10)
+    await one.report("n1", "a", "job")
+    entry = server.app.api.metrics.pods.get("default", "a")
+    assert entry is not None
+    listed = await server.get(f"{PODS}?fieldSelector=spec.nodeName%3Dn1")
+    assert "a" in names(listed)
+    assert (entry.kept_rest, entry.kept_metadata) == (None, None)
+    # While lists of all objects are kept ready, what they need is not dropped.
+    monkeypatch.setattr(lists, "KEPT_UP_TO", 1)
+    await server.get(PODS)
+    await server.get(f"{PODS}?fieldSelector=spec.nodeName%3Dn1")
+    assert entry.kept_rest is not None
+
+
 CLAIMS = "/apis/metrics/v1alpha1/namespaces/default/persistentvolumeclaims"
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from kedge.scheduler.demand import FEW_LABELS, PodDemand
 from kedge.testing.scheduling import demand
 
 
@@ -8,6 +9,19 @@ def test_requests_are_millicores_and_whole_units_without_zeros() -> None:
     assert asked.requests == {"cpu": 1500, "memory": 1024, "example.com/gpu": 2}
     assert asked.others == (("example.com/gpu", 2),)
     assert demand(requests={"cpu": "0"}).requests == {}
+
+
+def test_pods_of_one_template_share_their_requests_and_labels() -> None:
+    def asked(cpu: str, labels: dict[str, str]) -> PodDemand:
+        return demand(requests={"cpu": cpu, "memory": "1Ki"}, labels=labels)
+
+    one, same, other = asked("1", {"a": "b"}), asked("1", {"a": "b"}), asked("2", {"a": "c"})
+    assert same.requests is one.requests
+    assert same.group is one.group
+    assert other.requests == {"cpu": 2000, "memory": 1024}
+    assert other.group == frozenset({("a", "c")})
+    many = {str(number): "x" for number in range(FEW_LABELS + 1)}
+    assert asked("1", many).group is not asked("1", many).group
 
 
 def test_init_containers_sidecars_and_overhead_count_as_the_node_will_hold_them() -> None:

@@ -91,6 +91,18 @@ def test_a_pod_without_annotations_runs_and_is_ready_at_once() -> None:
     assert status.startTime == "2030-01-01T00:00:00Z"
 
 
+def test_a_life_at_rest_is_the_same_and_goes_on() -> None:
+    story = Story({"run-for": "60s"}, restartPolicy="Never")
+    story.at(0)
+    assert story.life.observed.by_name
+    rested = story.life.at_rest()
+    assert rested == story.life
+    assert not vars(rested.observed)
+    assert rested.starts is Story().life.starts
+    story.life = rested
+    assert story.at(61) == "Succeeded ready=False ctr=Completed(0)"
+
+
 def test_a_delay_is_spent_creating_the_container() -> None:
     story = Story({"start-delay": "5s"})
     assert story.at(0) == "Pending ready=False ctr=ContainerCreating"

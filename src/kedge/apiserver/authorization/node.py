@@ -1,6 +1,7 @@
 """Nodes: each may read what its own pods use, report on itself and on them, and no more."""
 
 from collections.abc import Callable
+from sys import intern
 from typing import Final
 
 from kedge.api.catalog import Catalog
@@ -59,7 +60,7 @@ class Graph:
         if self._held.get(key) == (node, seen):
             return
         self.drop(key)
-        self._held[key] = node, seen
+        self._held[key] = intern(node), seen
         for each in seen:
             nodes = self._nodes.setdefault(each, {})
             nodes[node] = nodes.get(node, 0) + 1
@@ -89,6 +90,10 @@ class Graph:
 
     def sees(self, node: str, what: Reference) -> bool:
         """Whether anything bound to the node leads to the object."""
+        if what.plural == "pods":
+            # Thousands; a node sees its own and no other.
+            held = self._held.get(pod.RESOURCE.key(what.namespace, what.name))
+            return held is not None and held[0] == node
         if node in self._nodes.get(what, ()):
             return True
         if what.plural == "persistentvolumes":

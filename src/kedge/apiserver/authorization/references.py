@@ -1,6 +1,7 @@
 """The objects that pods and volumes refer to: the node that runs them may read these."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kedge.api.core_v1.pod.pod import Pod
@@ -21,6 +22,10 @@ _OF_CSI: Final = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecre
 """The secrets of a CSI volume that the node needs; others are for controllers."""
 
 
+FEW: Final = 8
+"""Sets of so many references are kept once if they are equal. A tenant may write larger ones."""
+
+
 class Reference(NamedTuple):
     """An object, by resource, namespace and name."""
 
@@ -29,15 +34,20 @@ class Reference(NamedTuple):
     name: str
 
 
+@lru_cache(1024)
+def _one_of_equal(found: frozenset[Reference]) -> frozenset[Reference]:
+    """Return the first of equal sets: thousands of pods of one template refer to the same."""
+    return found
+
+
 def of_pod(pod: Pod) -> frozenset[Reference]:
-    """The pod itself and all that it refers to."""
-    namespace = pod.metadata.namespace
-    found = {Reference("pods", namespace, pod.metadata.name)}
+    """All that a pod refers to."""
     # A node could give itself rights by a pod of its own making that refers to things.
-    if MIRROR_POD not in pod.metadata.annotations:
-        named = _named_by(pod)
-        found.update(Reference(plural, namespace, name) for plural, name in named if name)
-    return frozenset(found)
+    if MIRROR_POD in pod.metadata.annotations:
+        return frozenset()
+    namespace = pod.metadata.namespace
+    found = frozenset(Reference(plural, namespace, name) for plural, name in _named_by(pod) if name)
+    return _one_of_equal(found) if len(found) <= FEW else found
 
 
 def _named_by(pod: Pod) -> Iterator[tuple[str, str]]:

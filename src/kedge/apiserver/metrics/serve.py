@@ -127,7 +127,11 @@ def _list(api: Api, request: Request, collection: Collection, form: ListForm) ->
         counts_rest=selected.everything,
     )
     if choice.form == "json":
-        return Response(200, lists.pieces(form, objects, meta, collection.at_once))
+        body = lists.pieces(form, objects, meta, collection.at_once)
+        if selected.node is not None:
+            # The scheduler reads each node once.
+            collection.read_once(objects)
+        return Response(200, body)
     return _shown(api, request, objects, form, meta)
 
 

@@ -42,7 +42,7 @@ def get(api: Api, request: Request) -> Response | Coroutine[Any, Any, Response]:
     item = api.find(request)
     if item is None:
         raise gone(request)
-    if len(item.body) < LONG and request.resource.conversion is None:
+    if item.size < LONG and request.resource.conversion is None:
         return render.one(request, item, api.clock)
     return shown_object(api, request, item)
 
@@ -50,7 +50,7 @@ def get(api: Api, request: Request) -> Response | Coroutine[Any, Any, Response]:
 async def shown_object(api: Api, request: Request, item: Item, status: int = 200) -> Response:
     """Return one object; a large one is shown in a thread."""
     item = await api.own_version(request.resource, item)
-    return await api.long_work.run(len(item.body), render.one, request, item, api.clock, status)
+    return await api.long_work.run(item.size, render.one, request, item, api.clock, status)
 
 
 def _check_reached(api: Api, revision: int) -> None:
@@ -161,7 +161,7 @@ def shown_objects(api: Api, request: Request, items: Sequence[Item], meta: ListM
     """Return a list. Rows, YAML and protobuf of large objects are made in a thread: an object is
     decoded for it as a whole, which takes a tenth of a second for the largest."""
     response = render.many(request, items, meta, api.clock)
-    if not render.decodes_objects(request) or all(len(item.body) < LONG for item in items):
+    if not render.decodes_objects(request) or all(item.size < LONG for item in items):
         return response
     assert not isinstance(response.body, bytes)
     pieces = iter(response.body)  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ TURN = MUCH // 16
 
 def effort_of(item: Item) -> int:
     """Return how many bytes a match with a selector is worth."""
-    return len(item.body) + 500
+    return item.size + 500
 
 
 async def chosen(

@@ -17,7 +17,7 @@ from kedge.controllers.nodes import condition_taints
 from kedge.controllers.nodes.node_health import EXCLUDED, GRACE, STARTUP_GRACE, silent, zone_of
 from kedge.controllers.nodes.zones import EvictionRate, ZoneState, rate_of, state_of
 from kedge.controllers.pod_marks import mark
-from kedge.controllers.pod_state import condition, is_ready
+from kedge.controllers.pod_state import condition, is_ready, node_of
 from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, parse_time
@@ -44,7 +44,7 @@ class NodeLifecycleController:
         self._grace = grace
         self._nodes = shared.of(NODES)
         self._pods = shared.of(PODS)
-        self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
+        self._on_node = self._pods.by(node_of)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._loop: ControllerLoop[str] = ControllerLoop(
             "node-lifecycle", self._reconcile, clock, workers=WORKERS

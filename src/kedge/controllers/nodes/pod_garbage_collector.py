@@ -10,7 +10,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import STRATEGIC_PATCH, Client, DeletionOptions, DeletionPreconditions
 from kedge.client.informer import Key
 from kedge.controllers.loop import ControllerLoop
-from kedge.controllers.pod_state import ENDED, is_leaving
+from kedge.controllers.pod_state import ENDED, is_leaving, node_of
 from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
@@ -33,7 +33,7 @@ class PodGarbageCollector:
         self._pods = shared.of(PODS)
         self._nodes = shared.of(NODES)
         self._ended = self._pods.by(_ended)
-        self._on_node = self._pods.by(_node)
+        self._on_node = self._pods.by(node_of)
         self._leaving: ControllerLoop[Key] = ControllerLoop(
             "podgc-leaving", self._see_to_leaving, clock
         )
@@ -154,10 +154,6 @@ def _was_seen_to(pod: Pod) -> bool:
 
 def _ended(pod: Pod) -> str | None:
     return _EVERYTHING if pod.status.phase in ENDED else None
-
-
-def _node(pod: Pod) -> str | None:
-    return pod.spec.nodeName or None
 
 
 def _expendable(pod: Pod) -> tuple[bool, str, str]:

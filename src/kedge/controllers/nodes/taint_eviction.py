@@ -16,7 +16,7 @@ from kedge.controllers.disruptions.budget import TARGET
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.nodes.condition_taints import no_execute_taints, tolerated_seconds
 from kedge.controllers.pod_marks import mark
-from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.pod_state import is_leaving, node_of
 from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
@@ -47,7 +47,7 @@ class TaintEvictionController:
         self._clock = clock
         self._pods = shared.of(PODS)
         self._nodes = shared.of(NODES)
-        self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
+        self._on_node = self._pods.by(node_of)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._doomed: dict[Key, _ScheduledEviction] = {}
         self._loop: ControllerLoop[Key] = ControllerLoop(

@@ -15,7 +15,7 @@ from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
-from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.pod_state import is_leaving, node_of
 from kedge.controllers.services.backends import families, has_backends, seen_of, selects
 from kedge.controllers.services.slicing import (
     CONTROLLER,
@@ -45,7 +45,7 @@ class EndpointSliceController:
         self._nodes = shared.of(NODES)
         self._slices = shared.of(RESOURCE)
         self._of_service = self._slices.by(_service_of)
-        self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
+        self._on_node = self._pods.by(node_of)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._loop: ControllerLoop[Key] = ControllerLoop(
             "endpoint-slice", self._reconcile, clock, workers=WORKERS

@@ -38,7 +38,8 @@ def test_every_question_of_the_table_is_answered_as_there(table: Callable[[str],
     for document in nodes.content["pods"]:
         found = decoded(document)
         if found.spec.nodeName:
-            graph.put(found.metadata.name, found.spec.nodeName, references.of_pod(found))
+            key = pod.RESOURCE.key(found.metadata.namespace, found.metadata.name)
+            graph.put(key, found.spec.nodeName, references.of_pod(found))
     for document in nodes.content["volumes"]:
         graph.put_volume(document["metadata"]["name"], references.of_volume(document))
     for plural, bound in nodes.content["bound"].items():
@@ -53,6 +54,23 @@ def test_a_node_reads_the_clock_of_a_cluster_for_tests_and_no_other_page() -> No
     assert not decide(of_path(NODE, "POST", "/testing/clock/course")).allowed
     assert not decide(of_path(NODE, "GET", "/testing/clock")).allowed
     assert not decide(of_path(User("joe"), "GET", "/testing/clock/course")).allowed
+
+
+def test_a_node_sees_its_own_pods() -> None:
+    graph = Graph()
+    graph.put(pod.RESOURCE.key("red", "a"), "n1", frozenset())
+    seen = Reference("pods", "red", "a")
+    assert graph.sees("n1", seen)
+    assert not graph.sees("n2", seen)
+    assert not graph.sees("n1", Reference("pods", "red", "b"))
+    graph.drop(pod.RESOURCE.key("red", "a"))
+    assert not graph.sees("n1", seen)
+
+
+def test_pods_of_one_template_share_their_references() -> None:
+    one, same = (references.of_pod(decoded(using(name, "n1", "used"))) for name in "ab")
+    assert Reference("secrets", "", "used") in one
+    assert same is one
 
 
 def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:

@@ -28,8 +28,10 @@ from kedge.api.resource import STATUS, Resource, Subresource
 from kedge.api.strategy import Strategy, not_on_update
 
 
-class Pod(Object):
+class Pod(Object, weakref=True, gc=True):
     """A group of containers that run together on one node."""
+
+    # With weak references, to find a pod that some reader keeps; msgspec wants gc for them.
 
     spec: PodSpec = field(default_factory=PodSpec)
     """The desired state of the pod."""

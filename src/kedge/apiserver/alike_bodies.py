@@ -1,0 +1,100 @@
+"""AlikeBodies: keeps bodies of alike objects without the parts that are the same in all of them.
+
+The pods of one Deployment differ in their names, addresses and times: 0.4 to 1.1 of 5 KB. An object
+is shortened when it has not changed for a while, once, which takes about as long as to decode it;
+to make the body again is one formatting of bytes, and takes less than a microsecond.
+"""
+
+from typing import Final
+
+import msgspec
+
+SEPARATOR: Final = b',"'
+"""Bodies are compared piece by piece. Finer pieces save a little more, and take three times as
+long to compare."""
+LEAST: Final = 512
+"""Shorter bodies are kept as they are: a shortened one is an object more."""
+MOST: Final = 32 << 10
+"""Longer bodies are kept as they are: to compare them takes long."""
+MOST_OWN: Final = 0.6
+"""The share of a body that may be its own; a shortened one with more saves too little."""
+USES: Final = 256
+"""How many objects are compared with one of them. The next ones are compared with a later one,
+whose times are closer to theirs."""
+FORMS: Final = 16
+"""The different sets of pieces in which objects may differ from one; each takes as much memory as a
+body."""
+FAMILIES: Final = 1 << 10
+"""Families whose last example is known."""
+
+
+class ShortBody(msgspec.Struct, frozen=True, gc=False):
+    """A body without what it shares with others."""
+
+    own: bytes
+    """The own pieces, with a NUL between them: JSON has none."""
+    form: bytes
+    """The shared pieces, as a format of bytes: `form % tuple(own.split(b"\0"))` is the body."""
+
+
+class _Example:
+    """The body with which those of a family are compared."""
+
+    __slots__ = ("body", "forms", "uses")
+
+    def __init__(self, body: bytes) -> None:
+        # Not its pieces: they take more memory, and the body is that of a kept object.
+        self.body = body
+        self.uses = 0
+        self.forms: dict[tuple[int, ...], bytes] = {}
+        """By the places of the pieces that differ."""
+
+
+class AlikeBodies:
+    """Remembers an example of each family: objects that one owner has named after itself."""
+
+    def __init__(self) -> None:
+        self._examples: dict[tuple[str, int], _Example] = {}
+
+    def shortened(self, key: str, body: bytes) -> ShortBody | None:
+        """Return a body without what it shares with others of its family; None if that saves too
+        little, or if it is the first of them."""
+        if not LEAST <= len(body) <= MOST:
+            return None
+        pieces = body.split(SEPARATOR)
+        family = key.rpartition("-")[0], len(pieces)
+        example = self._examples.pop(family, None)
+        if example is None or example.uses >= USES or len(example.forms) >= FORMS:
+            self._remember(family, _Example(body))
+            return None
+        self._remember(family, example)
+        return _compared(body, pieces, example)
+
+    def _remember(self, family: tuple[str, int], example: _Example) -> None:
+        """As the latest: the one that was not used for longest is forgotten first."""
+        self._examples[family] = example
+        if len(self._examples) > FAMILIES:
+            del self._examples[next(iter(self._examples))]
+
+
+def _compared(body: bytes, pieces: list[bytes], example: _Example) -> ShortBody | None:
+    example.uses += 1
+    others = example.body.split(SEPARATOR)
+    pairs = enumerate(zip(pieces, others, strict=True))
+    places = tuple([place for place, (piece, other) in pairs if piece != other])
+    own = b"\0".join([pieces[place] for place in places])
+    # Without own pieces it is the body of the same object. One of another program may have a NUL.
+    is_separable = own.count(b"\0") == len(places) - 1
+    if not places or not is_separable or len(own) > MOST_OWN * len(body):
+        return None
+    form = example.forms.get(places)
+    if form is None:
+        form = example.forms[places] = _form(others, places)
+    return ShortBody(own, form)
+
+
+def _form(pieces: list[bytes], places: tuple[int, ...]) -> bytes:
+    shared = [piece.replace(b"%", b"%%") for piece in pieces]
+    for place in places:
+        shared[place] = b"%b"
+    return SEPARATOR.join(shared)

@@ -1,0 +1,93 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.apiserver.alike_bodies import FAMILIES, FORMS, MOST, USES, AlikeBodies, ShortBody
+
+FILLER = {f"field{number}": "x" * 20 for number in range(50)}
+
+
+def encoded(name: str, **more: Any) -> bytes:
+    document = {"metadata": {"name": name}} | FILLER | more
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def key(name: str) -> str:
+    return f"/registry/pods/default/{name}"
+
+
+def whole(short: ShortBody) -> bytes:
+    return short.form % tuple(short.own.split(b"\0"))
+
+
+def test_a_body_is_kept_without_what_the_first_of_its_family_has() -> None:
+    alike = AlikeBodies()
+    assert alike.shortened(key("web-a"), encoded("web-a", rate="100%")) is None
+    short = alike.shortened(key("web-b"), encoded("web-b", rate="100%"))
+    assert short is not None
+    assert b"web-b" in short.own
+    assert len(short.own) < 40
+    assert whole(short) == encoded("web-b", rate="100%")
+
+
+def test_bodies_that_differ_in_the_same_places_share_the_rest() -> None:
+    alike = AlikeBodies()
+    first, *others = [alike.shortened(key(f"web-{n}"), encoded(f"web-{n}")) for n in range(9)]
+    assert first is None
+    assert len({id(each.form) for each in others if each is not None}) == 1
+
+
+def test_other_families_and_other_fields_are_not_compared() -> None:
+    alike = AlikeBodies()
+    alike.shortened(key("web-a"), encoded("web-a"))
+    assert alike.shortened(key("job-a"), encoded("job-a")) is None
+    assert alike.shortened(key("web-b"), encoded("web-b", more=1)) is None
+
+
+@pytest.mark.parametrize("size", [0, MOST])
+def test_small_and_large_bodies_stay_as_they_are(size: int) -> None:
+    alike = AlikeBodies()
+    bodies = [b'{"name":"%d","text":"%s"}' % (number, b"x" * size) for number in range(2)]
+    assert [alike.shortened(key("web-a"), body) for body in bodies] == [None, None]
+
+
+def test_bodies_that_have_little_in_common_stay_as_they_are() -> None:
+    alike = AlikeBodies()
+    bodies = [encoded("web-a", text=letter * 4096) for letter in "ab"]
+    assert [alike.shortened(key("web-a"), body) for body in bodies] == [None, None]
+
+
+def test_a_body_with_a_nul_stays_as_it_is() -> None:
+    alike = AlikeBodies()
+    bodies = [encoded("web-a", text="-").replace(b'"-"', b'"%s"' % text) for text in (b"a", b"\0")]
+    assert [alike.shortened(key("web-a"), body) for body in bodies] == [None, None]
+
+
+def test_the_first_body_serves_some_others_and_some_sets_of_places_only() -> None:
+    alike = AlikeBodies()
+    used = [alike.shortened(key("web-a"), encoded(f"web-{n}")) for n in range(USES + 3)]
+    assert [at for at, short in enumerate(used) if short is None] == [0, USES + 1]
+    names = [f"field{number}" for number in range(FORMS + 1)]
+    bodies = [encoded("b", **{name: "other"}) for name in names]
+    kept = [alike.shortened(key("job-a"), body) for body in [encoded("a"), *bodies, bodies[0]]]
+    assert [at for at, short in enumerate(kept) if short is None] == [0, FORMS + 1]
+
+
+def test_few_families_are_remembered() -> None:
+    alike = AlikeBodies()
+    for number in range(FAMILIES + 1):
+        alike.shortened(key(f"f{number}-a"), encoded("a"))
+    assert alike.shortened(key("f1-b"), encoded("b")) is not None
+    assert alike.shortened(key("f0-b"), encoded("b")) is None
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc%"), st.text(max_size=5)), max_size=5))
+def test_every_body_is_made_again_as_it_was(documents: list[dict[str, str]]) -> None:
+    alike = AlikeBodies()
+    for document in documents:
+        body = encoded("web", more=document)
+        short = alike.shortened(key("web-a"), body)
+        assert short is None or whole(short) == body
