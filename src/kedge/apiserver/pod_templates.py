@@ -1,18 +1,20 @@
-"""PodTemplates: a new pod that equals an admitted one in all but its name is stored as that one.
+"""PodTemplates: a new pod that equals an admitted one in all that matters is stored as that one.
 
-A ReplicaSet, a Job or a DaemonSet creates pods that differ in their names only. Decoding, defaults,
-admission and validation of such a pod give the results of the pod before, unless something that
-admission looks at has changed (`TemplateBasis`). So the server keeps the result of a pod. A further
-one gets it with a name, a uid and timestamps of its own, and saves a quarter or more of the time.
+A ReplicaSet, a Job or a DaemonSet creates pods that differ in their names only. Pods of other
+programs often differ in texts that are for the container: labels, variables, arguments
+(`free_texts.py`). Decoding, defaults, admission and validation of such a pod give the results of
+the pod before, unless something that admission looks at has changed (`TemplateBasis`). So the
+server keeps the result of a pod. A further one gets it with texts, a name, a uid and timestamps of
+its own, and saves a quarter or more of the time.
 
 These are done for each pod all the same: authentication, authorization, priority and fairness,
 which come before; the syntax of the body and of the name; the quota; the check that the name is
 free.
 
-The key is the whole body without `metadata.name`, with the user, the namespace and the options.
-Left out are bodies of other forms than JSON, long bodies, and pods whose defaults or validation
-depend on their name or on the time. Clients choose how many results there are: a result is kept
-from the second pod of a template on, and the oldest results are dropped.
+The key is the whole body without `metadata.name` and free texts, with the user, the namespace and
+the options. Left out are bodies of other forms than JSON, long bodies, and pods whose defaults or
+validation depend on their name or on the time. Clients choose how many results there are: a result
+is kept from the second pod of a template on, and the oldest results are dropped.
 
 Upstream does all work for each pod. Its pods differ from these in one more place: each has a random
 name of the volume of its token, while pods of one template have the same one here.
@@ -30,7 +32,9 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
+from kedge.api.resource import enc_hook
 from kedge.apiserver.admission.template_basis import TemplateBasis
+from kedge.apiserver.free_texts import FreeTexts, with_texts, without_texts
 from kedge.apiserver.prepare import random_uid
 from kedge.apiserver.request import Request
 from kedge.machinery import names
@@ -50,6 +54,7 @@ class NamelessPod(msgspec.Struct, frozen=True):
     key: tuple[Hashable, ...]
     basis: tuple[Hashable, ...]
     """The value of `TemplateBasis` when the pod arrives."""
+    texts: FreeTexts
 
 
 class AdmittedPod(msgspec.Struct, frozen=True):
@@ -96,14 +101,16 @@ class PodTemplates:
         basis = self._basis.of(request)
         if basis is None:
             return None
-        common = {name: value for name, value in meta.items() if name != "name"}
+        masked, texts = without_texts(document)
+        masked["metadata"].pop("name", None)
         try:
-            content = msgspec.json.encode({**document, "metadata": common})
+            content = msgspec.json.encode(masked)
         except msgspec.EncodeError:
             return None
         agent = request.http.headers.get("user-agent", "")
         options = request.http.query_string
-        return NamelessPod((request.user, request.namespace, options, agent, content), basis)
+        key = request.user, request.namespace, options, agent, content
+        return NamelessPod(key, basis, texts)
 
     def find(
         self, template: NamelessPod, name: str, now: datetime, random: Random
@@ -116,7 +123,8 @@ class PodTemplates:
         if known.basis != template.basis:
             del self._admitted[template.key]
             return None
-        like = known.pod.metadata
+        pod = with_texts(known.pod, template.texts)
+        like = pod.metadata
         if not name:
             name = names.generate_name(like.generateName, random)
         # A wrong name, or one that is no hostname and needs a warning, takes the usual way.
@@ -130,8 +138,9 @@ class PodTemplates:
             creationTimestamp=time,
             managedFields=[replace(owner, time=time) for owner in known.owners] or (),
         )
-        value = b"%b%b%b" % (_HEAD, _encoder.encode(meta), known.rest)
-        return NewPod(replace(known.pod, metadata=meta), value, known.warnings, known.annotations)
+        rest = known.rest if pod.spec is known.pod.spec else _rest(pod)
+        value = b"%b%b%b" % (_HEAD, _encoder.encode(meta), rest)
+        return NewPod(replace(pod, metadata=meta), value, known.warnings, known.annotations)
 
     def keep(
         self,
@@ -156,7 +165,7 @@ class PodTemplates:
             return
         owned = _with_owners(admitted.metadata, owners)
         before = _HEAD + _encoder.encode(owned)
-        if not value.startswith(before):
+        if value != before + _rest(with_texts(admitted, template.texts)):
             return
         del self._seen[number]
         self._admitted[template.key] = AdmittedPod(
@@ -171,7 +180,17 @@ class PodTemplates:
             del self._admitted[next(iter(self._admitted))]
 
 
-_encoder: Final = msgspec.json.Encoder()
+_encoder: Final = msgspec.json.Encoder(enc_hook=enc_hook)
+
+
+def _rest(pod: Pod) -> bytes:
+    """Return the JSON of a pod after the metadata."""
+    bare = replace(pod, apiVersion="", kind="", metadata=_NO_METADATA)
+    return b"," + _encoder.encode(bare)[1:]
+
+
+_NO_METADATA: Final = Pod().metadata
+"""The default, which is left off where it is the same object."""
 
 
 def may_have_template(request: Request) -> bool:

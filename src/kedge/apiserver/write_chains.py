@@ -3,7 +3,7 @@
 Writers of one object wait for each other. If each waited for the commit of the one before, an
 object would change at most once per commit. So a writer gives the turn away as soon as its write is
 queued. The next one makes its change of the state that will be stored then (`QueuedObject`), and
-the store is told to accept it only on top of that write. Both may be in one commit.
+the store accepts it only on top of that write. Both may be in one commit.
 
 The revision of a queued write is not known, so only a change may build on one whose result does not
 depend on it (`write.modify`). A write fails with RevisionConflict if the one below it fails,
@@ -73,7 +73,7 @@ class WriteChains:
     @property
     def are_possible(self) -> bool:
         """Whether writes may be queued for others to build on: the store must know how, and
-        nobody must be asked about writes who would see the unknown version."""
+        there must be no webhook or policy, which would see the unknown version."""
         return self._store is not None and not any(map(len, self._deciding))
 
     def last(self, key: str) -> QueuedObject | None:

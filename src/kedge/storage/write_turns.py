@@ -48,7 +48,7 @@ class Write:
         self.key = key
         self.value = value
         self.after = expect if isinstance(expect, PendingRevision) else None
-        """The revision of the write on top of which this one is, for stores that chain writes."""
+        """The revision of the write that this one is on top of, for stores that chain writes."""
         self.expect = NEVER if isinstance(expect, PendingRevision) else expect
         self.deadline = deadline
         self.future = future
