@@ -23,7 +23,7 @@ name of the volume of its token, while pods of one template have the same one he
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -62,13 +62,23 @@ class AdmittedPod(msgspec.Struct, frozen=True):
 
     basis: tuple[Hashable, ...]
     pod: Pod
-    """As it was admitted."""
+    """As it was admitted, or with the texts of the latest one."""
+    texts: FreeTexts
+    """Those of this pod."""
     owners: Sequence[ManagedFieldsEntry]
     rest: bytes
     """The JSON that is stored after the metadata."""
     warnings: Sequence[str]
     annotations: Mapping[str, str]
     """Those of the audit event."""
+
+
+class WithoutTexts(NamedTuple):
+    """A posted pod without its name, taken apart."""
+
+    content: bytes
+    """The JSON with marks in place of the texts."""
+    texts: FreeTexts
 
 
 class NewPod(msgspec.Struct, frozen=True):
@@ -88,6 +98,8 @@ class PodTemplates:
         self._basis = basis
         self._seen: dict[int, None] = {}
         self._admitted: dict[tuple[Hashable, ...], AdmittedPod] = {}
+        self._apart: dict[bytes, WithoutTexts] = {}
+        """The latest bodies, because most pods have the texts of the pod before."""
 
     def nameless(self, request: Request, document: Mapping[str, Any]) -> NamelessPod | None:
         """Return a posted pod without its name; None for a pod that is left out."""
@@ -101,16 +113,25 @@ class PodTemplates:
         basis = self._basis.of(request)
         if basis is None:
             return None
-        masked, texts = without_texts(document)
-        masked["metadata"].pop("name", None)
+        common = {name: value for name, value in meta.items() if name != "name"}
         try:
-            content = msgspec.json.encode(masked)
+            content, texts = self._without_texts({**document, "metadata": common})
         except msgspec.EncodeError:
             return None
         agent = request.http.headers.get("user-agent", "")
         options = request.http.query_string
         key = request.user, request.namespace, options, agent, content
         return NamelessPod(key, basis, texts)
+
+    def _without_texts(self, document: Mapping[str, Any]) -> WithoutTexts:
+        content = msgspec.json.encode(document)
+        found = self._apart.get(content)
+        if found is None:
+            masked, texts = without_texts(document)
+            found = self._apart[content] = WithoutTexts(msgspec.json.encode(masked), texts)
+            if len(self._apart) > MOST_TEMPLATES:
+                del self._apart[next(iter(self._apart))]
+        return found
 
     def find(
         self, template: NamelessPod, name: str, now: datetime, random: Random
@@ -123,8 +144,9 @@ class PodTemplates:
         if known.basis != template.basis:
             del self._admitted[template.key]
             return None
-        pod = with_texts(known.pod, template.texts)
-        like = pod.metadata
+        if template.texts is not known.texts:
+            known = self._admitted[template.key] = _with_texts(known, template.texts)
+        like = known.pod.metadata
         if not name:
             name = names.generate_name(like.generateName, random)
         # A wrong name, or one that is no hostname and needs a warning, takes the usual way.
@@ -138,9 +160,8 @@ class PodTemplates:
             creationTimestamp=time,
             managedFields=[replace(owner, time=time) for owner in known.owners] or (),
         )
-        rest = known.rest if pod.spec is known.pod.spec else _rest(pod)
-        value = b"%b%b%b" % (_HEAD, _encoder.encode(meta), rest)
-        return NewPod(replace(pod, metadata=meta), value, known.warnings, known.annotations)
+        value = b"%b%b%b" % (_HEAD, _encoder.encode(meta), known.rest)
+        return NewPod(replace(known.pod, metadata=meta), value, known.warnings, known.annotations)
 
     def keep(
         self,
@@ -171,6 +192,7 @@ class PodTemplates:
         self._admitted[template.key] = AdmittedPod(
             template.basis,
             admitted,
+            template.texts,
             owned.managedFields,
             value[len(before) :],
             tuple(request.warnings),
@@ -181,6 +203,12 @@ class PodTemplates:
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=enc_hook)
+
+
+def _with_texts(known: AdmittedPod, texts: FreeTexts) -> AdmittedPod:
+    pod = with_texts(known.pod, texts)
+    rest = known.rest if pod.spec is known.pod.spec else _rest(pod)
+    return replace(known, pod=pod, texts=texts, rest=rest)
 
 
 def _rest(pod: Pod) -> bytes:
