@@ -49,7 +49,7 @@ _HEAD: Final = b'{"kind":"Pod","apiVersion":"v1","metadata":'
 
 
 class NamelessPod(msgspec.Struct, frozen=True):
-    """A posted pod without its name: pods that differ in their names only have equal ones."""
+    """A posted pod without its name: pods of one template have equal keys."""
 
     key: tuple[Hashable, ...]
     basis: tuple[Hashable, ...]

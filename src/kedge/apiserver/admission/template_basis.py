@@ -1,7 +1,8 @@
 """TemplateBasis: what the decisions of admission plugins about a new pod rest on, besides the pod.
 
-Pods of one template differ in their names only. If nothing that a plugin looks at has changed since
-it admitted one of them, it would decide the same about the next one, and need not be asked.
+Pods of one template differ only in their names and in texts that no plugin looks at. If nothing
+that a plugin looks at has changed since it admitted one of them, it would decide the same about the
+next one, and need not be asked.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -497,8 +497,17 @@ async def modify(
                 raise
         finally:
             api.admission.release(request)
-        request.warnings[:] = warnings
-        request.annotations = annotations.copy()
+        _forget_findings(request, warnings, annotations)
+
+
+def _forget_findings(
+    request: Request, warnings: Sequence[str], annotations: Mapping[str, str]
+) -> None:
+    """Leave a request only the warnings and annotations from before an attempt. In place, because
+    requests that are made of it share them."""
+    request.warnings[:] = warnings
+    request.annotations.clear()
+    request.annotations.update(annotations)
 
 
 class Modification(msgspec.Struct, frozen=True):
@@ -540,8 +549,7 @@ async def _begun_on_queued(api: Api, write: Modification) -> QueuedObject | None
         begun = await _attempted(api, write, before.item(), before)
     except (StatusError, AllocationRaced, _NeedsStored):
         api.admission.release(request)
-        request.warnings[:] = warnings
-        request.annotations = annotations
+        _forget_findings(request, warnings, annotations)
         return None
     assert isinstance(begun, QueuedObject)
     return begun
