@@ -115,24 +115,26 @@ def _metadata_update_errors(
     resource: Resource[Any], new: Object, old: Object, checks: str
 ) -> Iterator[FieldError]:
     """Yield the errors of changed metadata, each as often as upstream's checks find it."""
-    whole = list(_metadata_errors(resource, new, names.path_segment, names.finalizer))
-    change = list(metadata.validate_update(new.metadata, old.metadata))
+    whole = list(_metadata_errors(resource, new.metadata, names.path_segment, names.finalizer))
+    # What is sound is looked at once.
+    meta = new.metadata if whole else metadata.without_sound_parts(new.metadata)
+    change = list(metadata.validate_update(meta, old.metadata))
     yield from whole
     yield from change
-    finalizers = list(_finalizer_errors(resource, new))
+    finalizers = list(_finalizer_errors(resource, meta))
     for check in checks:
         if check == "U":
             yield from change
             yield from finalizers
         else:
             yield from _metadata_errors(
-                resource, new, resource.strategy.check_name, _rule(resource)
+                resource, meta, resource.strategy.check_name, _rule(resource)
             )
 
 
-def _finalizer_errors(resource: Resource[Any], new: Object) -> Iterator[FieldError]:
+def _finalizer_errors(resource: Resource[Any], meta: ObjectMeta) -> Iterator[FieldError]:
     if not resource.metadata_checks.any_finalizer:
-        yield from metadata.standard_finalizers(new.metadata.finalizers)
+        yield from metadata.standard_finalizers(meta.finalizers)
 
 
 def _rule(resource: Resource[Any]) -> names.Rule:
@@ -288,7 +290,7 @@ def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
     resource = request.resource
     errors = enough(
         chain(
-            _metadata_errors(resource, new, resource.strategy.check_name, _rule(resource)),
+            _metadata_errors(resource, new.metadata, resource.strategy.check_name, _rule(resource)),
             resource.strategy.validate(new),
             resource.strategy.validate_new(new),
         )
@@ -324,10 +326,10 @@ def _judge(
 
 
 def _metadata_errors(
-    resource: Resource[Any], obj: Object, check_name: names.Rule, check_finalizer: names.Rule
+    resource: Resource[Any], meta: ObjectMeta, check_name: names.Rule, check_finalizer: names.Rule
 ) -> Iterator[FieldError]:
     return metadata.validate(
-        obj.metadata,
+        meta,
         namespaced=resource.namespaced,
         check_name=check_name,
         check_finalizer=check_finalizer,
