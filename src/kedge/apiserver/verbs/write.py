@@ -116,7 +116,7 @@ def _metadata_update_errors(
 ) -> Iterator[FieldError]:
     """Yield the errors of changed metadata, each as often as upstream's checks find it."""
     whole = list(_metadata_errors(resource, new.metadata, names.path_segment, names.finalizer))
-    # What is sound is looked at once.
+    # Sound parts are looked at once.
     meta = new.metadata if whole else metadata.without_sound_parts(new.metadata)
     change = list(metadata.validate_update(meta, old.metadata))
     yield from whole
