@@ -16,7 +16,13 @@ import pytest
 
 from kedge.machinery.clock import SystemClock
 from kedge.storage.sqlite.store import SqliteStore
-from kedge.storage.store import RevisionCompacted, RevisionConflict, StoreEntry, StoreEvent
+from kedge.storage.store import (
+    QueuedPut,
+    RevisionCompacted,
+    RevisionConflict,
+    StoreEntry,
+    StoreEvent,
+)
 
 ROUNDS = 12
 WRITERS = 24
@@ -43,11 +49,23 @@ async def scribble(store: SqliteStore, writer: int) -> None:
             if current and chance.random() < 0.2:
                 entry = await store.delete(key, expect=expect)
                 acknowledge("deleted", entry)
+            elif chance.random() < 0.3:
+                for queued in chained(store, key, expect):
+                    acknowledge("put", await queued.entry)
             else:
                 entry = await store.put(key, sealed(f"{key}@{expect}"), expect=expect)
                 acknowledge("put", entry)
         except RevisionConflict as conflict:
             raise AssertionError("nobody else writes this key") from conflict
+
+
+def chained(store: SqliteStore, key: str, expect: int) -> list[QueuedPut]:
+    """Queue three writes, each on top of the one before."""
+    puts = [store.submit(key, sealed(f"{key}@{expect}"), expect=expect)]
+    for number in range(2):
+        text = sealed(f"{key}@{expect}+{number}")
+        puts.append(store.submit(key, text, expect=puts[-1].revision))
+    return puts
 
 
 def acknowledge(deed: str, entry: StoreEntry) -> None:

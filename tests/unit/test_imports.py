@@ -26,7 +26,7 @@ WITHOUT_A_LOOP = (
 )
 """Processes that do not import asyncio, which takes longer than all modules of `kedge up`."""
 MOST = {
-    "kedge.control_plane": 565,
+    "kedge.control_plane": 567,
     "kedge.node.agent": 465,
     "kedge.cli.cluster.up.start": 46,
     "kedge.supervisor.supervisor": 62,

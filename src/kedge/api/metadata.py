@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from kedge.api import rules
 from kedge.api.model import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from kedge.machinery import names
@@ -67,6 +69,12 @@ def validate_update(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:
         yield from validate_annotations(new.annotations, "metadata.annotations")
     if new.ownerReferences:
         yield from _owners(new.ownerReferences)
+
+
+def without_sound_parts(meta: ObjectMeta) -> ObjectMeta:
+    """Return metadata in which `validate` found nothing, without the parts that every check looks
+    at in the same way. Another check has the same errors then, in less time."""
+    return replace(meta, labels={}, annotations={}, ownerReferences=(), managedFields=())
 
 
 _FIXED = (

@@ -1,11 +1,9 @@
 """Api: the dependencies of every verb, and the conversion of objects to what the store keeps."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +22,7 @@ from kedge.apiserver.pod_templates import PodTemplates
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
+from kedge.apiserver.write_chains import QueuedObject, WriteChains
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError, internal, not_found, too_large, unknown_resource
@@ -73,7 +72,7 @@ class Api:
         self.network = network
         self.work = work
         self.long_work = LongWork(clock)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.chains = WriteChains(store, cache, catalog)
 
     def cache_of(self, resource: Resource[Any]) -> ResourceCache:
         try:
@@ -103,11 +102,10 @@ class Api:
 
     @asynccontextmanager
     async def locked(self, key: str) -> AsyncIterator[None]:
-        """Let one writer at a time change an object: others wait here and do not conflict."""
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        async with lock:
+        """Let one writer at a time change an object: others wait here and do not conflict. The
+        writes of earlier ones are over."""
+        async with self.chains.turn(key):
+            await self.chains.settled(key)
             yield
 
     async def put(
@@ -115,10 +113,36 @@ class Api:
     ) -> Item:
         """Store a document of the resource's version in place of an item; returns once every reader
         sees it. `weight` is how many bytes the document is made of."""
-        meta = document["metadata"]
-        key = stored(resource).key(meta.get("namespace", ""), meta["name"])
         value = await self.long_work.run(weight, to_stored_bytes, resource, document)
-        return await self.put_bytes(resource, key, value, item)
+        return await self.put_bytes(resource, _key_of(resource, document), value, item)
+
+    async def queue_put(
+        self,
+        resource: Resource[Any],
+        document: dict[str, Any],
+        item: Item,
+        weight: int,
+        before: QueuedObject | None,
+    ) -> QueuedObject:
+        """Queue the same for `WriteChains`, in place of a queued state if there is one; `item` has
+        the state that is replaced."""
+        value = await self.long_work.run(weight, to_stored_bytes, resource, document)
+        _check_size(value, item)
+        home = stored(resource)
+        return self.chains.submit(
+            self.cache_of(resource),
+            _key_of(resource, document),
+            value,
+            before=before or item,
+            ttl=home.strategy.ttl,
+        )
+
+    async def outcome(self, resource: Resource[Any], queued: QueuedObject) -> Item:
+        """Return what a queued write has stored, once every reader sees it."""
+        try:
+            return await self._seen(stored(resource), await queued.put.entry)
+        finally:
+            self.chains.end(queued)
 
     async def put_bytes(
         self, resource: Resource[Any], key: str, value: bytes, item: Item | None
@@ -127,12 +151,7 @@ class Api:
         sees it. Raises 413."""
         if resource.conversion is not None:
             value = await resource.conversion.stored(value)
-        most = LARGEST_OBJECT
-        if item is not None:
-            # A stored object that is larger can be marked for deletion.
-            most = max(most, len(item.body) + _MARKS)
-        if len(value) > most:
-            raise too_large(LARGEST_OBJECT)
+        _check_size(value, item)
         home = stored(resource)
         expect = 0 if item is None else item.revision
         entry = await self.store.put(key, value, expect=expect, ttl=home.strategy.ttl)
@@ -159,6 +178,20 @@ class Api:
         cache = self.cache_of(home)
         item = cache.get(entry.key)
         return item if item is not None and item.revision == entry.revision else cache.item(entry)
+
+
+def _key_of(resource: Resource[Any], document: dict[str, Any]) -> str:
+    meta = document["metadata"]
+    return stored(resource).key(meta.get("namespace", ""), meta["name"])
+
+
+def _check_size(value: bytes, item: Item | None) -> None:
+    most = LARGEST_OBJECT
+    if item is not None:
+        # A stored object that is larger can be marked for deletion.
+        most = max(most, len(item.body) + _MARKS)
+    if len(value) > most:
+        raise too_large(LARGEST_OBJECT)
 
 
 def gone(request: Request) -> StatusError:

@@ -233,10 +233,10 @@ def _decoded_protobuf(data: bytes) -> dict[str, Any]:
 
 def _may_repeat_keys(data: bytes, document: dict[str, Any]) -> bool:
     """Whether more keys were written than the document has; cheap, and sometimes wrong."""
-    if b"\\" in data:
+    if b"\\u" in data:
         return _STRINGS.findall(data).count(b":") != _count_keys(document)
-    # Without escapes a quote and a colon are a key, or the beginning of a string that stands in the
-    # same way in what is written again.
+    # A quote and a colon are the end of a key, or part of a string. A string without numbered
+    # escapes has as many quotes before colons when it is written again.
     again = msgspec.json.encode(document)
     return data.translate(None, _BLANKS).count(b'":') != again.translate(None, _BLANKS).count(b'":')
 

@@ -1,18 +1,20 @@
-"""PodTemplates: a new pod that equals an admitted one in all but its name is stored as that one.
+"""PodTemplates: a new pod that equals an admitted one in all that matters is stored as that one.
 
-A ReplicaSet, a Job or a DaemonSet creates pods that differ in their names only. Decoding, defaults,
-admission and validation of such a pod give the results of the pod before, unless something that
-admission looks at has changed (`TemplateBasis`). So the server keeps the result of a pod. A further
-one gets it with a name, a uid and timestamps of its own, and saves a quarter or more of the time.
+A ReplicaSet, a Job or a DaemonSet creates pods that differ in their names only. Pods of other
+programs often differ in texts that are for the container: labels, variables, arguments
+(`free_texts.py`). Decoding, defaults, admission and validation of such a pod give the results of
+the pod before, unless something that admission looks at has changed (`TemplateBasis`). So the
+server keeps the result of a pod. A further one gets it with texts, a name, a uid and timestamps of
+its own, and saves a quarter or more of the time.
 
 These are done for each pod all the same: authentication, authorization, priority and fairness,
 which come before; the syntax of the body and of the name; the quota; the check that the name is
 free.
 
-The key is the whole body without `metadata.name`, with the user, the namespace and the options.
-Left out are bodies of other forms than JSON, long bodies, and pods whose defaults or validation
-depend on their name or on the time. Clients choose how many results there are: a result is kept
-from the second pod of a template on, and the oldest results are dropped.
+The key is the whole body without `metadata.name` and free texts, with the user, the namespace and
+the options. Left out are bodies of other forms than JSON, long bodies, and pods whose defaults or
+validation depend on their name or on the time. Clients choose how many results there are: a result
+is kept from the second pod of a template on, and the oldest results are dropped.
 
 Upstream does all work for each pod. Its pods differ from these in one more place: each has a random
 name of the volume of its token, while pods of one template have the same one here.
@@ -21,7 +23,7 @@ name of the volume of its token, while pods of one template have the same one he
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -30,7 +32,9 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
+from kedge.api.resource import enc_hook
 from kedge.apiserver.admission.template_basis import TemplateBasis
+from kedge.apiserver.free_texts import FreeTexts, with_texts, without_texts
 from kedge.apiserver.prepare import random_uid
 from kedge.apiserver.request import Request
 from kedge.machinery import names
@@ -45,11 +49,12 @@ _HEAD: Final = b'{"kind":"Pod","apiVersion":"v1","metadata":'
 
 
 class NamelessPod(msgspec.Struct, frozen=True):
-    """A posted pod without its name: pods that differ in their names only have equal ones."""
+    """A posted pod without its name: pods of one template have equal keys."""
 
     key: tuple[Hashable, ...]
     basis: tuple[Hashable, ...]
     """The value of `TemplateBasis` when the pod arrives."""
+    texts: FreeTexts
 
 
 class AdmittedPod(msgspec.Struct, frozen=True):
@@ -57,13 +62,23 @@ class AdmittedPod(msgspec.Struct, frozen=True):
 
     basis: tuple[Hashable, ...]
     pod: Pod
-    """As it was admitted."""
+    """As it was admitted, or with the texts of the latest one."""
+    texts: FreeTexts
+    """Those of this pod."""
     owners: Sequence[ManagedFieldsEntry]
     rest: bytes
     """The JSON that is stored after the metadata."""
     warnings: Sequence[str]
     annotations: Mapping[str, str]
     """Those of the audit event."""
+
+
+class WithoutTexts(NamedTuple):
+    """A posted pod without its name, taken apart."""
+
+    content: bytes
+    """The JSON with marks in place of the texts."""
+    texts: FreeTexts
 
 
 class NewPod(msgspec.Struct, frozen=True):
@@ -83,6 +98,8 @@ class PodTemplates:
         self._basis = basis
         self._seen: dict[int, None] = {}
         self._admitted: dict[tuple[Hashable, ...], AdmittedPod] = {}
+        self._apart: dict[bytes, WithoutTexts] = {}
+        """The latest bodies, because most pods have the texts of the pod before."""
 
     def nameless(self, request: Request, document: Mapping[str, Any]) -> NamelessPod | None:
         """Return a posted pod without its name; None for a pod that is left out."""
@@ -98,12 +115,23 @@ class PodTemplates:
             return None
         common = {name: value for name, value in meta.items() if name != "name"}
         try:
-            content = msgspec.json.encode({**document, "metadata": common})
+            content, texts = self._without_texts({**document, "metadata": common})
         except msgspec.EncodeError:
             return None
         agent = request.http.headers.get("user-agent", "")
         options = request.http.query_string
-        return NamelessPod((request.user, request.namespace, options, agent, content), basis)
+        key = request.user, request.namespace, options, agent, content
+        return NamelessPod(key, basis, texts)
+
+    def _without_texts(self, document: Mapping[str, Any]) -> WithoutTexts:
+        content = msgspec.json.encode(document)
+        found = self._apart.get(content)
+        if found is None:
+            masked, texts = without_texts(document)
+            found = self._apart[content] = WithoutTexts(msgspec.json.encode(masked), texts)
+            if len(self._apart) > MOST_TEMPLATES:
+                del self._apart[next(iter(self._apart))]
+        return found
 
     def find(
         self, template: NamelessPod, name: str, now: datetime, random: Random
@@ -116,6 +144,8 @@ class PodTemplates:
         if known.basis != template.basis:
             del self._admitted[template.key]
             return None
+        if template.texts is not known.texts:
+            known = self._admitted[template.key] = _with_texts(known, template.texts)
         like = known.pod.metadata
         if not name:
             name = names.generate_name(like.generateName, random)
@@ -156,12 +186,13 @@ class PodTemplates:
             return
         owned = _with_owners(admitted.metadata, owners)
         before = _HEAD + _encoder.encode(owned)
-        if not value.startswith(before):
+        if value != before + _rest(with_texts(admitted, template.texts)):
             return
         del self._seen[number]
         self._admitted[template.key] = AdmittedPod(
             template.basis,
             admitted,
+            template.texts,
             owned.managedFields,
             value[len(before) :],
             tuple(request.warnings),
@@ -171,7 +202,23 @@ class PodTemplates:
             del self._admitted[next(iter(self._admitted))]
 
 
-_encoder: Final = msgspec.json.Encoder()
+_encoder: Final = msgspec.json.Encoder(enc_hook=enc_hook)
+
+
+def _with_texts(known: AdmittedPod, texts: FreeTexts) -> AdmittedPod:
+    pod = with_texts(known.pod, texts)
+    rest = known.rest if pod.spec is known.pod.spec else _rest(pod)
+    return replace(known, pod=pod, texts=texts, rest=rest)
+
+
+def _rest(pod: Pod) -> bytes:
+    """Return the JSON of a pod after the metadata."""
+    bare = replace(pod, apiVersion="", kind="", metadata=_NO_METADATA)
+    return b"," + _encoder.encode(bare)[1:]
+
+
+_NO_METADATA: Final = Pod().metadata
+"""The default, which is left off where it is the same object."""
 
 
 def may_have_template(request: Request) -> bool:

@@ -1,7 +1,8 @@
 """The Store protocol: keys, bytes and revisions, without knowledge of objects."""
 
+from asyncio import Future
 from collections.abc import AsyncGenerator
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -53,6 +54,30 @@ class StorePage(msgspec.Struct, frozen=True, gc=False):
     more: bool
     remaining: int
     """How many entries follow this page."""
+
+
+NEVER: Final = -1
+"""A revision that no key has."""
+
+
+class PendingRevision:
+    """The revision of a queued write, which another write may expect before it is known."""
+
+    __slots__ = ("tenant", "value")
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        """In whose queue the write waits. A write that expects it waits there, too: behind it."""
+        self.value = NEVER
+        """Known once the write is committed; no key is ever at the revision of one that failed."""
+
+
+class QueuedPut(NamedTuple):
+    """A put that the store will carry out."""
+
+    revision: PendingRevision
+    entry: Future[StoreEntry]
+    """Has the outcome of `Store.put`."""
 
 
 class StoreError(Exception):
@@ -216,6 +241,20 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish the writes under way and let go; watches end with StoreClosed."""
+        ...
+
+
+@runtime_checkable
+class ChainingStore(Protocol):
+    """A store that also takes writes on top of writes that are not committed.
+
+    They may share a commit. A write fails with RevisionConflict if the one that it expects fails.
+    """
+
+    def submit(
+        self, key: str, value: bytes, *, expect: int | PendingRevision, ttl: int = 0
+    ) -> QueuedPut:
+        """Queue a put, after all that the caller has queued before."""
         ...
 
 

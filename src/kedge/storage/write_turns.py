@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from kedge.machinery.tenant import current_tenant
 from kedge.machinery.write_guard import current_guard
-from kedge.storage.store import StoreEntry, StoreEvent, delete_event, put_event
+from kedge.storage.store import (
+    NEVER,
+    PendingRevision,
+    StoreEntry,
+    StoreEvent,
+    delete_event,
+    put_event,
+)
 
 MANY: Final = 16
 """Writes of one tenant in a group after which the tenant rests. One that writes from fewer
@@ -18,17 +25,36 @@ LONGEST_REST_SECONDS: Final = 0.005
 class Write:
     """A put or, without a value, a deletion, waiting for the writer."""
 
-    __slots__ = ("deadline", "expect", "future", "guard", "key", "tenant", "value")
+    __slots__ = (
+        "after",
+        "deadline",
+        "expect",
+        "future",
+        "guard",
+        "key",
+        "revision",
+        "tenant",
+        "value",
+    )
 
     def __init__(
-        self, key: str, value: bytes | None, expect: int, deadline: int, future: asyncio.Future[Any]
+        self,
+        key: str,
+        value: bytes | None,
+        expect: int | PendingRevision,
+        deadline: int,
+        future: asyncio.Future[Any],
     ) -> None:
         self.key = key
         self.value = value
-        self.expect = expect
+        self.after = expect if isinstance(expect, PendingRevision) else None
+        """The revision of the write that this one is on top of, for stores that chain writes."""
+        self.expect = NEVER if isinstance(expect, PendingRevision) else expect
         self.deadline = deadline
         self.future = future
-        self.tenant = current_tenant()
+        # Behind the write that it is on top of: the queue of a tenant keeps its order.
+        self.tenant = current_tenant() if self.after is None else self.after.tenant
+        self.revision = PendingRevision(self.tenant)
         self.guard = current_guard()
 
     @property

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from kedge.api import metadata
 from kedge.api.model import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from kedge.machinery import names
+from kedge.machinery.errors import FieldError
 
 GOOD = ObjectMeta(
     name="web-1",
@@ -167,3 +168,45 @@ def test_nothing_new_may_hold_back_an_object_that_is_being_deleted() -> None:
 def test_labels_are_refused_exactly_when_a_key_or_value_is(labels: dict[str, str]) -> None:
     bad = any(names.qualified_name(k) or names.label_value(v) for k, v in labels.items())
     assert bool(list(metadata.validate_labels(labels, "x"))) is bad
+
+
+def generated(*, is_sound: bool) -> st.SearchStrategy[ObjectMeta]:
+    """Metadata in which a first check finds nothing, or anything."""
+
+    def values(sound: list[str], *others: str) -> st.SearchStrategy[str]:
+        return st.sampled_from(sound if is_sound else [*sound, *others])
+
+    keys = values(["a", "example.com/a", "kubernetes.io/b"], "no key!")
+    owner = st.builds(
+        OwnerReference,
+        apiVersion=values(["v1"], ""),
+        kind=values(["Pod"], "Event"),
+        name=st.just("o"),
+        uid=values(["1"], ""),
+        controller=st.just(False) if is_sound else st.booleans(),
+    )
+    return st.builds(
+        ObjectMeta,
+        name=st.sampled_from(["a", "No Name!"]),
+        namespace=values(["n"], "", "No!"),
+        resourceVersion=st.sampled_from(["1", ""]),
+        generation=st.sampled_from([0, 1]) if is_sound else st.sampled_from([0, -1]),
+        deletionTimestamp=st.sampled_from(["", "2030-01-01T00:00:00Z"]),
+        labels=st.dictionaries(keys, values(["x"], "no value!"), max_size=2),
+        annotations=st.dictionaries(keys, st.text(max_size=3), max_size=2),
+        ownerReferences=st.lists(owner, max_size=2),
+        finalizers=st.lists(values(["orphan", "a/b"], "foregroundDeletion", "c"), max_size=2),
+        managedFields=st.lists(
+            st.builds(ManagedFieldsEntry, operation=values(["Apply"], "Eat")), max_size=1
+        ),
+    )
+
+
+@given(generated(is_sound=True), generated(is_sound=False))
+def test_sound_parts_make_no_difference_to_further_checks(new: ObjectMeta, old: ObjectMeta) -> None:
+    def further(meta: ObjectMeta) -> list[FieldError]:
+        check = metadata.validate(meta, namespaced=True, check_name=names.dns_label)
+        return [*check, *metadata.validate_update(meta, old)]
+
+    assert not [*metadata.validate(new, namespaced=True, check_name=names.path_segment)]
+    assert further(metadata.without_sound_parts(new)) == further(new)

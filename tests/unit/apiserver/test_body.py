@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kedge.apiserver import body
 from kedge.machinery.errors import StatusError
 
-KEYS = st.text(st.sampled_from('ab:"\\ é'), max_size=3)
+KEYS = st.text(st.sampled_from('ab:"\\ \t/é'), max_size=4)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | KEYS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
@@ -28,12 +28,21 @@ def test_json_without_repeated_keys_has_no_duplicates(
     assert read.duplicates == []
 
 
-@given(st.dictionaries(KEYS, VALUES), VALUES, VALUES, st.sampled_from([":", " : ", "\n:"]))
+@given(
+    st.dictionaries(KEYS, VALUES),
+    VALUES,
+    VALUES,
+    st.sampled_from([":", " : ", "\n:"]),
+    st.booleans(),
+)
 def test_a_repeated_key_is_always_noticed(
-    document: dict[str, Any], first: Any, second: Any, colon: str
+    document: dict[str, Any], first: Any, second: Any, colon: str, escaped: bool
 ) -> None:
-    twice = f'{{"k"{colon}{json.dumps(first)},"k"{colon}{json.dumps(second)}}}'
-    text = f'{{"inner":{twice},"rest":{json.dumps(document)}}}'
+    one, other, rest = (
+        json.dumps(each, ensure_ascii=escaped) for each in (first, second, document)
+    )
+    twice = f'{{"k"{colon}{one},"k"{colon}{other}}}'
+    text = f'{{"inner":{twice},"rest":{rest}}}'
     read = body.read_json(text.encode())
     assert read.duplicates == ['duplicate field "inner.k"']
     assert read.document["inner"] == {"k": second}

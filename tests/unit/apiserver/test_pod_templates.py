@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kedge.apiserver.config import UPSTREAM_ADMISSION
@@ -341,6 +341,109 @@ async def test_pods_follow_all_changes_in_any_order(changes: list[Any], body: st
             await change(server)
             for _ in range(3):
                 await check_alike(server, numbers, BODIES[body])
+
+
+# Texts that nobody looks at.
+
+TEXTS = ["", "x", "y", "z", 'a "b" \\ \n ü', "$(A)", "$(A) more", "no label!", "1", 7, None]
+SPREAD = {
+    "topologyKey": "zone",
+    "maxSkew": 1,
+    "whenUnsatisfiable": "ScheduleAnyway",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+    "matchLabelKeys": ["version"],
+}
+
+
+PLACES = [
+    ("metadata", "labels", "app"),
+    ("metadata", "labels", "version"),
+    ("metadata", "annotations", "example.com/a"),
+    ("metadata", "annotations", "container.apparmor.security.beta.kubernetes.io/main"),
+    *(
+        ("spec", each, 0, *place)
+        for each in ("containers", "initContainers")
+        for place in (("command", 0), ("args", 0), ("args", 1))
+    ),
+    *(("spec", "containers", 0, "env", number, "value") for number in range(3)),
+]
+
+
+def with_texts_in_places(given: list[tuple[tuple[str | int, ...], Any]]) -> dict[str, Any]:
+    def container(name: str) -> dict[str, Any]:
+        env = [{"name": each, "value": "x"} for each in ("A", "B", "A")]
+        words = {"command": ["run"], "args": ["a", "b"]}
+        return {"name": name, "image": "nginx:1", "env": env, **words}
+
+    lists = {"containers": [container("main")], "initContainers": [container("init")]}
+    marks = {"example.com/a": "x"}
+    made_: Any = pod(spec=lists, labels={"app": "web", "version": "1"}, annotations=marks)
+    for place, text in given:
+        *steps, last = place
+        node = made_
+        for step in steps:
+            node = node[step]
+        node[last] = text
+    return dict(made_)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.booleans(),
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(TEXTS)), max_size=2),
+        max_size=10,
+    ),
+)
+@example(spread=False, bodies=[[(("spec", "containers", 0, "env", 2, "value"), "$(A) more")]])
+@example(spread=False, bodies=[[(("spec", "containers", 0, "env", 1, "value"), "")]])
+@example(spread=False, bodies=[[(PLACES[3], "runtime/default")], [(PLACES[3], "unknown")]] * 3)
+async def test_pods_that_differ_in_texts_are_what_they_would_be_alone(
+    spread: bool, bodies: list[list[tuple[tuple[str | int, ...], Any]]]
+) -> None:
+    numbers = count()
+    async with cluster() as server:
+        for given in ([], [], [], *bodies):
+            body = with_texts_in_places(given)
+            if spread:
+                body["spec"]["topologySpreadConstraints"] = [SPREAD]
+            await check_alike(server, numbers, body)
+
+
+async def test_pods_that_differ_in_texts_are_of_one_template(server: LocalServer) -> None:
+    def body(number: int) -> dict[str, Any]:
+        env = [{"name": "N", "value": f"{number}"}]
+        main = {"name": "main", "image": "nginx:1", "args": [f"{number}"], "env": env}
+        meta = {"labels": {"run": f"{number}"}, "annotations": {"run": f"{number}"}}
+        return pod(f"web-{number}", spec={"containers": [main]}, **meta)
+
+    answers = [await posted(server, body(number)) for number in range(5)]
+    assert len({token_volume(each) for each in answers[1:]}) == 1
+    for number, answer in enumerate(answers):
+        wanted, found = body(number), answer.document
+        [main] = found["spec"]["containers"]
+        assert (main["args"], main["env"]) == ([f"{number}"], [{"name": "N", "value": f"{number}"}])
+        for name in ("labels", "annotations"):
+            assert found["metadata"][name] == wanted["metadata"][name]
+        stored = await server.call("GET", f"{PODS}/web-{number}")
+        assert stored.document == found
+
+
+async def test_a_label_that_is_not_valid_is_refused_each_time(server: LocalServer) -> None:
+    for number in range(3):
+        await posted(server, pod(f"web-{number}", labels={"app": "web"}))
+    assert (await posted(server, pod("web-a", labels={"app": "no label!"}))).status == 422
+
+
+async def test_labels_that_placement_refers_to_are_part_of_the_template(
+    server: LocalServer,
+) -> None:
+    spec = {**PLAIN, "topologySpreadConstraints": [SPREAD]}
+    for version in ("1", "1", "1", "2"):
+        labels_ = {"app": "web", "version": version}
+        answer = await posted(server, pod(spec=spec, labels=labels_))
+        [spread] = answer.document["spec"]["topologySpreadConstraints"]
+        assert f'"{version}"' in msgspec.json.encode(spread["labelSelector"]).decode()
 
 
 async def test_a_quota_counts_each_pod(server: LocalServer) -> None:

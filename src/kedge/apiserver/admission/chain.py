@@ -58,6 +58,10 @@ class MutatingPlugin:
 class Holding(AdmissionPlugin, Protocol):
     """A plugin that holds something for a write from its admission until it is over."""
 
+    def holds(self, request: Request) -> bool:
+        """Whether it holds anything for the write."""
+        ...
+
     def release(self, request: Request) -> None:
         """The write is over, one way or the other."""
         ...
@@ -96,6 +100,10 @@ class Chain:
         """Ask only the plugins that hold something for each write, such as the quota."""
         for plugin in self._holding:
             await plugin.validate(attempt)
+
+    def holds(self, request: Request) -> bool:
+        """Whether a plugin holds anything for the request."""
+        return any(plugin.holds(request) for plugin in self._holding)
 
     def release(self, request: Request) -> None:
         """Tell those who hold something for the request that it is over."""

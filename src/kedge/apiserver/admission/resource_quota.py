@@ -61,6 +61,10 @@ class ResourceQuotaPlugin(ValidatingPlugin):
         if refusal:
             raise refused(attempt, refusal)
 
+    def holds(self, request: Request) -> bool:
+        """Whether a quota is charged for the write."""
+        return self._ledger.holds(request)
+
     def release(self, request: Request) -> None:
         """The request is over, whether or not anything was stored."""
         if self._ledger.release(request) and self._shared is not None:

@@ -1,7 +1,8 @@
 """TemplateBasis: what the decisions of admission plugins about a new pod rest on, besides the pod.
 
-Pods of one template differ in their names only. If nothing that a plugin looks at has changed since
-it admitted one of them, it would decide the same about the next one, and need not be asked.
+Pods of one template differ only in their names and in texts that no plugin looks at. If nothing
+that a plugin looks at has changed since it admitted one of them, it would decide the same about the
+next one, and need not be asked.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,6 +20,13 @@ Basis = Callable[[Request], Hashable]
 asked about each pod."""
 
 ADMISSION_GROUP: Final = "admissionregistration.k8s.io"
+DECIDING_KINDS: Final = {
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicybindings",
+    "MutatingAdmissionWebhook": "mutatingwebhookconfigurations",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicybindings",
+    "ValidatingAdmissionWebhook": "validatingwebhookconfigurations",
+}
+"""The objects that let rules of users decide about writes, by the name of the plugin."""
 
 
 class TemplateBasis:
@@ -62,10 +70,7 @@ def _bases(cache: WatchCache, catalog: Catalog) -> dict[str, Basis]:
         "Priority": _latest_change(cache.of(priority_class.RESOURCE)),
         "RuntimeClass": _latest_change(cache.of(runtime_classes)),
         "NodeRestriction": _is_no_node,
-        "MutatingAdmissionPolicy": _absence(cache, catalog, "mutatingadmissionpolicybindings"),
-        "MutatingAdmissionWebhook": _absence(cache, catalog, "mutatingwebhookconfigurations"),
-        "ValidatingAdmissionPolicy": _absence(cache, catalog, "validatingadmissionpolicybindings"),
-        "ValidatingAdmissionWebhook": _absence(cache, catalog, "validatingwebhookconfigurations"),
+        **{name: _absence(cache, catalog, plural) for name, plural in DECIDING_KINDS.items()},
     } | dict.fromkeys(_WITHOUT_BASIS, _nothing)
 
 

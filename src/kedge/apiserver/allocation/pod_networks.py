@@ -60,6 +60,10 @@ class PodNetworks:
         if found is None:
             raise _refusal(name, [str(network)], "is the network of a node that joins now")
 
+    def holds(self, request: Request) -> bool:
+        """Whether a network is about to be stored."""
+        return id(request) in self._held
+
     def release(self, request: Request) -> None:
         """The write is over, one way or the other."""
         self._held.pop(id(request), None)

@@ -106,6 +106,10 @@ class ServiceAllocator:
                 revision = await self._store_port(self._shared_ports, each, request.key)
                 self._ledger.note_record(request, each, revision)
 
+    def holds(self, request: Request) -> bool:
+        """Whether addresses or ports are held for the write."""
+        return bool(self._ledger.held(request))
+
     def release(self, request: Request) -> None:
         """The write is over, one way or the other."""
         self._ledger.release(request)

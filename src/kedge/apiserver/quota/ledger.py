@@ -331,6 +331,10 @@ class QuotaLedger:
         if not left:
             del self._claims[claim.key]
 
+    def holds(self, request: Request) -> bool:
+        """Whether the request is charged for anything."""
+        return id(request) in self._held
+
     def release(self, request: Request) -> bool:
         """The request is over: what it wrote is in the cache, what it did not counts no more.
         Returns whether it was charged for anything."""

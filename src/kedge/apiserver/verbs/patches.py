@@ -56,6 +56,8 @@ class Patch(msgspec.Struct, frozen=True):
     """Returns the desired document, made from the live one."""
     may_create: bool = False
     """Whether the object may be missing."""
+    is_versionless: bool = True
+    """Whether the version of the live object has an effect only if the patch sets it."""
 
 
 def read_patch(request: Request) -> Patch:
@@ -98,6 +100,8 @@ def _json(request: Request) -> Patch:
         request,
         lambda live: _not_too_deep(patch.apply_json(live, operations)),
         quote=lambda live: patch_text.after_json(_in_order(request, live), request.http.body),
+        # Operations may test the version, or copy it.
+        is_versionless=False,
     )
 
 
@@ -199,6 +203,7 @@ def _on_live(
     *,
     quote: Callable[[dict[str, Any]], str],
     restores: bool = False,
+    is_versionless: bool = True,
 ) -> Patch:
     """Return a patch of the live object. An error about the changed one quotes it, or a strategic
     patch, whose result is restored from a document that is parsed already."""
@@ -226,7 +231,7 @@ def _on_live(
             raise invalid("", "", "", errors) from None
         return DesiredDocument(fitted)
 
-    return Patch(produce)
+    return Patch(produce, is_versionless=is_versionless)
 
 
 def _in_order(request: Request, live: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ The order of the steps is upstream's, and each place has a reason:
 6. store with the expected revision.
 
 An update repeats all of it if another writer was faster (`modify`): admission has decided about an
-object that no longer exists. Writers wait for each other on a lock per key. The lock only saves
-work. Correctness comes from the store's compare-and-swap, which also covers writers without the
-lock, such as the expiry of objects.
+object that no longer exists. Writers of one object take turns, and one may build on the queued
+write of another (`write_chains.py`). This only saves work. Correctness comes from the store's
+compare-and-swap, which also covers writers without a turn, such as the expiry of objects.
 
 Steps that take time in proportion to the body run in a thread (`long_work`). They are pure; code
 that touches the cache, locks or admission stays on the event loop.
@@ -44,6 +44,7 @@ from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import DesiredDocument, Patch, PatchScope, patch_sort, read_patch
 from kedge.apiserver.verbs.read import shown_object
 from kedge.apiserver.watchcache import Item
+from kedge.apiserver.write_chains import QueuedObject
 from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
     ErrorScope,
@@ -114,24 +115,26 @@ def _metadata_update_errors(
     resource: Resource[Any], new: Object, old: Object, checks: str
 ) -> Iterator[FieldError]:
     """Yield the errors of changed metadata, each as often as upstream's checks find it."""
-    whole = list(_metadata_errors(resource, new, names.path_segment, names.finalizer))
-    change = list(metadata.validate_update(new.metadata, old.metadata))
+    whole = list(_metadata_errors(resource, new.metadata, names.path_segment, names.finalizer))
+    # Sound parts are looked at once.
+    meta = new.metadata if whole else metadata.without_sound_parts(new.metadata)
+    change = list(metadata.validate_update(meta, old.metadata))
     yield from whole
     yield from change
-    finalizers = list(_finalizer_errors(resource, new))
+    finalizers = list(_finalizer_errors(resource, meta))
     for check in checks:
         if check == "U":
             yield from change
             yield from finalizers
         else:
             yield from _metadata_errors(
-                resource, new, resource.strategy.check_name, _rule(resource)
+                resource, meta, resource.strategy.check_name, _rule(resource)
             )
 
 
-def _finalizer_errors(resource: Resource[Any], new: Object) -> Iterator[FieldError]:
+def _finalizer_errors(resource: Resource[Any], meta: ObjectMeta) -> Iterator[FieldError]:
     if not resource.metadata_checks.any_finalizer:
-        yield from metadata.standard_finalizers(new.metadata.finalizers)
+        yield from metadata.standard_finalizers(meta.finalizers)
 
 
 def _rule(resource: Resource[Any]) -> names.Rule:
@@ -287,7 +290,7 @@ def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
     resource = request.resource
     errors = enough(
         chain(
-            _metadata_errors(resource, new, resource.strategy.check_name, _rule(resource)),
+            _metadata_errors(resource, new.metadata, resource.strategy.check_name, _rule(resource)),
             resource.strategy.validate(new),
             resource.strategy.validate_new(new),
         )
@@ -323,10 +326,10 @@ def _judge(
 
 
 def _metadata_errors(
-    resource: Resource[Any], obj: Object, check_name: names.Rule, check_finalizer: names.Rule
+    resource: Resource[Any], meta: ObjectMeta, check_name: names.Rule, check_finalizer: names.Rule
 ) -> Iterator[FieldError]:
     return metadata.validate(
-        obj.metadata,
+        meta,
         namespaced=resource.namespaced,
         check_name=check_name,
         check_finalizer=check_finalizer,
@@ -435,7 +438,9 @@ async def update_document(
             # A client that has read the object does not want another one in its place.
             raise prepare.other_uid(request, uid, "")
         return await create_object(api, request, DesiredDocument(document)), True
-    item = await modify(api, request, lambda live: DesiredDocument(document), part, "UpdateOptions")
+    item = await modify(
+        api, request, lambda live: DesiredDocument(document), part, "UpdateOptions", may_chain=True
+    )
     return item, False
 
 
@@ -459,39 +464,129 @@ def _identity(meta: dict[str, Any]) -> ObjectMeta:
 
 
 async def modify(
-    api: Api, request: Request, change: Change, part: ObjectPart, options: str
+    api: Api,
+    request: Request,
+    change: Change,
+    part: ObjectPart,
+    options: str,
+    *,
+    may_chain: bool = False,
 ) -> Item:
-    """Change the live object; starts again with the newer object if another writer was faster."""
-    dry = dry_run(request, options)
-    manager = field_manager(request, options)
-    async with api.locked(request.key):
-        raced = 0
-        while True:
-            item = api.find(request)
-            if item is None:
-                raise gone(request)
-            is_current = _is_current(request.resource, item)
-            item = await api.own_version(request.resource, item)
-            size, stored = len(request.http.body), len(item.body)
-            live = await api.long_work.run(stored, live_document, request.resource, item)
-            try:
-                wanted = await _converting(api, size and size + stored, change, live)
-                new = await _changed(api, request, live, wanted, part, manager, stored)
-                same = is_current and await api.long_work.run(stored, eq, new, live)
-                if same and (dry or not await api.is_stale(item)):
-                    request.is_unchanged = True
-                    return item
-                if dry:
-                    return Item(item.key, item.revision, _unstored_bytes(request.resource, new))
-                return await _store_changed(api, request, item, new)
-            except RevisionConflict as race:
-                await api.caught_up(race)
-            except AllocationRaced:
-                raced += 1
-                if raced == NAME_TRIES:
-                    raise
-            finally:
-                api.admission.release(request)
+    """Change the live object; starts again with the newer object if another writer was faster.
+
+    `may_chain` lets the change build on a write that is not committed yet (`WriteChains`). The
+    result must not depend on the version of the live object."""
+    write = Modification(
+        request,
+        change,
+        part,
+        dry_run(request, options),
+        field_manager(request, options),
+        may_chain and _may_chain(request.resource),
+    )
+    warnings, annotations = tuple(request.warnings), dict(request.annotations)
+    raced = 0
+    while True:
+        try:
+            async with api.chains.turn(request.key):
+                begun = await _begun_on_queued(api, write) or await _begun(api, write)
+            return begun if isinstance(begun, Item) else await api.outcome(request.resource, begun)
+        except RevisionConflict as race:
+            await api.caught_up(race)
+        except AllocationRaced:
+            raced += 1
+            if raced == NAME_TRIES:
+                raise
+        finally:
+            api.admission.release(request)
+        _forget_findings(request, warnings, annotations)
+
+
+def _forget_findings(
+    request: Request, warnings: Sequence[str], annotations: Mapping[str, str]
+) -> None:
+    """Leave a request only the warnings and annotations from before an attempt. In place, because
+    requests that are made of it share them."""
+    request.warnings[:] = warnings
+    request.annotations.clear()
+    request.annotations.update(annotations)
+
+
+class Modification(msgspec.Struct, frozen=True):
+    """A change of a live object that a request wants."""
+
+    request: Request
+    change: Change
+    part: ObjectPart
+    dry: bool
+    manager: str
+    may_chain: bool
+    """Whether it may build on a write that is not committed, and others on it."""
+
+
+def _may_chain(resource: Resource[Any]) -> bool:
+    """Whether writes of a resource may build on ones that are not committed. Rules of custom kinds
+    and webhooks that convert them would see the unknown version."""
+    return not resource.custom and resource.strategy.allows_unconditional_update
+
+
+class _NeedsStored(Exception):
+    """The write cannot build on a queued one."""
+
+
+async def _begun_on_queued(api: Api, write: Modification) -> QueuedObject | None:
+    """Queue a change of the state that a queued write will store; None if there is no such state,
+    or if the change needs one that is stored.
+
+    Every outcome but a further write is found out again from the stored state: an error may be due
+    to the unknown version, and an answer must not show what is not committed."""
+    request = write.request
+    if not write.may_chain or write.dry or not api.chains.are_possible:
+        return None
+    before = api.chains.last(request.key)
+    if before is None:
+        return None
+    warnings, annotations = tuple(request.warnings), dict(request.annotations)
+    try:
+        begun = await _attempted(api, write, before.item(), before)
+    except (StatusError, AllocationRaced, _NeedsStored):
+        api.admission.release(request)
+        _forget_findings(request, warnings, annotations)
+        return None
+    assert isinstance(begun, QueuedObject)
+    return begun
+
+
+async def _begun(api: Api, write: Modification) -> Item | QueuedObject:
+    """Change the stored object, and store or queue the result."""
+    await api.chains.settled(write.request.key)
+    item = api.find(write.request)
+    if item is None:
+        raise gone(write.request)
+    return await _attempted(api, write, item, None)
+
+
+async def _attempted(
+    api: Api, write: Modification, item: Item, before: QueuedObject | None
+) -> Item | QueuedObject:
+    """Change an item, and store or queue the result; raises _NeedsStored if the item is a queued
+    state, `before`, and the result is no further write or depends on the version."""
+    request = write.request
+    is_current = _is_current(request.resource, item)
+    item = await api.own_version(request.resource, item)
+    size, stored = len(request.http.body), len(item.body)
+    live = await api.long_work.run(stored, live_document, request.resource, item)
+    wanted = await _converting(api, size and size + stored, write.change, live)
+    new = await _changed(api, request, live, wanted, write.part, write.manager, stored)
+    same = is_current and await api.long_work.run(stored, eq, new, live)
+    if before is not None and same:
+        raise _NeedsStored
+    if same and (write.dry or not await api.is_stale(item)):
+        request.is_unchanged = True
+        return item
+    if write.dry:
+        return Item(item.key, item.revision, _unstored_bytes(request.resource, new))
+    return await _store_changed(api, write, item, new, before)
 
 
 async def _converting(api: Api, weight: int, work: Callable[..., Result], *args: Any) -> Result:
@@ -628,13 +723,25 @@ def _without_empty_owners(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-async def _store_changed(api: Api, request: Request, item: Item, document: dict[str, Any]) -> Item:
+async def _store_changed(
+    api: Api,
+    write: Modification,
+    item: Item,
+    document: dict[str, Any],
+    before: QueuedObject | None,
+) -> Item | QueuedObject:
     """Write the change, or delete an object that waited only for its finalizers."""
-    resource = request.resource
-    if may_go(resource, document):
+    request, resource = write.request, write.request.resource
+    weight = len(request.http.body) + len(item.body)
+    goes = may_go(resource, document)
+    may_queue = write.may_chain and api.chains.are_possible and not api.admission.holds(request)
+    if may_queue and not goes:
+        return await api.queue_put(resource, document, item, weight, before)
+    if before is not None:
+        raise _NeedsStored
+    if goes:
         await api.delete(resource, item)
         return Item(item.key, item.revision, _unstored_bytes(resource, document))
-    weight = len(request.http.body) + len(item.body)
     return await api.put(resource, document, item, weight)
 
 
@@ -694,7 +801,10 @@ async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item
             return change.produce(live, scope)
 
         try:
-            return await modify(api, request, produce, part, "PatchOptions"), False
+            item = await modify(
+                api, request, produce, part, "PatchOptions", may_chain=change.is_versionless
+            )
+            return item, False
         except StatusError as error:
             if not (error.code == 404 and change.may_create and part is MAIN):
                 raise

@@ -20,6 +20,8 @@ from kedge.storage.sqlite.writer import Outcome, Writer
 from kedge.storage.store import (
     DISK_FULL,
     FutureRevision,
+    PendingRevision,
+    QueuedPut,
     StoreClosed,
     StoreEntry,
     StoreEvent,
@@ -97,13 +99,19 @@ class SqliteStore:
         return page
 
     async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
+        return await self.submit(key, value, expect=expect, ttl=ttl).entry
+
+    def submit(
+        self, key: str, value: bytes, *, expect: int | PendingRevision, ttl: int = 0
+    ) -> QueuedPut:
+        """Queue a put, perhaps on top of another one: `ChainingStore`."""
         check_key(key)
         if deadline := self._expiry.deadline(ttl):
             self._expiry.expect(deadline)
-        return await self._write(key, value, expect, deadline)
+        return self._queue(key, value, expect, deadline)
 
     async def delete(self, key: str, *, expect: int) -> StoreEntry:
-        return await self._write(key, None, expect, 0)
+        return await self._queue(key, None, expect, 0).entry
 
     async def compact(self, revision: int) -> None:
         if revision > self.revision:
@@ -128,12 +136,15 @@ class SqliteStore:
         self._writer.close()
         self._held.close()
 
-    async def _write(self, key: str, value: bytes | None, expect: int, deadline: int) -> StoreEntry:
+    def _queue(
+        self, key: str, value: bytes | None, expect: int | PendingRevision, deadline: int
+    ) -> QueuedPut:
         if self._closed:
             raise StoreClosed
         future: asyncio.Future[StoreEntry] = self._loop.create_future()
-        self._writer.submit(Write(key, value, expect, deadline, future))
-        return await future
+        write = Write(key, value, expect, deadline, future)
+        self._writer.submit(write)
+        return QueuedPut(write.revision, future)
 
     async def _have_done(self, work: Callable[[], tuple[builtins.list[StoreEvent], T]]) -> T:
         if self._closed:

@@ -29,6 +29,7 @@ from kedge.storage.sqlite.write_ahead_log import WriteAheadLog
 from kedge.storage.sqlite.write_queue import WriterQueue, WriterTask
 from kedge.storage.store import (
     DiskFull,
+    PendingRevision,
     RevisionConflict,
     StoreEntry,
     StoreError,
@@ -231,7 +232,10 @@ class Writer:
         events: list[StoreEvent] = []
         rows: list[Row] = []
         outcomes: list[Outcome] = []
+        revisions: dict[PendingRevision, int] = {}
         for write in writes:
+            if write.after is not None:
+                write.expect = revisions.get(write.after, write.after.value)
             try:
                 event = write.event(entries.get(write.key), self.head + len(events) + 1)
                 self._check_room(event)
@@ -242,7 +246,11 @@ class Writer:
             events.append(event)
             rows.append(row(event, write.deadline))
             outcomes.append((write.future, event.entry))
+            revisions[write.revision] = event.entry.revision
         self._save(rows)
+        # Not before the commit: if it fails, these revisions will be those of other writes.
+        for pending, revision in revisions.items():
+            pending.value = revision
         return events, outcomes
 
     def _check_room(self, event: StoreEvent) -> None:

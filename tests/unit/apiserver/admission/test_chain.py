@@ -37,6 +37,9 @@ class Labels:
 
 
 class Holds(Labels):
+    def holds(self, request: Request) -> bool:
+        return self.name == "b"
+
     def release(self, request: Request) -> None:
         self._log.append(f"{self.name} releases")
 
@@ -84,3 +87,10 @@ async def test_a_plugin_is_asked_only_for_what_it_does() -> None:
     assert changed.metadata.labels == {"seen": "ac"}
     await chain.validate(wanted())
     assert log == ["b validates", "c validates"]
+
+
+async def test_a_request_is_held_for_if_one_plugin_holds_something() -> None:
+    log: list[str] = []
+    request = wanted().request
+    assert Chain([Labels("a", log), Holds("c", log), Holds("b", log)]).holds(request)
+    assert not Chain([Labels("b", log), Holds("c", log)]).holds(request)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kedge.machinery.tenant import tenant
 from kedge.storage.reserve import LAST_BYTES, LOG_BYTES, LOW_BYTES, STEP_BYTES, Reserve
 from kedge.storage.sqlite import database, writer
 from kedge.storage.sqlite.store import SqliteStore
@@ -22,7 +23,9 @@ from kedge.storage.sqlite.writer import SLACK, Writer
 from kedge.storage.store import (
     DISK_FULL,
     DiskFull,
+    PendingRevision,
     RevisionCompacted,
+    RevisionConflict,
     StoreEntry,
     StoreError,
     StoreEvent,
@@ -405,4 +408,101 @@ async def test_a_full_disk_costs_the_history_and_no_object(
     with pytest.raises(RevisionCompacted):
         await store.list("", at=old.revision)
     assert (await store.list("")).entries == [new]
+    await store.close()
+
+
+def chained(
+    store: SqliteStore, first: int, values: list[bytes]
+) -> list[asyncio.Future[StoreEntry]]:
+    """Queue writes of one key, each on top of the one before."""
+    expect: int | PendingRevision = first
+    entries = []
+    for value in values:
+        put = store.submit("/chain", value, expect=expect)
+        expect = put.revision
+        entries.append(put.entry)
+    return entries
+
+
+async def test_writes_on_top_of_each_other_share_a_commit(
+    path: Path, clock: FakeClock, connections: list[Faulty]
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    async with paused(store):
+        puts = chained(store, 0, [b"1", b"2", b"3"])
+    entries = await asyncio.gather(*puts)
+    assert [each.value for each in entries] == [b"1", b"2", b"3"]
+    assert [each.revision for each in entries] == [2, 3, 4]
+    assert {each.created for each in entries} == {2}
+    assert [*chain.from_iterable(each.rows for each in connections)][-1] == 3
+    assert await store.get("/chain") == entries[-1]
+    await store.close()
+
+
+async def test_a_write_on_top_of_a_committed_one_is_accepted(path: Path, clock: FakeClock) -> None:
+    store = await SqliteStore.open(path, clock)
+    put = store.submit("/chain", b"1", expect=0)
+    first = await put.entry
+    second = await store.submit("/chain", b"2", expect=put.revision).entry
+    assert (first.revision, second.revision) == (2, 3)
+    with pytest.raises(RevisionConflict):
+        await store.submit("/chain", b"3", expect=put.revision).entry
+    await store.close()
+
+
+async def test_all_writes_on_top_of_a_refused_one_are_refused(path: Path, clock: FakeClock) -> None:
+    store = await SqliteStore.open(path, clock)
+    kept = await store.put("/chain", b"0", expect=0)
+    async with paused(store):
+        puts = chained(store, kept.revision + 1, [b"1", b"2", b"3"])
+    outcomes = await asyncio.gather(*puts, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [RevisionConflict] * 3
+    assert await store.get("/chain") == kept
+    await store.close()
+
+
+async def test_no_write_creates_a_key_on_top_of_a_write_that_was_given_up(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    async with paused(store):
+        given_up, lost = chained(store, 0, [b"1", b"2"])
+        given_up.cancel()
+    with pytest.raises(RevisionConflict):
+        await lost
+    assert await store.get("/chain") is None
+    await store.close()
+
+
+async def test_a_failed_commit_fails_all_writes_on_top_even_when_its_revision_is_used_again(
+    path: Path, clock: FakeClock, connections: list[Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "GROUP", 1)
+    store = await SqliteStore.open(path, clock)
+    await settle(store)
+    for each in connections:
+        each.code = sqlite3.SQLITE_IOERR_READ
+    put = store.submit("/chain", b"lost", expect=0)
+    with pytest.raises(StoreError, match=r"disk I/O error$"):
+        await put.entry
+    kept = await store.put("/chain", b"kept", expect=0)
+    with pytest.raises(RevisionConflict):
+        await store.submit("/chain", b"on top of the lost one", expect=put.revision).entry
+    assert await store.get("/chain") == kept
+    await store.close()
+
+
+async def test_a_write_waits_behind_the_one_that_it_is_on_top_of(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    async with paused(store):
+        with tenant("busy"):
+            for number in range(5):
+                store.submit(f"/other/{number}", b"x", expect=0)
+            first = store.submit("/chain", b"1", expect=0)
+        with tenant("quiet"):
+            second = store.submit("/chain", b"2", expect=first.revision)
+    assert (await second.entry).value == b"2"
+    assert (await first.entry).value == b"1"
     await store.close()
