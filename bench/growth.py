@@ -273,8 +273,12 @@ class Growth:
             sleep(0.02)
         else:
             sys.exit("the server did not come back after kill -9")
-        self._caller = Caller(self._api)
-        while self._ready() < self._pods:
+        # Of several servers, another one may answer before the connections of this one are reset.
+        while True:
+            with suppress(OSError):
+                self._caller = Caller(self._api)
+                if self._ready() >= self._pods:
+                    break
             sleep(1)
         sleep(20)  # nodes and controllers take up their work again
         self._cluster = self._place.running_again(PATIENCE)

@@ -1,6 +1,7 @@
 """Draw figures over a common axis as SVG: one panel a figure, each with its own scale from zero."""
 
 from collections.abc import Sequence
+from math import floor, log10
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 300, 170
@@ -36,7 +37,7 @@ def draw(axis: str, panels: Sequence[Panel]) -> str:
 def panel_lines(axis: str, panel: Panel) -> list[str]:
     """Return the elements of one panel."""
     most_x = max(x for x, _ in panel.points)
-    most_y = max(y for _, y in panel.points) * 1.25 or 1.0
+    most_y = round_above(max(y for _, y in panel.points))
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     places = [
         (LEFT + x / most_x * (right - LEFT), bottom - y / most_y * (bottom - TOP))
@@ -57,6 +58,14 @@ def grid_line(share: float, most: float, right: float, bottom: float) -> str:
     y = bottom - share * (bottom - TOP)
     line = f'<line x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}" stroke="{GRID}" stroke-width="0.5"/>'
     return line + text(LEFT - 6, y + 4, number(share * most), anchor="end")
+
+
+def round_above(value: float) -> float:
+    """Return a round number that is at least so much; half of it is round too."""
+    if value <= 0:
+        return 1.0
+    power: float = 10 ** floor(log10(value))
+    return next(each * power for each in (1, 2, 4, 6, 8, 10) if each * power >= value)
 
 
 def number(value: float) -> str:
