@@ -193,6 +193,8 @@ class ContainerConfig(RuntimeMessage):
     attempt: int = 0
     image_name: str = ""
     """The name in the manifest, for the status."""
+    image_reference: str = ""
+    """The name with registry and tag by which the image was found, after --image-map."""
     command: Sequence[str] = ()
     """Replaces the image's entry point."""
     args: Sequence[str] = ()

@@ -218,6 +218,8 @@ class CriImageSpec(CriMessage):
     """The name or id of an image."""
 
     image: Annotated[str, 1] = ""
+    user_specified_image: Annotated[str, 18] = ""
+    """The name of an image with an id: CRI-O checks signatures with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,8 +388,11 @@ class CriContainer(CriMessage):
     id: Annotated[str, 1] = ""
     pod_sandbox_id: Annotated[str, 2] = ""
     image_ref: Annotated[str, 5] = ""
+    """The id of its image, or a name with a digest."""
     state: Annotated[int, 6] = 0
     annotations: Annotated[Mapping[str, str], 9] = {}
+    image_id: Annotated[str, 10] = ""
+    """Empty in older runtimes."""
 
 
 class CriContainers(CriMessage):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.node.runtime.cri import messages as m
 from kedge.node.runtime.runtime import (
@@ -44,6 +45,8 @@ _PID_MODES: Final = {
     PidMode.HOST: m.NODE,
     PidMode.TARGET: m.TARGET,
 }
+_TIMED_OUT: Final = b"command timed out"
+"""What CRI-O answers in place of an error."""
 _STATES: Final = {
     m.CREATED: RunState.CREATED,
     m.RUNNING: RunState.RUNNING,
@@ -154,7 +157,9 @@ def container_config(
     labels = {label: getattr(sandbox, field) for label, field in POD_LABELS.items()}
     return m.CriContainerConfig(
         metadata=m.CriContainerMetadata(name=spec.name, attempt=spec.attempt),
-        image=m.CriImageSpec(image=spec.image),
+        image=m.CriImageSpec(
+            image=spec.image, user_specified_image=spec.image_reference or spec.image_name
+        ),
         command=spec.command,
         args=spec.args,
         working_dir=spec.working_dir,
@@ -185,9 +190,13 @@ def container_config(
 
 
 def container_record(
-    spec: ContainerConfig, sandbox_id: str, sandbox: SandboxConfig
+    spec: ContainerConfig,
+    sandbox_id: str,
+    sandbox: SandboxConfig,
+    *,
+    unmet: Sequence[str] = (),
 ) -> ContainerRecord:
-    """Return the record of a new container."""
+    """Return the record of a new container; `unmet` are shortfalls of the machine."""
     security = spec.security
     return ContainerRecord(
         sandbox=sandbox_id,
@@ -201,7 +210,7 @@ def container_record(
         user=security.user or 0,
         group=security.group or 0,
         groups=security.groups,
-        shortfalls=shortfalls(spec),
+        shortfalls=[*unmet, *shortfalls(spec)],
         tty=spec.tty,
         stdin=spec.stdin,
     )
@@ -222,6 +231,16 @@ def shortfalls(spec: ContainerConfig) -> list[str]:
     return found
 
 
+def with_oom_score(spec: ContainerConfig, lowest: int) -> tuple[ContainerConfig, list[str]]:
+    """Return a container's spec with a score that the machine allows, and the shortfall."""
+    score = spec.resources.oom_score_adj
+    if score >= lowest:
+        return spec, []
+    limits = replace(spec.resources, oom_score_adj=lowest)
+    text = f"oom_score_adj stays {lowest}: this machine does not let it be {score}"
+    return replace(spec, resources=limits), [text]
+
+
 def _mount(mount: ContainerMount) -> m.CriMount:
     return m.CriMount(
         container_path=mount.container_path,
@@ -237,7 +256,8 @@ def resources(limits: ContainerLimits) -> m.CriResources:
         cpu_period=limits.cpu_period if limits.cpu_quota else 0,
         cpu_quota=limits.cpu_quota or 0,
         cpu_shares=limits.cpu_shares or 0,
-        memory_limit_in_bytes=limits.memory_limit or 0,
+        # No limit is -1 in kedge, which CRI-O refuses. A pod's limit is never removed later.
+        memory_limit_in_bytes=max(limits.memory_limit or 0, 0),
         oom_score_adj=limits.oom_score_adj,
         hugepage_limits=[
             m.CriHugePages(page_size=size, limit=amount)
@@ -311,7 +331,12 @@ def _decoded(annotations: Mapping[str, str], type_: type[T]) -> T:
 
 
 def runtime_container(
-    status: m.CriContainerStatus, record: ContainerRecord, pid: int, runtime: str
+    status: m.CriContainerStatus,
+    record: ContainerRecord,
+    *,
+    pid: int,
+    cgroup: str,
+    runtime: str,
 ) -> RuntimeContainer:
     """Return the state of a container of a runtime with that name."""
     metadata = status.metadata or m.CriContainerMetadata()
@@ -331,7 +356,7 @@ def runtime_container(
         image_name=record.image_name,
         log_path=record.log_path,
         pid=pid if status.state == m.RUNNING else 0,
-        cgroup=f"{record.cgroup_parent}/{status.id}" if record.cgroup_parent else "",
+        cgroup=cgroup if record.cgroup_parent else "",
         labels=record.labels,
         annotations=record.annotations,
         user=record.user,
@@ -364,9 +389,21 @@ def whole_seconds(seconds: float) -> int:
     return math.ceil(seconds)
 
 
+def has_timed_out(done: m.CriExecSyncResponse) -> bool:
+    """Return whether a command took too long, where the runtime says so by an outcome."""
+    return done.exit_code == -1 and done.stderr == _TIMED_OUT
+
+
 def process_id(info: Mapping[str, str]) -> int:
     """Return the pid in the verbose information about a container; 0 if there is none."""
     return int(_verbose(info).get("pid") or 0)
+
+
+def control_group(info: Mapping[str, str]) -> str:
+    """Return the control group in the verbose information about a container; empty if it has no
+    path in the hierarchies."""
+    path = ((_verbose(info).get("runtimeSpec") or {}).get("linux") or {}).get("cgroupsPath") or ""
+    return str(path) if str(path).startswith("/") else ""
 
 
 def network_namespace(info: Mapping[str, str]) -> str:

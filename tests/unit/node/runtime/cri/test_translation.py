@@ -2,6 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kedge.deviceplugin import wire
 from kedge.node.runtime.cri import messages as m
@@ -123,6 +124,8 @@ def test_limits_that_are_not_set_stay_off_the_wire() -> None:
         oom_score_adj=-997,
         hugepage_limits=[m.CriHugePages(page_size="2MB", limit=4)],
     )
+    # CRI-O refuses -1 for memory.
+    assert wire.encode(translation.resources(ContainerLimits(memory_limit=-1))) == b""
     decoded = wire.decode(m.CriResources, wire.encode(translation.resources(limits)))
     assert (decoded.cpu_quota, decoded.oom_score_adj) == (-1, -997)
 
@@ -206,7 +209,9 @@ def test_states_have_the_words_of_the_kubelet(
         annotations=annotations,
     )
     record = translation.record_of(annotations)
-    seen = translation.runtime_container(status, record, 42, "containerd")
+    seen = translation.runtime_container(
+        status, record, pid=42, cgroup="/kedge/podu/c", runtime="containerd"
+    )
     assert (seen.state, seen.reason) == expected
     assert (seen.sandbox, seen.name, seen.attempt) == ("s", "main", 1)
     assert (seen.log_path, seen.cgroup) == ("/logs/main/0.log", "/kedge/podu/c")
@@ -214,16 +219,72 @@ def test_states_have_the_words_of_the_kubelet(
     assert seen.url == "containerd://c"
 
 
+def test_a_container_without_limits_has_no_control_group() -> None:
+    record = translation.container_record(
+        ContainerConfig(name="main", image="i"), "s", replace(SANDBOX, cgroup_parent="")
+    )
+    seen = translation.runtime_container(
+        m.CriContainerStatus(id="c"), record, pid=0, cgroup="/c", runtime="cri-o"
+    )
+    assert seen.cgroup == ""
+
+
 def test_times_are_rounded_up() -> None:
     assert [translation.whole_seconds(each) for each in (0, 0.2, 1.0)] == [0, 1, 1]
 
 
-def test_verbose_information_has_pid_and_namespace() -> None:
-    linux = {"namespaces": [{"type": "pid"}, {"type": "network", "path": "/run/netns/a"}]}
+def test_verbose_information_has_pid_namespace_and_control_group() -> None:
+    linux = {
+        "cgroupsPath": "/kedge/podu/crio-c",
+        "namespaces": [{"type": "pid"}, {"type": "network", "path": "/run/netns/a"}],
+    }
     info = {"info": msgspec.json.encode({"pid": 7, "runtimeSpec": {"linux": linux}}).decode()}
-    assert (translation.process_id(info), translation.network_namespace(info)) == (
-        7,
-        "/run/netns/a",
-    )
+    assert facts_of(info) == (7, "/run/netns/a", "/kedge/podu/crio-c")
     for nothing in ({}, {"info": "{}"}, {"info": "no JSON"}, {"info": "[]"}):
-        assert (translation.process_id(nothing), translation.network_namespace(nothing)) == (0, "")
+        assert facts_of(nothing) == (0, "", "")
+    by_systemd = {"info": '{"runtimeSpec":{"linux":{"cgroupsPath":"pod.slice:crio:c"}}}'}
+    assert translation.control_group(by_systemd) == ""
+
+
+def facts_of(info: dict[str, str]) -> tuple[int, str, str]:
+    return (
+        translation.process_id(info),
+        translation.network_namespace(info),
+        translation.control_group(info),
+    )
+
+
+def test_a_command_that_took_too_long_may_have_an_outcome() -> None:
+    # The answer of CRI-O 1.36.3.
+    answer = b"\x12\x11command timed out\x18" + 9 * b"\xff" + b"\x01"
+    late = wire.decode(m.CriExecSyncResponse, answer)
+    assert (late.exit_code, translation.has_timed_out(late)) == (-1, True)
+    for other in (
+        m.CriExecSyncResponse(exit_code=1, stderr=b"command timed out"),
+        m.CriExecSyncResponse(exit_code=-1, stderr=b"else"),
+    ):
+        assert not translation.has_timed_out(other)
+
+
+def test_a_score_that_the_machine_refuses_is_raised() -> None:
+    limits = ContainerLimits(memory_limit=1, oom_score_adj=-997)
+    spec = ContainerConfig(name="main", image="i", resources=limits)
+    assert translation.with_oom_score(spec, -1000) == (spec, [])
+    raised, unmet = translation.with_oom_score(spec, 0)
+    assert raised.resources == ContainerLimits(memory_limit=1)
+    assert unmet == ["oom_score_adj stays 0: this machine does not let it be -997"]
+    record = translation.container_record(raised, "s", SANDBOX, unmet=unmet)
+    assert record.shortfalls == unmet
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"image_name": "app"}, "app"),
+        ({"image_name": "app", "image_reference": "docker.io/team/app:1"}, "docker.io/team/app:1"),
+    ],
+)
+def test_an_image_is_sent_with_its_name(names: dict[str, str], expected: str) -> None:
+    assert container(**names).image == m.CriImageSpec(
+        image="sha256:1", user_specified_image=expected
+    )
