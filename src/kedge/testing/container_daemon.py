@@ -48,9 +48,10 @@ def box(mark: bytes = b"") -> images.BuiltImage:
         "proc": images.directory(),
         "tmp": images.directory(0o1777),
         "bin/busybox": images.program(BUSYBOX.read_bytes()),
-        "etc/passwd": b"root:x:0:0::/:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n",
+        "etc/passwd": b"root:x:0:0::/:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n"
+        b"many:x:1001:0::/:/bin/sh\n",
         "etc/mark": mark,
-        "etc/group": b"root:x:0:\nweb:x:1000:\n",
+        "etc/group": b"root:x:0:\nweb:x:1000:\nfew:x:5000:many\n",
         **links,
     }
     return images.build(files, config={"Cmd": ["/bin/sleep", "1000000"]})

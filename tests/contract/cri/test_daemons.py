@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
 import os
 import re
 import socket
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -181,6 +183,53 @@ async def test_a_program_gets_what_its_spec_says(
     assert said[:4] == ["1000", "1000", "hello", "in the volume"]
     assert "nameserver 192.0.2.53" in said
     assert said[-2:] == ["/tmp", "touch: /data/x: Read-only file system"]
+
+
+async def test_what_a_runtime_can_do_is_done_and_the_rest_is_told(
+    daemon: RuntimeDaemon, runtime: CriRuntime, tmp_path: Path
+) -> None:
+    below = tmp_path / "volume" / "below"
+    below.mkdir(parents=True)
+    runtime_can = runtime.features
+    assert runtime_can.stop_signals is (daemon.name == "cri-o")
+    sandbox = await pod(runtime, tmp_path)
+    mount = ContainerMount(
+        container_path="/data",
+        host_path=str(below.parent),
+        read_only=True,
+        recursive_read_only=True,
+    )
+    spec = shell(
+        "id -G; touch /data/below/x; trap 'exit 7' INT; trap '' TERM; echo trapped;"
+        " while true; do sleep 0.1; done",
+        mounts=[mount],
+        stop_signal="SIGINT",
+        security=ContainerSecurity(user=1001, group=0, groups=[4000], merge_image_groups=False),
+    )
+    with mounted_memory(below):
+        container = await started(runtime, sandbox, spec)
+        seen = await runtime.container(container)
+        async with asyncio.timeout(20):
+            while "trapped" not in text_of(seen.log_path):
+                await SystemClock().sleep(0.05)
+        await runtime.stop_container(container, 1)
+        wrote = (below / "x").exists()
+    lines = [line.split(" ", 3)[3] for line in text_of(seen.log_path).splitlines()]
+    code = (await runtime.container(container)).exit_code
+    assert len(seen.shortfalls) == [*runtime_can].count(False)
+    assert (code == 7) is runtime_can.stop_signals
+    assert (lines[0] == "0 4000") is runtime_can.strict_groups
+    assert wrote is not runtime_can.recursive_read_only
+
+
+@contextlib.contextmanager
+def mounted_memory(place: Path) -> Iterator[None]:
+    """Mount a tmpfs that all may write to."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "tmpfs", place], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 async def test_the_files_of_a_volume_outlive_the_container(

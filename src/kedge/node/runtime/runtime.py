@@ -5,7 +5,7 @@ It follows CRI, so that the embedded runtime and containerd can implement the sa
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -300,6 +300,19 @@ class RuntimeFailure(Exception):
     """The runtime failed; the text is for the pod's events."""
 
 
+class RuntimeFeatures(NamedTuple):
+    """What a runtime can do, and not every runtime can."""
+
+    strict_groups: bool = False
+    """Leave the groups of the image away (supplementalGroupsPolicy: Strict)."""
+    recursive_read_only: bool = False
+    stop_signals: bool = False
+    """Stop a container with the signal of its spec."""
+
+
+NO_FEATURES: Final = RuntimeFeatures()
+
+
 class Runtime(Protocol):
     """Runs containers. Every method may raise RuntimeFailure. Those with a sandbox or a container
     raise NotFoundError if it does not exist, except stops and removals, which then succeed."""
@@ -309,6 +322,7 @@ class Runtime(Protocol):
     capabilities: MachineCapabilities
     no_user_namespaces: str
     """Why pods cannot have user namespaces; empty if they can."""
+    features: RuntimeFeatures
 
     async def sandboxes(self) -> list[PodSandbox]: ...
 

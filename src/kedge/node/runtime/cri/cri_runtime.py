@@ -22,6 +22,7 @@ from kedge.node.runtime.channel import SupervisorChannel
 from kedge.node.runtime.cri import (
     cni_plugin,
     crio_configuration,
+    features,
     leftover_groups,
     log_rotation,
     oom_score,
@@ -53,6 +54,7 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxConfig,
 )
 from kedge.node.runtime.spawn import SupervisorStart
@@ -134,6 +136,7 @@ class CriRuntime(EmbeddedRuntime):
         self._unreadable: set[str] = set()
         """Sandboxes and containers that were skipped, and logged once."""
         self._sub_paths = directory / "subpaths"
+        self._features = RuntimeFeatures()
 
     @classmethod
     async def connect(
@@ -157,6 +160,7 @@ class CriRuntime(EmbeddedRuntime):
     async def _connect(self) -> SupervisorChannel:
         connected = await super()._connect()
         self.no_user_namespaces = NO_USER_NAMESPACES
+        self.features = self._features
         return connected
 
     async def _greet(self) -> None:
@@ -173,6 +177,7 @@ class CriRuntime(EmbeddedRuntime):
                     ' CRI-O: cgroup_manager = "cgroupfs" and conmon_cgroup = "pod")'
                 )
         status = await call(m.STATUS, m.CriVerbose(verbose=True))
+        self.features = self._features = features.of_runtime(version, status)
         if self.name == crio_configuration.NAME:
             places = await crio_configuration.network_directories(self.connection.socket)
         else:
@@ -397,11 +402,15 @@ class CriRuntime(EmbeddedRuntime):
         place = self._sub_paths / sandbox / f"{spec.name}-{spec.attempt}"
         mounts = await asyncio.to_thread(sub_paths.mounted, spec.mounts, place)
         spec, unmet = translation.with_oom_score(spec, oom_score.lowest())
-        record = translation.container_record(spec, sandbox, of_sandbox, unmet=unmet)
+        record = translation.container_record(
+            spec, sandbox, of_sandbox, unmet=unmet, features=self.features
+        )
         log_rotation.make_directory(record.log_path)
         request = m.CriCreateRequest(
             pod_sandbox_id=sandbox,
-            config=translation.container_config(spec, of_sandbox, mounts, record, self._node),
+            config=translation.container_config(
+                spec, of_sandbox, mounts, record, self._node, self.features
+            ),
             sandbox_config=translation.sandbox_config(of_sandbox, self._node),
         )
         try:

@@ -27,6 +27,21 @@ RUNTIME_DEFAULT: Final = 0
 UNCONFINED: Final = 1
 LOCALHOST: Final = 2
 """Types of seccomp profiles."""
+MERGE: Final = 0
+STRICT: Final = 1
+"""Policies of supplemental groups."""
+_PLAIN_SIGNALS: Final = (
+    "SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL"
+    " SIGPIPE SIGPOLL SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP"
+    " SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ SIGRTMIN"
+)
+SIGNALS: Final = (
+    *_PLAIN_SIGNALS.split(),
+    *(f"SIGRTMIN+{number}" for number in range(1, 16)),
+    *(f"SIGRTMAX-{number}" for number in range(14, 0, -1)),
+    "SIGRTMAX",
+)
+"""In the order of their numbers in CRI, which begin with 1."""
 PROPAGATIONS: Final = {"None": 0, "HostToContainer": 1, "Bidirectional": 2}
 
 
@@ -76,11 +91,33 @@ class CriConditions(CriMessage):
     conditions: Annotated[Sequence[CriCondition], 1] = ()
 
 
+class CriHandlerFeatures(CriMessage):
+    """What a handler can do."""
+
+    recursive_read_only_mounts: Annotated[bool, 1] = False
+    user_namespaces: Annotated[bool, 2] = False
+
+
+class CriHandler(CriMessage):
+    """A handler of RuntimeClasses; the default one has no name."""
+
+    name: Annotated[str, 1] = ""
+    features: Annotated[CriHandlerFeatures | None, 2] = None
+
+
+class CriFeatures(CriMessage):
+    """What the runtime can do with every handler."""
+
+    supplemental_groups_policy: Annotated[bool, 1] = False
+
+
 class CriRuntimeStatus(CriMessage):
     """The answer to Status."""
 
     status: Annotated[CriConditions | None, 1] = None
     info: Annotated[Mapping[str, str], 2] = {}
+    runtime_handlers: Annotated[Sequence[CriHandler], 3] = ()
+    features: Annotated[CriFeatures | None, 4] = None
 
 
 class CriLinuxRuntimeConfig(CriMessage):
@@ -238,6 +275,7 @@ class CriMount(CriMessage):
     readonly: Annotated[bool, 3] = False
     selinux_relabel: Annotated[bool, 4] = False
     propagation: Annotated[int, 5] = 0
+    recursive_read_only: Annotated[bool, 8] = False
 
 
 class CriDevice(CriMessage):
@@ -288,6 +326,7 @@ class CriContainerSecurity(CriMessage):
     masked_paths: Annotated[Sequence[str], 13] = ()
     readonly_paths: Annotated[Sequence[str], 14] = ()
     seccomp: Annotated[CriSeccomp | None, 15] = None
+    supplemental_groups_policy: Annotated[int, 17] = MERGE
 
 
 class CriContainerLinux(CriMessage):
@@ -315,6 +354,7 @@ class CriContainerConfig(CriMessage):
     stdin_once: Annotated[bool, 13] = False
     tty: Annotated[bool, 14] = False
     linux: Annotated[CriContainerLinux | None, 15] = None
+    stop_signal: Annotated[int, 18] = 0
 
 
 class CriCreateRequest(CriMessage):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from kedge.node.runtime.cri import messages as m
 from kedge.node.runtime.runtime import (
+    NO_FEATURES,
     ContainerConfig,
     ContainerLimits,
     ContainerMount,
@@ -22,6 +23,7 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
+    RuntimeFeatures,
     RuntimeMessage,
     SandboxConfig,
 )
@@ -152,6 +154,7 @@ def container_config(
     mounts: Sequence[ContainerMount],
     record: ContainerRecord,
     node: str,
+    features: RuntimeFeatures = NO_FEATURES,
 ) -> m.CriContainerConfig:
     """Return the request for a container, whose subPaths are resolved in `mounts`."""
     labels = {label: getattr(sandbox, field) for label, field in POD_LABELS.items()}
@@ -167,7 +170,7 @@ def container_config(
             m.CriVariable(key=key, value=value.encode(errors="surrogateescape"))
             for key, value in spec.env
         ],
-        mounts=[_mount(each) for each in mounts],
+        mounts=[_mount(each, features) for each in mounts],
         devices=[
             m.CriDevice(
                 container_path=each.container_path,
@@ -186,6 +189,7 @@ def container_config(
             resources=resources(spec.resources),
             security_context=_security(spec.security, sandbox),
         ),
+        stop_signal=_stop_signal(spec.stop_signal),
     )
 
 
@@ -195,6 +199,7 @@ def container_record(
     sandbox: SandboxConfig,
     *,
     unmet: Sequence[str] = (),
+    features: RuntimeFeatures = NO_FEATURES,
 ) -> ContainerRecord:
     """Return the record of a new container; `unmet` are shortfalls of the machine."""
     security = spec.security
@@ -210,23 +215,23 @@ def container_record(
         user=security.user or 0,
         group=security.group or 0,
         groups=security.groups,
-        shortfalls=[*unmet, *shortfalls(spec)],
+        shortfalls=[*unmet, *shortfalls(spec, features)],
         tty=spec.tty,
         stdin=spec.stdin,
     )
 
 
-def shortfalls(spec: ContainerConfig) -> list[str]:
-    """Return, in words, what was requested and CRI cannot carry."""
+def shortfalls(spec: ContainerConfig, features: RuntimeFeatures = NO_FEATURES) -> list[str]:
+    """Return, in words, what was requested and a runtime cannot do."""
     found = []
-    if spec.stop_signal:
+    if spec.stop_signal and not features.stop_signals:
         found.append(f"the container runtime ignores the stop signal {spec.stop_signal}")
-    if not spec.security.merge_image_groups:
+    if not spec.security.merge_image_groups and not features.strict_groups:
         found.append("the container runtime adds the groups of the image: policy Strict is ignored")
     found += [
         f"the container runtime mounts {mount.container_path} read-only, but not what is below"
         for mount in spec.mounts
-        if mount.recursive_read_only
+        if mount.recursive_read_only and not features.recursive_read_only
     ]
     return found
 
@@ -241,12 +246,13 @@ def with_oom_score(spec: ContainerConfig, lowest: int) -> tuple[ContainerConfig,
     return replace(spec, resources=limits), [text]
 
 
-def _mount(mount: ContainerMount) -> m.CriMount:
+def _mount(mount: ContainerMount, features: RuntimeFeatures) -> m.CriMount:
     return m.CriMount(
         container_path=mount.container_path,
         host_path=mount.host_path,
         readonly=mount.read_only,
         propagation=m.PROPAGATIONS.get(mount.propagation, 0),
+        recursive_read_only=mount.recursive_read_only and features.recursive_read_only,
     )
 
 
@@ -290,6 +296,7 @@ def _security(security: ContainerSecurity, sandbox: SandboxConfig) -> m.CriConta
         masked_paths=MASKED if is_masked else (),
         readonly_paths=READ_ONLY if is_masked else (),
         seccomp=_seccomp(security.seccomp),
+        supplemental_groups_policy=m.MERGE if security.merge_image_groups else m.STRICT,
     )
 
 
@@ -304,6 +311,11 @@ def _user(security: ContainerSecurity) -> tuple[m.CriInt64 | None, str]:
     if name and not name.isdigit():
         return None, name
     return m.CriInt64(value=int(name or 0)), ""
+
+
+def _stop_signal(name: str) -> int:
+    """Return the number that CRI gives to a signal; 0 for none."""
+    return m.SIGNALS.index(name) + 1 if name in m.SIGNALS else 0
 
 
 def _seccomp(profile: str) -> m.CriSeccomp:

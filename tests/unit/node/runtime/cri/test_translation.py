@@ -16,6 +16,7 @@ from kedge.node.runtime.runtime import (
     PidMode,
     RunState,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxConfig,
 )
 from kedge.supervisor.rootfs.proc_sys import MASKED, READ_ONLY
@@ -182,6 +183,36 @@ def test_what_cri_cannot_carry_is_told() -> None:
         "the container runtime adds the groups of the image: policy Strict is ignored",
         "the container runtime mounts /a read-only, but not what is below",
     ]
+    can = RuntimeFeatures(strict_groups=True, recursive_read_only=True, stop_signals=True)
+    assert translation.shortfalls(spec, can) == []
+    record = translation.container_record(spec, "s", SANDBOX, features=can)
+    sent = translation.container_config(spec, SANDBOX, spec.mounts, record, "n", can)
+    assert sent.stop_signal == 10
+    assert [each.recursive_read_only for each in sent.mounts] == [True]
+    # A runtime would refuse what it knows and cannot do.
+    sent = translation.container_config(spec, SANDBOX, spec.mounts, record, "n")
+    assert [each.recursive_read_only for each in sent.mounts] == [False]
+
+
+def test_groups_of_the_image_are_left_away_on_request() -> None:
+    assert security().supplemental_groups_policy == m.MERGE
+    assert security(merge_image_groups=False).supplemental_groups_policy == m.STRICT
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("", 0),
+        ("SIGABRT", 1),
+        ("SIGTERM", 23),
+        ("SIGRTMIN", 35),
+        ("SIGRTMIN+15", 50),
+        ("SIGRTMAX-14", 51),
+        ("SIGRTMAX", 65),
+    ],
+)
+def test_signals_have_the_numbers_of_cri(name: str, number: int) -> None:
+    assert container(stop_signal=name).stop_signal == number
 
 
 @pytest.mark.parametrize(
