@@ -40,6 +40,8 @@ from kedge.testing.container_daemon import BOX, PAUSE, RuntimeDaemon
 from kedge.testing.registry import registry
 
 SLEEP = "exec sleep 1000"
+FIRST = 0x7F00_0000
+"""The machine's id of root in a pod with users of its own."""
 # containerd handles a new size beside the input, so it may come after it.
 SIZE = 'while [ -z "$s" ]; do s=$(stty size 2>/dev/null); done; echo $s'
 LINES = "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i; done"
@@ -96,7 +98,7 @@ def group_of(tmp_path: Path) -> str:
     return f"/kedge-cri-{os.getpid()}-{tmp_path.name}"
 
 
-async def pod(runtime: CriRuntime, tmp_path: Path) -> PodSandbox:
+async def pod(runtime: CriRuntime, tmp_path: Path, *, first_id: int = 0) -> PodSandbox:
     return await runtime.run_sandbox(
         SandboxConfig(
             namespace="default",
@@ -105,6 +107,7 @@ async def pod(runtime: CriRuntime, tmp_path: Path) -> PodSandbox:
             hostname="web",
             log_directory=str(tmp_path / "logs"),
             cgroup_parent=group_of(tmp_path),
+            first_id=first_id,
             dns=DnsConfig(servers=["192.0.2.53"], searches=["here"], options=["ndots:5"]),
         )
     )
@@ -220,6 +223,35 @@ async def test_what_a_runtime_can_do_is_done_and_the_rest_is_told(
     assert (code == 7) is runtime_can.stop_signals
     assert (lines[0] == "0 4000") is runtime_can.strict_groups
     assert wrote is not runtime_can.recursive_read_only
+
+
+async def test_a_pod_has_users_of_its_own_if_the_runtime_has_user_namespaces(
+    runtime: CriRuntime, tmp_path: Path
+) -> None:
+    if not runtime.features.user_namespaces:
+        assert "need kedge's own runtime" in runtime.no_user_namespaces
+        return
+    volume = tmp_path / "volume"
+    (volume / "inner").mkdir(parents=True)
+    sandbox = await pod(runtime, tmp_path, first_id=FIRST)
+    mounts = [
+        ContainerMount(container_path="/data", host_path=str(volume)),
+        ContainerMount(container_path="/part", host_path=str(volume), part="inner"),
+    ]
+    script = f"id -u; cat /proc/self/uid_map; touch /data/x /part/y /z; {SLEEP}"
+    container = await started(runtime, sandbox, shell(script, mounts=mounts))
+    seen = await runtime.container(container)
+    assert (seen.user, seen.group) == (0, 0)
+    assert os.stat(f"/proc/{seen.pid}").st_uid == FIRST
+    async with asyncio.timeout(20):
+        while not (volume / "inner" / "y").exists():
+            await SystemClock().sleep(0.05)
+    # Root in the pod is root in its volumes, and an ordinary user of the machine.
+    assert [(volume / name).stat().st_uid for name in ("x", "inner/y")] == [0, 0]
+    done = await runtime.execute(container, ["cat", "/proc/self/uid_map"], 10)
+    assert done.stdout.split() == [b"0", str(FIRST).encode(), b"65536"]
+    again = await runtime.container(container)
+    assert again == seen
 
 
 @contextlib.contextmanager

@@ -199,6 +199,7 @@ class EmbeddedRuntime:
             strict_groups=True,
             recursive_read_only=self.capabilities.is_root,
             stop_signals=True,
+            user_namespaces=not self.no_user_namespaces,
         )
         before, self.supervisor = self.supervisor, int(hello["pid"])
         self._connected_at = self._clock.monotonic()

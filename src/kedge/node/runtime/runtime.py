@@ -308,6 +308,7 @@ class RuntimeFeatures(NamedTuple):
     recursive_read_only: bool = False
     stop_signals: bool = False
     """Stop a container with the signal of its spec."""
+    user_namespaces: bool = False
 
 
 NO_FEATURES: Final = RuntimeFeatures()

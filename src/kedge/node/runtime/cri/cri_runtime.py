@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -44,6 +44,7 @@ from kedge.node.runtime.cri.translation import ContainerRecord, UnreadableSpec
 from kedge.node.runtime.embedded import EmbeddedRuntime, PodNetwork
 from kedge.node.runtime.owned_tasks import OwnedTasks
 from kedge.node.runtime.runtime import (
+    NO_FEATURES,
     ContainerConfig,
     ContainerEvent,
     ContainerLimits,
@@ -74,7 +75,9 @@ _ENDED_LOOKS: Final = 50
 """A process ends a little before its runtime says so."""
 _MOST_OUTPUT: Final = 256 << 10
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-NO_USER_NAMESPACES: Final = "pods with hostUsers: false need kedge's own runtime"
+NO_USER_NAMESPACES: Final = (
+    "pods with hostUsers: false need kedge's own runtime, or one with user namespaces"
+)
 
 
 class ContainerProcessIds(NamedTuple):
@@ -136,7 +139,7 @@ class CriRuntime(EmbeddedRuntime):
         self._unreadable: set[str] = set()
         """Sandboxes and containers that were skipped, and logged once."""
         self._sub_paths = directory / "subpaths"
-        self._features = RuntimeFeatures()
+        self._features = NO_FEATURES
 
     @classmethod
     async def connect(
@@ -159,8 +162,8 @@ class CriRuntime(EmbeddedRuntime):
 
     async def _connect(self) -> SupervisorChannel:
         connected = await super()._connect()
-        self.no_user_namespaces = NO_USER_NAMESPACES
-        self.features = self._features
+        # Those of the supervisor are of no use: it runs no containers.
+        self._set_features(self._features)
         return connected
 
     async def _greet(self) -> None:
@@ -177,13 +180,18 @@ class CriRuntime(EmbeddedRuntime):
                     ' CRI-O: cgroup_manager = "cgroupfs" and conmon_cgroup = "pod")'
                 )
         status = await call(m.STATUS, m.CriVerbose(verbose=True))
-        self.features = self._features = features.of_runtime(version, status)
+        self._features = features.of_runtime(version, status)
+        self._set_features(self._features)
         if self.name == crio_configuration.NAME:
             places = await crio_configuration.network_directories(self.connection.socket)
         else:
             places = cni_plugin.directories(status.info)
         cni_plugin.install(places)
         await self._wait_for_network()
+
+    def _set_features(self, found: RuntimeFeatures) -> None:
+        self.features = found
+        self.no_user_namespaces = "" if found.user_namespaces else NO_USER_NAMESPACES
 
     async def _wait_for_network(self) -> None:
         deadline = self._time.monotonic() + READY_SECONDS
@@ -254,6 +262,9 @@ class CriRuntime(EmbeddedRuntime):
         return translation.pod_sandbox(sandbox, network.address_of(sandbox.id) if network else "")
 
     async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
+        if spec.first_id and not self.features.user_namespaces:
+            # An older runtime skips what it does not know, and would give the machine's users.
+            raise RuntimeFailure(NO_USER_NAMESPACES)
         request = m.CriRunSandboxRequest(config=translation.sandbox_config(spec, self._node))
         try:
             id_ = (await self._call(m.RUN_SANDBOX, request)).pod_sandbox_id
@@ -387,11 +398,20 @@ class CriRuntime(EmbeddedRuntime):
             runtime=self.name,
         )
         if process is not None and process.pid:
-            owner = {"user": process.user, "group": process.group, "groups": process.groups}
-            seen = replace(seen, **owner)
+            seen = replace(seen, **self._owner(record.sandbox, process))
         if seen.state is RunState.EXITED:
             self._ended[container] = seen
         return seen
+
+    def _owner(self, sandbox: str, process: ContainerProcessIds) -> dict[str, Any]:
+        """Return the user and the groups of a process as the container sees them."""
+        spec = self._sandbox_specs.get(sandbox)
+        first = spec.first_id if spec is not None else 0
+        return {
+            "user": process.user - first,
+            "group": process.group - first,
+            "groups": [each - first for each in process.groups],
+        }
 
     async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
         of_sandbox = self._sandbox_specs.get(sandbox)

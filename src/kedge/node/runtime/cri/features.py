@@ -19,6 +19,7 @@ def of_runtime(version: m.CriVersion, status: m.CriRuntimeStatus) -> RuntimeFeat
     return RuntimeFeatures(
         strict_groups=features.supplemental_groups_policy,
         recursive_read_only=handler.recursive_read_only_mounts,
+        user_namespaces=handler.user_namespaces,
         stop_signals=version.runtime_name == crio_configuration.NAME
         and _minor(version.runtime_version) >= _STOP_SIGNALS,
     )

@@ -156,6 +156,22 @@ class CriDns(CriMessage):
     options: Annotated[Sequence[str], 3] = ()
 
 
+class CriIdMapping(CriMessage):
+    """A range of users or groups of a user namespace, and their ids on the machine."""
+
+    host_id: Annotated[int, 1] = 0
+    container_id: Annotated[int, 2] = 0
+    length: Annotated[int, 3] = 0
+
+
+class CriUserNamespace(CriMessage):
+    """The user namespace of a sandbox."""
+
+    mode: Annotated[int, 1] = POD
+    uids: Annotated[Sequence[CriIdMapping], 2] = ()
+    gids: Annotated[Sequence[CriIdMapping], 3] = ()
+
+
 class CriNamespaces(CriMessage):
     """Which namespaces a sandbox or a container has."""
 
@@ -163,6 +179,7 @@ class CriNamespaces(CriMessage):
     pid: Annotated[int, 2] = POD
     ipc: Annotated[int, 3] = POD
     target_id: Annotated[str, 4] = ""
+    userns_options: Annotated[CriUserNamespace | None, 5] = None
 
 
 class CriSeccomp(CriMessage):
@@ -275,6 +292,8 @@ class CriMount(CriMessage):
     readonly: Annotated[bool, 3] = False
     selinux_relabel: Annotated[bool, 4] = False
     propagation: Annotated[int, 5] = 0
+    uid_mappings: Annotated[Sequence[CriIdMapping], 6] = ()
+    gid_mappings: Annotated[Sequence[CriIdMapping], 7] = ()
     recursive_read_only: Annotated[bool, 8] = False
 
 

@@ -28,6 +28,7 @@ from kedge.node.runtime.runtime import (
     SandboxConfig,
 )
 from kedge.supervisor.rootfs.proc_sys import MASKED, READ_ONLY
+from kedge.supervisor.sandbox.user_namespace import LENGTH
 
 T = TypeVar("T")
 
@@ -84,8 +85,6 @@ class ContainerRecord(RuntimeMessage):
 
 def sandbox_config(spec: SandboxConfig, node: str) -> m.CriSandboxConfig:
     """Return the request for a sandbox of a node."""
-    if spec.first_id:
-        raise RuntimeFailure("pods with hostUsers: false need kedge's own runtime")
     return m.CriSandboxConfig(
         metadata=m.CriSandboxMetadata(
             name=spec.name, uid=spec.uid, namespace=spec.namespace, attempt=spec.attempt
@@ -120,7 +119,22 @@ def _sandbox_namespaces(spec: SandboxConfig) -> m.CriNamespaces:
         network=m.NODE if spec.host_network else m.POD,
         pid=pid,
         ipc=m.NODE if spec.host_ipc else m.POD,
+        userns_options=_user_namespace(spec),
     )
+
+
+def _user_namespace(spec: SandboxConfig) -> m.CriUserNamespace | None:
+    """Return the user namespace of a sandbox; None for the machine's."""
+    if not spec.first_id:
+        return None
+    ids = _id_mappings(spec)
+    return m.CriUserNamespace(mode=m.POD, uids=ids, gids=ids)
+
+
+def _id_mappings(spec: SandboxConfig) -> Sequence[m.CriIdMapping]:
+    if not spec.first_id:
+        return ()
+    return [m.CriIdMapping(host_id=spec.first_id, container_id=0, length=LENGTH)]
 
 
 def sandbox_spec(sandbox: m.CriSandbox) -> SandboxConfig:
@@ -170,7 +184,7 @@ def container_config(
             m.CriVariable(key=key, value=value.encode(errors="surrogateescape"))
             for key, value in spec.env
         ],
-        mounts=[_mount(each, features) for each in mounts],
+        mounts=[_mount(each, sandbox, features) for each in mounts],
         devices=[
             m.CriDevice(
                 container_path=each.container_path,
@@ -246,12 +260,15 @@ def with_oom_score(spec: ContainerConfig, lowest: int) -> tuple[ContainerConfig,
     return replace(spec, resources=limits), [text]
 
 
-def _mount(mount: ContainerMount, features: RuntimeFeatures) -> m.CriMount:
+def _mount(mount: ContainerMount, sandbox: SandboxConfig, features: RuntimeFeatures) -> m.CriMount:
+    ids = _id_mappings(sandbox)
     return m.CriMount(
         container_path=mount.container_path,
         host_path=mount.host_path,
         readonly=mount.read_only,
         propagation=m.PROPAGATIONS.get(mount.propagation, 0),
+        uid_mappings=ids,
+        gid_mappings=ids,
         recursive_read_only=mount.recursive_read_only and features.recursive_read_only,
     )
 
@@ -286,6 +303,7 @@ def _security(security: ContainerSecurity, sandbox: SandboxConfig) -> m.CriConta
             pid=_PID_MODES[security.pid],
             ipc=m.NODE if sandbox.host_ipc else m.POD,
             target_id=security.pid_target,
+            userns_options=_user_namespace(sandbox),
         ),
         run_as_user=user,
         run_as_username=username,

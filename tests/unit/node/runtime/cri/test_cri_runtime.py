@@ -17,6 +17,7 @@ from kedge.node.runtime.runtime import (
     NotFoundError,
     RunState,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxConfig,
 )
 from kedge.testing.clock import FakeClock
@@ -223,6 +224,30 @@ async def test_a_sandbox_that_cannot_be_made_leaves_no_groups(
     with pytest.raises(RuntimeFailure, match="failed"):
         await runtime.run_sandbox(spec)
     assert removed == ["/kedge/podu"]
+
+
+async def test_users_of_its_own_are_refused_by_runtimes_without_them(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    spec = SandboxConfig(namespace="d", name="w", uid="u", first_id=65_536, host_network=True)
+    with pytest.raises(RuntimeFailure, match="hostUsers: false need kedge's own runtime"):
+        await runtime.run_sandbox(spec)
+    assert connection.calls == []
+    runtime.features = RuntimeFeatures(user_namespaces=True)
+    assert (await runtime.run_sandbox(spec)).id == "new"
+
+
+async def test_owners_are_those_that_the_container_sees(
+    runtime: CriRuntime, connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = cri_runtime.ContainerProcessIds(7, 65_536, 65_537, [65_538])
+    monkeypatch.setattr(cri_runtime, "_process", lambda pid: own)
+    sandbox = SandboxConfig(namespace="d", name="w", uid="u", first_id=65_536)
+    connection.sandboxes["s"] = translation.sandbox_config(sandbox, "n").annotations
+    await runtime.sandboxes()
+    connection.state = m.RUNNING
+    seen = await runtime.container("c")
+    assert (seen.user, seen.group, seen.groups) == (0, 1, [2])
 
 
 async def test_memory_is_not_exceeded_on_purpose(runtime: CriRuntime) -> None:

@@ -21,6 +21,11 @@ def test_features_are_those_of_the_default_handler() -> None:
     assert features.of_runtime(version("cri-o", "1.36.3"), status) == RuntimeFeatures(
         strict_groups=True, recursive_read_only=True, stop_signals=True
     )
+    with_users = m.CriHandler(features=m.CriHandlerFeatures(user_namespaces=True))
+    found = features.of_runtime(
+        version("containerd", "2.1.0"), m.CriRuntimeStatus(runtime_handlers=[with_users])
+    )
+    assert found == RuntimeFeatures(user_namespaces=True)
     other = m.CriHandler(
         name="other", features=m.CriHandlerFeatures(recursive_read_only_mounts=True)
     )

@@ -15,7 +15,6 @@ from kedge.node.runtime.runtime import (
     ContainerSecurity,
     PidMode,
     RunState,
-    RuntimeFailure,
     RuntimeFeatures,
     SandboxConfig,
 )
@@ -86,9 +85,30 @@ def test_a_sandbox_has_the_namespaces_of_its_pod(
     assert (options.network, options.pid, options.ipc) == namespaces
 
 
-def test_a_user_namespace_is_refused() -> None:
-    with pytest.raises(RuntimeFailure, match="hostUsers: false"):
-        translation.sandbox_config(msgspec.structs.replace(SANDBOX, first_id=65536), "n")
+def test_a_sandbox_with_users_of_its_own_maps_all_its_ids() -> None:
+    owner = replace(SANDBOX, first_id=131_072)
+    ids = [m.CriIdMapping(host_id=131_072, container_id=0, length=65_536)]
+    expected = m.CriUserNamespace(mode=m.POD, uids=ids, gids=ids)
+    linux = translation.sandbox_config(owner, "n").linux
+    assert linux is not None
+    assert linux.security_context is not None
+    options = linux.security_context.namespace_options
+    assert options is not None
+    assert options.userns_options == expected
+
+    spec = ContainerConfig(
+        name="main", image="i", mounts=[ContainerMount(container_path="/a", host_path="/b")]
+    )
+    record = translation.container_record(spec, "s", owner)
+    sent = translation.container_config(spec, owner, spec.mounts, record, "n")
+    assert [(each.uid_mappings, each.gid_mappings) for each in sent.mounts] == [(ids, ids)]
+    assert sent.linux is not None
+    assert sent.linux.security_context is not None
+    assert sent.linux.security_context.namespace_options is not None
+    assert sent.linux.security_context.namespace_options.userns_options == expected
+    usual = security().namespace_options
+    assert usual is not None
+    assert usual.userns_options is None
 
 
 def test_a_container_has_variables_mounts_and_devices() -> None:
