@@ -193,8 +193,8 @@ async def test_what_a_runtime_can_do_is_done_and_the_rest_is_told(
 ) -> None:
     below = tmp_path / "volume" / "below"
     below.mkdir(parents=True)
-    runtime_can = runtime.features
-    assert runtime_can.stop_signals is (daemon.name == "cri-o")
+    can = runtime.features
+    assert can.stop_signals is (daemon.name == "cri-o")
     sandbox = await pod(runtime, tmp_path)
     mount = ContainerMount(
         container_path="/data",
@@ -219,10 +219,9 @@ async def test_what_a_runtime_can_do_is_done_and_the_rest_is_told(
         wrote = (below / "x").exists()
     lines = [line.split(" ", 3)[3] for line in text_of(seen.log_path).splitlines()]
     code = (await runtime.container(container)).exit_code
-    assert len(seen.shortfalls) == [*runtime_can].count(False)
-    assert (code == 7) is runtime_can.stop_signals
-    assert (lines[0] == "0 4000") is runtime_can.strict_groups
-    assert wrote is not runtime_can.recursive_read_only
+    done = (code == 7, lines[0] == "0 4000", not wrote)
+    assert done == (can.stop_signals, can.strict_groups, can.recursive_read_only)
+    assert len(seen.shortfalls) == done.count(False)
 
 
 async def test_a_pod_has_users_of_its_own_if_the_runtime_has_user_namespaces(
