@@ -1,4 +1,4 @@
-"""What the container runtimes of tests share: images from memory, and a protocol."""
+"""Images from memory and a protocol, for all container runtimes of tests."""
 
 import subprocess
 from pathlib import Path

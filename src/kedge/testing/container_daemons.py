@@ -13,14 +13,14 @@ from kedge.testing import containerd, crio
 from kedge.testing.container_daemon import RuntimeDaemon
 
 
-class _Kind(NamedTuple):
+class _DaemonKind(NamedTuple):
     lacks: Callable[[], str]
     running: Callable[[Path], contextlib.AbstractContextManager[RuntimeDaemon]]
 
 
 _KINDS: Final = {
-    "containerd": _Kind(containerd.lacks, containerd.running),
-    "crio": _Kind(crio.lacks, crio.running),
+    "containerd": _DaemonKind(containerd.lacks, containerd.running),
+    "crio": _DaemonKind(crio.lacks, crio.running),
 }
 
 

@@ -301,7 +301,7 @@ class RuntimeFailure(Exception):
 
 
 class RuntimeFeatures(NamedTuple):
-    """What a runtime can do, and not every runtime can."""
+    """Abilities that not every runtime has."""
 
     strict_groups: bool = False
     """Leave the groups of the image away (supplementalGroupsPolicy: Strict)."""

@@ -92,7 +92,7 @@ class CriConditions(CriMessage):
 
 
 class CriHandlerFeatures(CriMessage):
-    """What a handler can do."""
+    """The features of a handler."""
 
     recursive_read_only_mounts: Annotated[bool, 1] = False
     user_namespaces: Annotated[bool, 2] = False
@@ -106,7 +106,7 @@ class CriHandler(CriMessage):
 
 
 class CriFeatures(CriMessage):
-    """What the runtime can do with every handler."""
+    """The features that do not depend on the handler."""
 
     supplemental_groups_policy: Annotated[bool, 1] = False
 

@@ -49,7 +49,7 @@ _PID_MODES: Final = {
     PidMode.TARGET: m.TARGET,
 }
 _TIMED_OUT: Final = b"command timed out"
-"""What CRI-O answers in place of an error."""
+"""The answer of CRI-O in place of an error."""
 _STATES: Final = {
     m.CREATED: RunState.CREATED,
     m.RUNNING: RunState.RUNNING,
