@@ -419,13 +419,13 @@ class CriRuntime(EmbeddedRuntime):
             raise NotFoundError(f"there is no sandbox {sandbox}")
         for mount in spec.mounts:
             supervisor_spec.make_source(mount)
-        place = self._sub_paths / sandbox / f"{spec.name}-{spec.attempt}"
-        mounts = await asyncio.to_thread(sub_paths.mounted, spec.mounts, place)
         spec, unmet = translation.with_oom_score(spec, oom_score.lowest())
         record = translation.container_record(
             spec, sandbox, of_sandbox, unmet=unmet, features=self.features
         )
         log_rotation.make_directory(record.log_path)
+        place = self._sub_paths / sandbox / f"{spec.name}-{spec.attempt}"
+        mounts = await asyncio.to_thread(sub_paths.mounted, spec.mounts, place)
         request = m.CriCreateRequest(
             pod_sandbox_id=sandbox,
             config=translation.container_config(
