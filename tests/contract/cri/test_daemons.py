@@ -5,6 +5,7 @@ import base64
 import contextlib
 import os
 import re
+import select
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -396,7 +397,13 @@ async def test_pods_outlive_the_agent_and_the_daemon(
     assert [each.id for each in await again.sandboxes()] == [sandbox.id]
     assert await again.containers() == [before]
     watch = aiter(again.watch())
+    ending = await started(
+        again, sandbox, shell("until [ -e /end ]; do sleep 0.1; done; exit 6", "ending")
+    )
+    process = (await again.container(ending)).pid
+    assert [(await anext(watch)).type] == ["started"]
     daemon.kill()
+    await asyncio.to_thread(end_of, process)
     with pytest.raises(RuntimeFailure, match="start the container runtime"):
         await again.containers()
     with pytest.raises(StopAsyncIteration):
@@ -405,12 +412,31 @@ async def test_pods_outlive_the_agent_and_the_daemon(
     async with asyncio.timeout(20):
         while True:
             try:
-                assert await again.containers() == [before]
+                listed = {each.id: each for each in await again.containers()}
                 break
             except RuntimeFailure:
                 await SystemClock().sleep(0.1)
+    assert listed[container] == before
+    # It has ended while the daemon was dead.
+    assert await ended(again, ending) == (6, "Error")
     assert (await again.execute(container, ["echo", "alive"], 10)).stdout == b"alive\n"
     await again.close()
+
+
+def end_of(process: int) -> None:
+    """Have a program end that waits for a file, and return when it has."""
+    with open_process(process) as handle:
+        Path(f"/proc/{process}/root/end").touch()
+        select.select([handle], [], [], 20)
+
+
+@contextlib.contextmanager
+def open_process(process: int) -> Iterator[int]:
+    handle = os.pidfd_open(process)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 async def test_a_long_log_is_rotated(
