@@ -4,9 +4,11 @@ The programs here only wait: what real programs see and suffer is in embedded/.
 """
 
 import asyncio
+import contextlib
+import functools
 import os
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,14 +29,14 @@ from kedge.node.runtime.runtime import (
     RuntimeFailure,
     SandboxConfig,
 )
-from kedge.testing import containerd
-from kedge.testing.containerd import TestContainerd
+from kedge.testing import container_daemon, container_daemons
+from kedge.testing.container_daemon import RuntimeDaemon
 from kedge.testing.runtime import ContainerRun, FakeRuntime
 
 WAITING = ("sleep", "100000")
 GROUP = f"/kedge-test-{os.getpid()}"
 IMAGE = "host"
-"""The machine's own files; containerd has an image of this name."""
+"""The machine's own files; container runtimes have an image of this name."""
 
 
 class Machine:
@@ -58,24 +60,31 @@ def fake() -> FakeRuntime:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestContainerd]:
-    """One containerd for all tests: a node sees only its own sandboxes."""
-    if reason := containerd.lacks() or ("" if os.geteuid() == 0 else "containerd needs root"):
-        pytest.skip(reason)
-    with containerd.running(tmp_path_factory.mktemp("containerd")) as running:
-        running.load(containerd.box(), f"docker.io/library/{IMAGE}:latest")
-        yield running
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RuntimeDaemon]]:
+    """One daemon of a kind for all tests: a node sees only its own sandboxes."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def started(name: str) -> RuntimeDaemon:
+            if reason := container_daemons.lacks(name):
+                pytest.skip(reason)
+            place = tmp_path_factory.mktemp(name)
+            running = stack.enter_context(container_daemons.running(name, place))
+            running.load(container_daemon.box(), f"docker.io/library/{IMAGE}:latest")
+            return running
+
+        yield started
 
 
-@pytest.fixture(params=["fake", "embedded", "cri"])
+@pytest.fixture(params=["fake", "embedded", *container_daemons.names()])
 async def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runtime]:
     if request.param == "fake":
         opened = fake()
         yield opened
         await opened.close()
         return
-    if request.param == "cri":
-        daemon: TestContainerd = request.getfixturevalue("daemon")
+    if request.param in container_daemons.names():
+        daemon: RuntimeDaemon = request.getfixturevalue("daemons")(request.param)
         directory = tmp_path / "runtime"
         cri = await CriRuntime.connect(directory, CriConnection(daemon.socket), str(tmp_path)[-60:])
         yield cri

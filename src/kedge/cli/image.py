@@ -354,7 +354,8 @@ def _check_runtime(directory: Path) -> None:
         raise Failure(
             f"the nodes use the images of the container runtime at {socket}: see and load them with"
             f" its own command, such as 'ctr --address {socket} --namespace k8s.io images import"
-            " FILE'"
+            " FILE' for containerd, or 'skopeo copy docker-archive:FILE containers-storage:NAME'"
+            " for CRI-O"
         )
 
 

@@ -9,14 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from kedge.testing import images
+from kedge.testing.container_daemon import BOX, BUSYBOX, PAUSE, box, pause, unmount_below
 
-PAUSE: Final = "registry.example/pause:1"
-BOX: Final = "registry.example/box:1"
-BUSYBOX: Final = Path("/bin/busybox")
-"""A static one: it takes no libraries into the image."""
-_COMMANDS: Final = (
-    "cat echo env false head id ls mkdir nc printf ps sh sleep stty sync tail touch true tty wget"
-)
 _CONFIG: Final = """\
 version = 2
 root = "{place}/root"
@@ -42,26 +36,12 @@ def lacks() -> str:
     return f"no {', '.join(missing)}: run 'tools/setup containerd'" if missing else ""
 
 
-def box() -> images.BuiltImage:
-    """An image with a shell and a few commands."""
-    links = {f"bin/{name}": images.symlink("/bin/busybox") for name in _COMMANDS.split()}
-    files: dict[str, bytes | images.LayerMember] = {
-        "bin": images.directory(),
-        "etc": images.directory(),
-        "proc": images.directory(),
-        "tmp": images.directory(0o1777),
-        "bin/busybox": images.program(BUSYBOX.read_bytes()),
-        "etc/passwd": b"root:x:0:0::/:/bin/sh\nweb:x:1000:1000::/:/bin/sh\n",
-        "etc/group": b"root:x:0:\nweb:x:1000:\n",
-        **links,
-    }
-    return images.build(files, config={"Cmd": ["/bin/sleep", "1000000"]})
-
-
 class TestContainerd:
-    """A running containerd; it can be killed and started again."""
+    """A running containerd; it can be killed and started again. Fulfils
+    kedge.testing.container_daemon.RuntimeDaemon."""
 
     __test__ = False
+    name = "containerd"
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -117,17 +97,7 @@ class TestContainerd:
             self._process.terminate()
             self._process.wait()
             self._process = None
-        _unmount_below(self.place)
-
-
-def _unmount_below(place: Path) -> None:
-    for mount in reversed(_mounts_below(place)):
-        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
-
-
-def _mounts_below(place: Path) -> list[str]:
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [each for line in lines if (each := line.split()[4]).startswith(f"{place}/")]
+        unmount_below(self.place)
 
 
 @contextlib.contextmanager
@@ -136,7 +106,8 @@ def running(place: Path) -> Iterator[TestContainerd]:
     containerd = TestContainerd(place)
     containerd.start()
     try:
-        containerd.load(box(), PAUSE, BOX)
+        containerd.load(pause(), PAUSE)
+        containerd.load(box(), BOX)
         yield containerd
     finally:
         containerd.stop()

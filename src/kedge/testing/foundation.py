@@ -13,7 +13,7 @@ from kedge.node.foundation import NodeFoundation, stored_images
 from kedge.node.host.machine import MachineInfo
 from kedge.node.images.host import HostImage
 from kedge.node.network.network_detection import PodNetworkState
-from kedge.node.runtime.runtime import RuntimeLevel
+from kedge.node.runtime.runtime import RuntimeFeatures, RuntimeLevel
 from kedge.supervisor.kernel import cgroups
 from kedge.supervisor.machine_capabilities import of_level
 from kedge.testing.clock import FakeClock
@@ -49,6 +49,7 @@ def foundation(
         capabilities=capabilities,
         cgroups=cgroups.here() if capabilities.has_cgroups else None,
         no_user_namespaces="",
+        features=RuntimeFeatures(strict_groups=True, recursive_read_only=True, stop_signals=True),
         supervisor=1,
     )
     time = clock or FakeClock()

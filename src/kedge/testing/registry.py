@@ -60,6 +60,8 @@ class FakeRegistry:
         return self._content(path)
 
     def _content(self, path: str) -> Response:
+        if path == "/v2/":
+            return json_response({})
         repository, _, reference = path.removeprefix("/v2/").rpartition("/")
         repository, _, kind = repository.rpartition("/")
         if kind == "blobs" and self.elsewhere:

@@ -21,6 +21,7 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxConfig,
 )
 from kedge.supervisor.machine_capabilities import FULL, of_level
@@ -52,6 +53,7 @@ class FakeRuntime:
     version = "1"
     capabilities = of_level(FULL)
     no_user_namespaces = ""
+    features = RuntimeFeatures(strict_groups=True, recursive_read_only=True, stop_signals=True)
 
     def __init__(self, clock: Clock) -> None:
         self.calls: list[tuple[str, ...]] = []

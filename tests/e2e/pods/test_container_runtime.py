@@ -1,4 +1,4 @@
-"""A cluster whose pods run in containerd instead of kedge's own runtime."""
+"""A cluster whose pods run in containerd or CRI-O instead of kedge's own runtime."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.pods.conftest import Pods, state_of, status_of
 
 from kedge.cli.cluster import process
-from kedge.testing import containerd
-from kedge.testing.containerd import BOX, TestContainerd
+from kedge.testing import container_daemons
+from kedge.testing.container_daemon import BOX, RuntimeDaemon
 
 pytestmark = pytest.mark.skipif(
     "KEDGE_E2E_KUBECONFIG" in os.environ, reason="the cluster must be our own to have a runtime"
@@ -21,11 +21,14 @@ SERVE = "while true; do printf 'HTTP/1.0 200 OK\\r\\n\\r\\nhi\\n' | nc -l -p 808
 ASK = "until wget -q -O - http://web.default.svc.cluster.local; do sleep 0.1; done"
 
 
-@pytest.fixture
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestContainerd]:
-    if reason := containerd.lacks() or ("" if os.geteuid() == 0 else "containerd needs root"):
+@pytest.fixture(params=container_daemons.names())
+def daemon(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RuntimeDaemon]:
+    if reason := container_daemons.lacks(request.param):
         pytest.skip(reason)
-    with containerd.running(tmp_path_factory.mktemp("containerd")) as running:
+    place = tmp_path_factory.mktemp(request.param)
+    with container_daemons.running(request.param, place) as running:
         yield running
 
 
@@ -37,14 +40,14 @@ def agent_of(own: Any) -> Any:
     return process.running(own.state / "nodes" / "node-1", "node")
 
 
-def test_pods_run_in_containerd(
-    own_cluster: Any, daemon: TestContainerd, eventually: Callable[..., Any], tmp_path: Path
+def test_pods_run_in_a_container_runtime(
+    own_cluster: Any, daemon: RuntimeDaemon, eventually: Callable[..., Any], tmp_path: Path
 ) -> None:
     runtime = f"cri://{daemon.socket}"
     api = own_cluster.up("--nodes=1", f"--runtime={runtime}").api
     pods = Pods(api, "default", eventually)
     node = api.get("/api/v1/nodes/node-1")
-    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
+    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith(f"{daemon.name}://")
     assert f"runtime {runtime}" in own_cluster.kedge("status", *own_cluster.which)
 
     # Services, names, limits, probes, volumes and exit codes.
@@ -55,7 +58,7 @@ def test_pods_run_in_containerd(
     web = of_box(readinessProbe=probe, resources=limits)
     pods.create("web", SERVE, metadata={"labels": {"app": "web"}}, **web)
     running = pods.ready("web")
-    assert status_of(running)["containerID"].startswith("containerd://")
+    assert status_of(running)["containerID"].startswith(f"{daemon.name}://")
     assert pods.says("client", ASK, **of_box()) == "hi"
     pods.create("code", "exit 3", restartPolicy="Never", **of_box())
     assert state_of(pods.over("code"))["terminated"]["exitCode"] == 3
@@ -67,7 +70,7 @@ def test_pods_run_in_containerd(
     usage = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/web"
     eventually(lambda: api.serves(usage))
 
-    # The agent, and then containerd, are killed: the pod goes on, and both are found again.
+    # The agent, and then the runtime, are killed: the pod goes on, and both are found again.
     os.kill(agent_of(own_cluster).pid, signal.SIGKILL)
     eventually(lambda: agent_of(own_cluster) is not None)
     daemon.kill()
@@ -76,7 +79,7 @@ def test_pods_run_in_containerd(
     assert status_of(pods.get("web"))["containerID"] == status_of(running)["containerID"]
     assert status_of(pods.get("web"))["restartCount"] == 0
 
-    # Images belong to containerd, and nothing is left of the pods.
+    # Images belong to the runtime, and nothing is left of the pods.
     assert "images import FILE" in own_cluster.fails("image", "list", *own_cluster.which)
     pods.delete("web")
     pods.gone("web")

@@ -65,6 +65,7 @@ class NodeDescription(NamedTuple):
             user_namespaces=not runtime.no_user_namespaces,
             annotations=self._annotations(),
             runtime=f"{runtime.name}://{runtime.version}",
+            features=runtime.features,
         )
 
     def write_record(self, port: int, node_network: str = "") -> None:

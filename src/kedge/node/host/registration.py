@@ -42,6 +42,7 @@ from kedge.node.devices.ledger import DeviceAmounts
 from kedge.node.host import machine_annotations
 from kedge.node.host.machine import MachineInfo
 from kedge.node.network.peers import MACHINE_ADDRESS, NODE_NETWORK
+from kedge.node.runtime.runtime import NO_FEATURES, RuntimeFeatures
 from kedge.supervisor.machine_capabilities import MachineCapabilities
 
 log = logging.getLogger(__name__)
@@ -86,11 +87,11 @@ def node_object(
     user_namespaces: bool = False,
     annotations: Mapping[str, str] | None = None,
     runtime: str = f"kedge://{__version__}",
+    features: RuntimeFeatures = NO_FEATURES,
 ) -> Node:
     """Return the Node object of this agent, without its conditions. Its `address` is the one of
     the configuration, unless another is given. `runtime` is the name and version of the one that
-    runs its containers."""
-    is_own = config.cri_socket is None
+    runs its containers, with its features."""
     labels = {
         "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/os": "linux",
@@ -110,12 +111,12 @@ def node_object(
         allocatable=allocatable(capacity, config.reserved),
         daemonEndpoints=NodeDaemonEndpoints(kubeletEndpoint=DaemonEndpoint(Port=port)),
         nodeInfo=_info(machine, runtime),
-        features=NodeFeatures(supplementalGroupsPolicy=is_own),
+        features=NodeFeatures(supplementalGroupsPolicy=features.strict_groups),
         declaredFeatures=[*DECLARED_FEATURES],
         runtimeHandlers=[
             NodeRuntimeHandler(
                 features=NodeRuntimeHandlerFeatures(
-                    recursiveReadOnlyMounts=is_own and capabilities.is_root,
+                    recursiveReadOnlyMounts=features.recursive_read_only,
                     userNamespaces=user_namespaces,
                 )
             )

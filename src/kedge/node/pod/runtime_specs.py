@@ -96,6 +96,7 @@ def container_spec(
         attempt=attempt,
         image=image.id,
         image_name=container.image,
+        image_reference=image.name,
         command=expand_all(container.command, values),
         args=expand_all(container.args, values),
         working_dir=container.workingDir,

@@ -29,6 +29,7 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
+    RuntimeFeatures,
     RuntimeLevel,
     SandboxConfig,
 )
@@ -109,6 +110,7 @@ class EmbeddedRuntime:
         self.capabilities = machine_capabilities.of_level(machine_capabilities.PLAIN)
         self.cgroups: Cgroups | None = None
         self.no_user_namespaces = ""
+        self.features = RuntimeFeatures()
         self.supervisor = 0
         """The pid of the supervisor."""
         self._directory = directory
@@ -193,6 +195,12 @@ class EmbeddedRuntime:
         # A supervisor of an earlier release ignores the field, and the pod would get the
         # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
+        self.features = RuntimeFeatures(
+            strict_groups=True,
+            recursive_read_only=self.capabilities.is_root,
+            stop_signals=True,
+            user_namespaces=not self.no_user_namespaces,
+        )
         before, self.supervisor = self.supervisor, int(hello["pid"])
         self._connected_at = self._clock.monotonic()
         listed = await connected.ask("list")

@@ -5,7 +5,7 @@ It follows CRI, so that the embedded runtime and containerd can implement the sa
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -193,6 +193,8 @@ class ContainerConfig(RuntimeMessage):
     attempt: int = 0
     image_name: str = ""
     """The name in the manifest, for the status."""
+    image_reference: str = ""
+    """The name with registry and tag by which the image was found, after --image-map."""
     command: Sequence[str] = ()
     """Replaces the image's entry point."""
     args: Sequence[str] = ()
@@ -298,6 +300,20 @@ class RuntimeFailure(Exception):
     """The runtime failed; the text is for the pod's events."""
 
 
+class RuntimeFeatures(NamedTuple):
+    """Abilities that not every runtime has."""
+
+    strict_groups: bool = False
+    """Leave the groups of the image away (supplementalGroupsPolicy: Strict)."""
+    recursive_read_only: bool = False
+    stop_signals: bool = False
+    """Stop a container with the signal of its spec."""
+    user_namespaces: bool = False
+
+
+NO_FEATURES: Final = RuntimeFeatures()
+
+
 class Runtime(Protocol):
     """Runs containers. Every method may raise RuntimeFailure. Those with a sandbox or a container
     raise NotFoundError if it does not exist, except stops and removals, which then succeed."""
@@ -307,6 +323,7 @@ class Runtime(Protocol):
     capabilities: MachineCapabilities
     no_user_namespaces: str
     """Why pods cannot have user namespaces; empty if they can."""
+    features: RuntimeFeatures
 
     async def sandboxes(self) -> list[PodSandbox]: ...
 

@@ -19,6 +19,7 @@ from kedge.node.host.registration import (
     node_object,
     updated_node,
 )
+from kedge.node.runtime.runtime import RuntimeFeatures
 from kedge.supervisor.machine_capabilities import FULL, of_level
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import FakeDevices
@@ -44,7 +45,13 @@ MACHINE = MachineInfo(
     architecture="amd64",
 )
 OURS = node_object(
-    CONFIG, MACHINE, of_level(FULL), port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
+    CONFIG,
+    MACHINE,
+    of_level(FULL),
+    port=10250,
+    pod_cidr="10.244.3.0/24",
+    user_namespaces=True,
+    features=RuntimeFeatures(strict_groups=True, recursive_read_only=True),
 )
 IMAGES = [ContainerImage(names=["host"], sizeBytes=1)]
 

@@ -40,6 +40,7 @@ def test_commands_see_variables() -> None:
     )
     assert (list(spec.command), list(spec.args)) == (["run", "1"], ["$(A)"])
     assert (spec.image, spec.image_name, spec.log_path) == ("id", "image", "ctr/3.log")
+    assert spec.image_reference == "docker.io/image"
     assert spec.annotations[labels.IMAGE_ID] == "image@sha256:1"
 
 

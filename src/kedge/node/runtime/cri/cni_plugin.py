@@ -65,7 +65,8 @@ def install(places: CniDirectories) -> bool:
     if networks and networks[0] != CONFIG:
         raise RuntimeFailure(
             f"the container runtime has the network {places.networks / networks[0]}, but kedge"
-            " attaches pods to its own: move the file away, or give the runtime another conf_dir"
+            " attaches pods to its own: move the file away, or give the runtime another directory"
+            " for networks (containerd: conf_dir, CRI-O: network_dir)"
         )
     try:
         for directory in places:

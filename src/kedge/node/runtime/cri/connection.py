@@ -66,7 +66,8 @@ class CriConnection:
         match error.code().name:
             case "NOT_FOUND":
                 return NotFoundError(details)
-            case "DEADLINE_EXCEEDED":
+            case "DEADLINE_EXCEEDED" | "CANCELLED":
+                # A server knows the deadline too, and may be the first to give up.
                 return TimeoutError(f"{name} took too long: {details}")
             case "UNAVAILABLE":
                 return RuntimeUnavailable(

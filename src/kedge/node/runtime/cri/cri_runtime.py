@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,8 +21,11 @@ from kedge.node.runtime import supervisor_spec
 from kedge.node.runtime.channel import SupervisorChannel
 from kedge.node.runtime.cri import (
     cni_plugin,
+    crio_configuration,
+    features,
     leftover_groups,
     log_rotation,
+    oom_score,
     streams,
     sub_paths,
     translation,
@@ -41,6 +44,7 @@ from kedge.node.runtime.cri.translation import ContainerRecord, UnreadableSpec
 from kedge.node.runtime.embedded import EmbeddedRuntime, PodNetwork
 from kedge.node.runtime.owned_tasks import OwnedTasks
 from kedge.node.runtime.runtime import (
+    NO_FEATURES,
     ContainerConfig,
     ContainerEvent,
     ContainerLimits,
@@ -51,6 +55,7 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxConfig,
 )
 from kedge.node.runtime.spawn import SupervisorStart
@@ -70,7 +75,9 @@ _ENDED_LOOKS: Final = 50
 """A process ends a little before its runtime says so."""
 _MOST_OUTPUT: Final = 256 << 10
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-NO_USER_NAMESPACES: Final = "pods with hostUsers: false need kedge's own runtime"
+NO_USER_NAMESPACES: Final = (
+    "pods with hostUsers: false need kedge's own runtime, or one with user namespaces"
+)
 
 
 class ContainerProcessIds(NamedTuple):
@@ -121,6 +128,8 @@ class CriRuntime(EmbeddedRuntime):
         self._sandbox_specs: dict[str, SandboxConfig] = {}
         self._namespaces: dict[str, str] = {}
         self._processes: dict[str, ContainerProcessIds] = {}
+        self._groups: dict[str, str] = {}
+        """The control groups of containers, whose names differ between runtimes."""
         self._ended: dict[str, RuntimeContainer] = {}
         """Containers that do not change any more."""
         self._seen: dict[str, SeenContainer] = {}
@@ -130,6 +139,7 @@ class CriRuntime(EmbeddedRuntime):
         self._unreadable: set[str] = set()
         """Sandboxes and containers that were skipped, and logged once."""
         self._sub_paths = directory / "subpaths"
+        self._features = NO_FEATURES
 
     @classmethod
     async def connect(
@@ -152,7 +162,8 @@ class CriRuntime(EmbeddedRuntime):
 
     async def _connect(self) -> SupervisorChannel:
         connected = await super()._connect()
-        self.no_user_namespaces = NO_USER_NAMESPACES
+        # Those of the supervisor are of no use: it runs no containers.
+        self._set_features(self._features)
         return connected
 
     async def _greet(self) -> None:
@@ -165,11 +176,22 @@ class CriRuntime(EmbeddedRuntime):
             if config.linux is not None and config.linux.cgroup_driver == m.SYSTEMD:
                 raise RuntimeFailure(
                     f"{self.name} has systemd manage control groups, but kedge makes those of pods"
-                    " itself: set SystemdCgroup = false in its configuration"
+                    " itself: configure the driver cgroupfs (containerd: SystemdCgroup = false,"
+                    ' CRI-O: cgroup_manager = "cgroupfs" and conmon_cgroup = "pod")'
                 )
         status = await call(m.STATUS, m.CriVerbose(verbose=True))
-        cni_plugin.install(cni_plugin.directories(status.info))
+        self._features = features.of_runtime(version, status)
+        self._set_features(self._features)
+        if self.name == crio_configuration.NAME:
+            places = await crio_configuration.network_directories(self.connection.socket)
+        else:
+            places = cni_plugin.directories(status.info)
+        cni_plugin.install(places)
         await self._wait_for_network()
+
+    def _set_features(self, found: RuntimeFeatures) -> None:
+        self.features = found
+        self.no_user_namespaces = "" if found.user_namespaces else NO_USER_NAMESPACES
 
     async def _wait_for_network(self) -> None:
         deadline = self._time.monotonic() + READY_SECONDS
@@ -240,8 +262,16 @@ class CriRuntime(EmbeddedRuntime):
         return translation.pod_sandbox(sandbox, network.address_of(sandbox.id) if network else "")
 
     async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
+        if spec.first_id and not self.features.user_namespaces:
+            # An older runtime skips what it does not know, and would give the machine's users.
+            raise RuntimeFailure(NO_USER_NAMESPACES)
         request = m.CriRunSandboxRequest(config=translation.sandbox_config(spec, self._node))
-        id_ = (await self._call(m.RUN_SANDBOX, request)).pod_sandbox_id
+        try:
+            id_ = (await self._call(m.RUN_SANDBOX, request)).pod_sandbox_id
+        except RuntimeFailure:
+            # CRI-O leaves the groups of a sandbox that it could not make.
+            leftover_groups.remove(spec.cgroup_parent, self._managed_hierarchies())
+            raise
         self._sandbox_specs[id_] = spec
         try:
             if not spec.host_network:
@@ -280,11 +310,21 @@ class CriRuntime(EmbeddedRuntime):
         return known
 
     async def stop_sandbox(self, sandbox: str) -> None:
+        await self._kill_containers_of(sandbox)
         with contextlib.suppress(NotFoundError):
             await self._call(m.STOP_SANDBOX, m.CriSandboxId(pod_sandbox_id=sandbox))
         if self._pods_network is not None:
             await self._pods_network.detach(sandbox)
         await self.poll()
+
+    async def _kill_containers_of(self, sandbox: str) -> None:
+        """End what runs in a sandbox. CRI-O would give its programs all the time of the call."""
+        running = [
+            each.id
+            for each in await self._listed_containers()
+            if each.pod_sandbox_id == sandbox and each.state == m.RUNNING
+        ]
+        await asyncio.gather(*(self.stop_container(each, 0) for each in running))
 
     async def remove_sandbox(self, sandbox: str) -> None:
         logs = [
@@ -346,16 +386,32 @@ class CriRuntime(EmbeddedRuntime):
             raise NotFoundError(f"the container {container} does not belong to this node")
         if status.state == m.RUNNING and not is_known:
             self._processes[container] = _process(translation.process_id(answer.info))
+        if group := translation.control_group(answer.info):
+            self._groups[container] = group
         process = self._processes.get(container)
         record = translation.record_of(status.annotations)
-        pid = process.pid if process else 0
-        seen = translation.runtime_container(status, record, pid, self.name)
+        seen = translation.runtime_container(
+            status,
+            record,
+            pid=process.pid if process else 0,
+            cgroup=self._groups.get(container) or f"{record.cgroup_parent}/{container}",
+            runtime=self.name,
+        )
         if process is not None and process.pid:
-            owner = {"user": process.user, "group": process.group, "groups": process.groups}
-            seen = replace(seen, **owner)
+            seen = replace(seen, **self._owner(record.sandbox, process))
         if seen.state is RunState.EXITED:
             self._ended[container] = seen
         return seen
+
+    def _owner(self, sandbox: str, process: ContainerProcessIds) -> dict[str, Any]:
+        """Return the user and the groups of a process as the container sees them."""
+        spec = self._sandbox_specs.get(sandbox)
+        first = spec.first_id if spec is not None else 0
+        return {
+            "user": process.user - first,
+            "group": process.group - first,
+            "groups": [each - first for each in process.groups],
+        }
 
     async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
         of_sandbox = self._sandbox_specs.get(sandbox)
@@ -363,12 +419,18 @@ class CriRuntime(EmbeddedRuntime):
             raise NotFoundError(f"there is no sandbox {sandbox}")
         for mount in spec.mounts:
             supervisor_spec.make_source(mount)
+        spec, unmet = translation.with_oom_score(spec, oom_score.lowest())
+        record = translation.container_record(
+            spec, sandbox, of_sandbox, unmet=unmet, features=self.features
+        )
+        log_rotation.make_directory(record.log_path)
         place = self._sub_paths / sandbox / f"{spec.name}-{spec.attempt}"
         mounts = await asyncio.to_thread(sub_paths.mounted, spec.mounts, place)
-        record = translation.container_record(spec, sandbox, of_sandbox)
         request = m.CriCreateRequest(
             pod_sandbox_id=sandbox,
-            config=translation.container_config(spec, of_sandbox, mounts, record, self._node),
+            config=translation.container_config(
+                spec, of_sandbox, mounts, record, self._node, self.features
+            ),
             sandbox_config=translation.sandbox_config(of_sandbox, self._node),
         )
         try:
@@ -384,18 +446,25 @@ class CriRuntime(EmbeddedRuntime):
         await self._look_at(container)
 
     async def stop_container(self, container: str, grace: float) -> None:
+        if container in self._ended:
+            # CRI-O would move the time of its end.
+            return
         request = m.CriStopRequest(container_id=container, timeout=translation.whole_seconds(grace))
         try:
             await self._call(m.STOP_CONTAINER, request, grace + CALL_SECONDS)
         except NotFoundError:
             return
-        await self._look_at(container)
+        # CRI-O answers a little before it says that the container has ended.
+        await self._await_end(container)
 
     async def remove_container(self, container: str) -> None:
         try:
             known = await self.container(container)
         except NotFoundError:
             return
+        if known.state is RunState.RUNNING:
+            # CRI-O would give the program all the time of the call.
+            await self.stop_container(container, 0)
         await self._call(m.REMOVE_CONTAINER, m.CriContainerId(container_id=container))
         log_rotation.remove(known.log_path)
         place = self._sub_paths / known.sandbox / f"{known.name}-{known.attempt}"
@@ -404,7 +473,12 @@ class CriRuntime(EmbeddedRuntime):
 
     async def update_container(self, container: str, resources: ContainerLimits) -> None:
         request = m.CriUpdateRequest(container_id=container, linux=translation.resources(resources))
-        await self._call(m.UPDATE_CONTAINER, request)
+        try:
+            await self._call(m.UPDATE_CONTAINER, request)
+        except RuntimeFailure:
+            # CRI-O does not say which failure it is if the container is gone.
+            await self.container(container)
+            raise
 
     async def exceed_memory(self, container: str) -> None:
         raise RuntimeFailure("memory can be exceeded on purpose with kedge's own runtime only")
@@ -416,6 +490,8 @@ class CriRuntime(EmbeddedRuntime):
             container_id=container, cmd=argv, timeout=translation.whole_seconds(patience)
         )
         done = await self.connection.call(m.EXEC_SYNC, request, patience + _PAUSE)
+        if translation.has_timed_out(done):
+            raise TimeoutError(f"{m.EXEC_SYNC.name} took too long: {done.stderr.decode()}")
         return ExecResult(
             exit_code=done.exit_code,
             stdout=done.stdout[:_MOST_OUTPUT],
@@ -614,6 +690,7 @@ class CriRuntime(EmbeddedRuntime):
     def _forget(self, container: str) -> None:
         self._release(container)
         self._processes.pop(container, None)
+        self._groups.pop(container, None)
         self._ended.pop(container, None)
 
     # The end.

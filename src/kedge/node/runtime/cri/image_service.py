@@ -200,7 +200,7 @@ class CriImageService:
             return GarbagePlan((), 0, 0)
         now = self._clock.monotonic()
         containers = await self._connection.call(m.LIST_CONTAINERS, m.CriListContainersRequest())
-        in_use = {each.image_ref for each in containers.containers}
+        in_use = {each.image_id or each.image_ref for each in containers.containers}
         for id_ in in_use:
             self._used[id_] = now
         own = [each for each in self._listed if self._records.is_known(each.id)]
@@ -256,5 +256,6 @@ def _auth(credential: RegistryCredential) -> m.CriRegistryAuth:
 def _never(name: str) -> str:
     return (
         f'Container image "{name}" is not present with pull policy of Never: import it with'
-        f" 'ctr --namespace k8s.io images import FILE'"
+        " 'ctr --namespace k8s.io images import FILE' into containerd, or with 'skopeo copy"
+        f" docker-archive:FILE containers-storage:{name}' into CRI-O"
     )

@@ -6,9 +6,19 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.supervisor.container.logs import MOST_BYTES, MOST_FILES, older_parts
 
 _SECOND: Final = 1_000_000_000
+
+
+def make_directory(path: str) -> None:
+    """Make the directory of a log: CRI-O does not. Raises RuntimeFailure."""
+    try:
+        if path:
+            os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+    except OSError as error:
+        raise RuntimeFailure(f"cannot make the directory of the log {path}: {error}") from error
 
 
 def needs_rotation(path: str) -> bool:

@@ -27,6 +27,21 @@ RUNTIME_DEFAULT: Final = 0
 UNCONFINED: Final = 1
 LOCALHOST: Final = 2
 """Types of seccomp profiles."""
+MERGE: Final = 0
+STRICT: Final = 1
+"""Policies of supplemental groups."""
+_PLAIN_SIGNALS: Final = (
+    "SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL"
+    " SIGPIPE SIGPOLL SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP"
+    " SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ SIGRTMIN"
+)
+SIGNALS: Final = (
+    *_PLAIN_SIGNALS.split(),
+    *(f"SIGRTMIN+{number}" for number in range(1, 16)),
+    *(f"SIGRTMAX-{number}" for number in range(14, 0, -1)),
+    "SIGRTMAX",
+)
+"""In the order of their numbers in CRI, which begin with 1."""
 PROPAGATIONS: Final = {"None": 0, "HostToContainer": 1, "Bidirectional": 2}
 
 
@@ -76,11 +91,33 @@ class CriConditions(CriMessage):
     conditions: Annotated[Sequence[CriCondition], 1] = ()
 
 
+class CriHandlerFeatures(CriMessage):
+    """The features of a handler."""
+
+    recursive_read_only_mounts: Annotated[bool, 1] = False
+    user_namespaces: Annotated[bool, 2] = False
+
+
+class CriHandler(CriMessage):
+    """A handler of RuntimeClasses; the default one has no name."""
+
+    name: Annotated[str, 1] = ""
+    features: Annotated[CriHandlerFeatures | None, 2] = None
+
+
+class CriFeatures(CriMessage):
+    """The features that do not depend on the handler."""
+
+    supplemental_groups_policy: Annotated[bool, 1] = False
+
+
 class CriRuntimeStatus(CriMessage):
     """The answer to Status."""
 
     status: Annotated[CriConditions | None, 1] = None
     info: Annotated[Mapping[str, str], 2] = {}
+    runtime_handlers: Annotated[Sequence[CriHandler], 3] = ()
+    features: Annotated[CriFeatures | None, 4] = None
 
 
 class CriLinuxRuntimeConfig(CriMessage):
@@ -119,6 +156,22 @@ class CriDns(CriMessage):
     options: Annotated[Sequence[str], 3] = ()
 
 
+class CriIdMapping(CriMessage):
+    """A range of users or groups of a user namespace, and their ids on the machine."""
+
+    host_id: Annotated[int, 1] = 0
+    container_id: Annotated[int, 2] = 0
+    length: Annotated[int, 3] = 0
+
+
+class CriUserNamespace(CriMessage):
+    """The user namespace of a sandbox."""
+
+    mode: Annotated[int, 1] = POD
+    uids: Annotated[Sequence[CriIdMapping], 2] = ()
+    gids: Annotated[Sequence[CriIdMapping], 3] = ()
+
+
 class CriNamespaces(CriMessage):
     """Which namespaces a sandbox or a container has."""
 
@@ -126,6 +179,7 @@ class CriNamespaces(CriMessage):
     pid: Annotated[int, 2] = POD
     ipc: Annotated[int, 3] = POD
     target_id: Annotated[str, 4] = ""
+    userns_options: Annotated[CriUserNamespace | None, 5] = None
 
 
 class CriSeccomp(CriMessage):
@@ -218,6 +272,8 @@ class CriImageSpec(CriMessage):
     """The name or id of an image."""
 
     image: Annotated[str, 1] = ""
+    user_specified_image: Annotated[str, 18] = ""
+    """The name of an image with an id: CRI-O checks signatures with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +292,9 @@ class CriMount(CriMessage):
     readonly: Annotated[bool, 3] = False
     selinux_relabel: Annotated[bool, 4] = False
     propagation: Annotated[int, 5] = 0
+    uid_mappings: Annotated[Sequence[CriIdMapping], 6] = ()
+    gid_mappings: Annotated[Sequence[CriIdMapping], 7] = ()
+    recursive_read_only: Annotated[bool, 8] = False
 
 
 class CriDevice(CriMessage):
@@ -286,6 +345,7 @@ class CriContainerSecurity(CriMessage):
     masked_paths: Annotated[Sequence[str], 13] = ()
     readonly_paths: Annotated[Sequence[str], 14] = ()
     seccomp: Annotated[CriSeccomp | None, 15] = None
+    supplemental_groups_policy: Annotated[int, 17] = MERGE
 
 
 class CriContainerLinux(CriMessage):
@@ -313,6 +373,7 @@ class CriContainerConfig(CriMessage):
     stdin_once: Annotated[bool, 13] = False
     tty: Annotated[bool, 14] = False
     linux: Annotated[CriContainerLinux | None, 15] = None
+    stop_signal: Annotated[int, 18] = 0
 
 
 class CriCreateRequest(CriMessage):
@@ -386,8 +447,11 @@ class CriContainer(CriMessage):
     id: Annotated[str, 1] = ""
     pod_sandbox_id: Annotated[str, 2] = ""
     image_ref: Annotated[str, 5] = ""
+    """The id of its image, or a name with a digest."""
     state: Annotated[int, 6] = 0
     annotations: Annotated[Mapping[str, str], 9] = {}
+    image_id: Annotated[str, 10] = ""
+    """Empty in older runtimes."""
 
 
 class CriContainers(CriMessage):

@@ -89,6 +89,6 @@ def lack(config: NodeConfig) -> str:
             flag = declared(NodeConfig, name).flag
             return (
                 f"{flag} is for kedge's own runtime: configure registries in the container runtime"
-                " (containerd: config_path), and leave the flag away"
+                " (containerd: config_path, CRI-O: registries.conf), and leave the flag away"
             )
     return ""

@@ -141,7 +141,7 @@ async def connect(url: str, exit_code: Callable[[], Awaitable[int]] | None = Non
         raise RuntimeFailure(
             f"the container runtime offers streams by {parts.scheme or 'no protocol'}, and kedge"
             " speaks http to it: switch off TLS for streams in its configuration (containerd:"
-            " enable_tls_streaming = false)"
+            " enable_tls_streaming = false, CRI-O: stream_enable_tls = false)"
         )
     address = ServerAddress(parts.hostname or "", parts.port or 80, None, None)
     target = parts.path + (f"?{parts.query}" if parts.query else "")

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.node.runtime.cri import messages as m
 from kedge.node.runtime.runtime import (
+    NO_FEATURES,
     ContainerConfig,
     ContainerLimits,
     ContainerMount,
@@ -21,10 +23,12 @@ from kedge.node.runtime.runtime import (
     RunState,
     RuntimeContainer,
     RuntimeFailure,
+    RuntimeFeatures,
     RuntimeMessage,
     SandboxConfig,
 )
 from kedge.supervisor.rootfs.proc_sys import MASKED, READ_ONLY
+from kedge.supervisor.sandbox.user_namespace import LENGTH
 
 T = TypeVar("T")
 
@@ -44,6 +48,8 @@ _PID_MODES: Final = {
     PidMode.HOST: m.NODE,
     PidMode.TARGET: m.TARGET,
 }
+_TIMED_OUT: Final = b"command timed out"
+"""The answer of CRI-O in place of an error."""
 _STATES: Final = {
     m.CREATED: RunState.CREATED,
     m.RUNNING: RunState.RUNNING,
@@ -79,8 +85,6 @@ class ContainerRecord(RuntimeMessage):
 
 def sandbox_config(spec: SandboxConfig, node: str) -> m.CriSandboxConfig:
     """Return the request for a sandbox of a node."""
-    if spec.first_id:
-        raise RuntimeFailure("pods with hostUsers: false need kedge's own runtime")
     return m.CriSandboxConfig(
         metadata=m.CriSandboxMetadata(
             name=spec.name, uid=spec.uid, namespace=spec.namespace, attempt=spec.attempt
@@ -115,7 +119,22 @@ def _sandbox_namespaces(spec: SandboxConfig) -> m.CriNamespaces:
         network=m.NODE if spec.host_network else m.POD,
         pid=pid,
         ipc=m.NODE if spec.host_ipc else m.POD,
+        userns_options=_user_namespace(spec),
     )
+
+
+def _user_namespace(spec: SandboxConfig) -> m.CriUserNamespace | None:
+    """Return the user namespace of a sandbox; None for the machine's."""
+    if not spec.first_id:
+        return None
+    ids = _id_mappings(spec)
+    return m.CriUserNamespace(mode=m.POD, uids=ids, gids=ids)
+
+
+def _id_mappings(spec: SandboxConfig) -> Sequence[m.CriIdMapping]:
+    if not spec.first_id:
+        return ()
+    return [m.CriIdMapping(host_id=spec.first_id, container_id=0, length=LENGTH)]
 
 
 def sandbox_spec(sandbox: m.CriSandbox) -> SandboxConfig:
@@ -149,12 +168,15 @@ def container_config(
     mounts: Sequence[ContainerMount],
     record: ContainerRecord,
     node: str,
+    features: RuntimeFeatures = NO_FEATURES,
 ) -> m.CriContainerConfig:
     """Return the request for a container, whose subPaths are resolved in `mounts`."""
     labels = {label: getattr(sandbox, field) for label, field in POD_LABELS.items()}
     return m.CriContainerConfig(
         metadata=m.CriContainerMetadata(name=spec.name, attempt=spec.attempt),
-        image=m.CriImageSpec(image=spec.image),
+        image=m.CriImageSpec(
+            image=spec.image, user_specified_image=spec.image_reference or spec.image_name
+        ),
         command=spec.command,
         args=spec.args,
         working_dir=spec.working_dir,
@@ -162,7 +184,7 @@ def container_config(
             m.CriVariable(key=key, value=value.encode(errors="surrogateescape"))
             for key, value in spec.env
         ],
-        mounts=[_mount(each) for each in mounts],
+        mounts=[_mount(each, sandbox, features) for each in mounts],
         devices=[
             m.CriDevice(
                 container_path=each.container_path,
@@ -181,13 +203,19 @@ def container_config(
             resources=resources(spec.resources),
             security_context=_security(spec.security, sandbox),
         ),
+        stop_signal=_stop_signal(spec.stop_signal),
     )
 
 
 def container_record(
-    spec: ContainerConfig, sandbox_id: str, sandbox: SandboxConfig
+    spec: ContainerConfig,
+    sandbox_id: str,
+    sandbox: SandboxConfig,
+    *,
+    unmet: Sequence[str] = (),
+    features: RuntimeFeatures = NO_FEATURES,
 ) -> ContainerRecord:
-    """Return the record of a new container."""
+    """Return the record of a new container; `unmet` are shortfalls of the machine."""
     security = spec.security
     return ContainerRecord(
         sandbox=sandbox_id,
@@ -201,33 +229,47 @@ def container_record(
         user=security.user or 0,
         group=security.group or 0,
         groups=security.groups,
-        shortfalls=shortfalls(spec),
+        shortfalls=[*unmet, *shortfalls(spec, features)],
         tty=spec.tty,
         stdin=spec.stdin,
     )
 
 
-def shortfalls(spec: ContainerConfig) -> list[str]:
-    """Return, in words, what was requested and CRI cannot carry."""
+def shortfalls(spec: ContainerConfig, features: RuntimeFeatures = NO_FEATURES) -> list[str]:
+    """Return, in words, what was requested and a runtime cannot do."""
     found = []
-    if spec.stop_signal:
+    if spec.stop_signal and not features.stop_signals:
         found.append(f"the container runtime ignores the stop signal {spec.stop_signal}")
-    if not spec.security.merge_image_groups:
+    if not spec.security.merge_image_groups and not features.strict_groups:
         found.append("the container runtime adds the groups of the image: policy Strict is ignored")
     found += [
         f"the container runtime mounts {mount.container_path} read-only, but not what is below"
         for mount in spec.mounts
-        if mount.recursive_read_only
+        if mount.recursive_read_only and not features.recursive_read_only
     ]
     return found
 
 
-def _mount(mount: ContainerMount) -> m.CriMount:
+def with_oom_score(spec: ContainerConfig, lowest: int) -> tuple[ContainerConfig, list[str]]:
+    """Return a container's spec with a score that the machine allows, and the shortfall."""
+    score = spec.resources.oom_score_adj
+    if score >= lowest:
+        return spec, []
+    limits = replace(spec.resources, oom_score_adj=lowest)
+    text = f"oom_score_adj stays {lowest}: this machine does not let it be {score}"
+    return replace(spec, resources=limits), [text]
+
+
+def _mount(mount: ContainerMount, sandbox: SandboxConfig, features: RuntimeFeatures) -> m.CriMount:
+    ids = _id_mappings(sandbox)
     return m.CriMount(
         container_path=mount.container_path,
         host_path=mount.host_path,
         readonly=mount.read_only,
         propagation=m.PROPAGATIONS.get(mount.propagation, 0),
+        uid_mappings=ids,
+        gid_mappings=ids,
+        recursive_read_only=mount.recursive_read_only and features.recursive_read_only,
     )
 
 
@@ -237,7 +279,8 @@ def resources(limits: ContainerLimits) -> m.CriResources:
         cpu_period=limits.cpu_period if limits.cpu_quota else 0,
         cpu_quota=limits.cpu_quota or 0,
         cpu_shares=limits.cpu_shares or 0,
-        memory_limit_in_bytes=limits.memory_limit or 0,
+        # No limit is -1 in kedge, which CRI-O refuses. A pod's limit is never removed later.
+        memory_limit_in_bytes=max(limits.memory_limit or 0, 0),
         oom_score_adj=limits.oom_score_adj,
         hugepage_limits=[
             m.CriHugePages(page_size=size, limit=amount)
@@ -260,6 +303,7 @@ def _security(security: ContainerSecurity, sandbox: SandboxConfig) -> m.CriConta
             pid=_PID_MODES[security.pid],
             ipc=m.NODE if sandbox.host_ipc else m.POD,
             target_id=security.pid_target,
+            userns_options=_user_namespace(sandbox),
         ),
         run_as_user=user,
         run_as_username=username,
@@ -270,6 +314,7 @@ def _security(security: ContainerSecurity, sandbox: SandboxConfig) -> m.CriConta
         masked_paths=MASKED if is_masked else (),
         readonly_paths=READ_ONLY if is_masked else (),
         seccomp=_seccomp(security.seccomp),
+        supplemental_groups_policy=m.MERGE if security.merge_image_groups else m.STRICT,
     )
 
 
@@ -284,6 +329,11 @@ def _user(security: ContainerSecurity) -> tuple[m.CriInt64 | None, str]:
     if name and not name.isdigit():
         return None, name
     return m.CriInt64(value=int(name or 0)), ""
+
+
+def _stop_signal(name: str) -> int:
+    """Return the number that CRI gives to a signal; 0 for none."""
+    return m.SIGNALS.index(name) + 1 if name in m.SIGNALS else 0
 
 
 def _seccomp(profile: str) -> m.CriSeccomp:
@@ -311,7 +361,12 @@ def _decoded(annotations: Mapping[str, str], type_: type[T]) -> T:
 
 
 def runtime_container(
-    status: m.CriContainerStatus, record: ContainerRecord, pid: int, runtime: str
+    status: m.CriContainerStatus,
+    record: ContainerRecord,
+    *,
+    pid: int,
+    cgroup: str,
+    runtime: str,
 ) -> RuntimeContainer:
     """Return the state of a container of a runtime with that name."""
     metadata = status.metadata or m.CriContainerMetadata()
@@ -331,7 +386,7 @@ def runtime_container(
         image_name=record.image_name,
         log_path=record.log_path,
         pid=pid if status.state == m.RUNNING else 0,
-        cgroup=f"{record.cgroup_parent}/{status.id}" if record.cgroup_parent else "",
+        cgroup=cgroup if record.cgroup_parent else "",
         labels=record.labels,
         annotations=record.annotations,
         user=record.user,
@@ -364,9 +419,21 @@ def whole_seconds(seconds: float) -> int:
     return math.ceil(seconds)
 
 
+def has_timed_out(done: m.CriExecSyncResponse) -> bool:
+    """Return whether a command took too long, where the runtime says so by an outcome."""
+    return done.exit_code == -1 and done.stderr == _TIMED_OUT
+
+
 def process_id(info: Mapping[str, str]) -> int:
     """Return the pid in the verbose information about a container; 0 if there is none."""
     return int(_verbose(info).get("pid") or 0)
+
+
+def control_group(info: Mapping[str, str]) -> str:
+    """Return the control group in the verbose information about a container; empty if it has no
+    path in the hierarchies."""
+    path = ((_verbose(info).get("runtimeSpec") or {}).get("linux") or {}).get("cgroupsPath") or ""
+    return str(path) if str(path).startswith("/") else ""
 
 
 def network_namespace(info: Mapping[str, str]) -> str:

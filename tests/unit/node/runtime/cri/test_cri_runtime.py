@@ -5,16 +5,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from kedge.node.runtime.cri import cri_runtime, log_rotation, translation
+from kedge.node.runtime.cri import cri_runtime, leftover_groups, log_rotation, translation
 from kedge.node.runtime.cri import messages as m
 from kedge.node.runtime.cri.cri_runtime import CriRuntime
 from kedge.node.runtime.runtime import (
     ContainerConfig,
+    ContainerLimits,
     NotFoundError,
     RunState,
     RuntimeFailure,
+    RuntimeFeatures,
     SandboxConfig,
 )
 from kedge.testing.clock import FakeClock
@@ -35,6 +38,9 @@ class FakeConnection:
         self.containers = {"c": self.annotations}
         self.calls: list[str] = []
         self.failing = ""
+        self.stops = 1
+        """How often the container must be stopped before it has ended."""
+        self.info: dict[str, str] = {}
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
         """Happens once, while a list is under way."""
 
@@ -77,7 +83,12 @@ class FakeConnection:
                 status = m.CriContainerStatus(
                     id="c", state=self.state, annotations=self.annotations
                 )
-                return m.CriContainerStatusResponse(status=status)
+                return m.CriContainerStatusResponse(status=status, info=self.info)
+            case "StopContainer":
+                self.stops -= 1
+                self.state = m.RUNNING if self.stops > 0 else m.EXITED
+            case "ExecSync":
+                return m.CriExecSyncResponse(exit_code=-1, stderr=b"command timed out")
             case "Status":
                 unready = m.CriCondition(type="NetworkReady", message="no network")
                 return m.CriRuntimeStatus(status=m.CriConditions(conditions=[unready]))
@@ -145,6 +156,98 @@ async def test_a_container_needs_its_sandbox(runtime: CriRuntime) -> None:
         await runtime.create_container("x", ContainerConfig(name="main", image="i"))
     with pytest.raises(NotFoundError, match="there is no sandbox x"):
         await runtime.dial("x", 80)
+
+
+async def test_a_container_has_the_control_group_that_the_runtime_tells(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    sandbox = SandboxConfig(namespace="d", name="w", uid="u", cgroup_parent="/kedge/podu")
+    record = translation.container_record(ContainerConfig(name="main", image="i"), "s", sandbox)
+    connection.annotations = {translation.SPEC: msgspec.json.encode(record).decode()}
+    assert (await runtime.container("c")).cgroup == "/kedge/podu/c"
+    connection.info = {"info": '{"runtimeSpec":{"linux":{"cgroupsPath":"/kedge/podu/crio-c"}}}'}
+    assert (await runtime.container("c")).cgroup == "/kedge/podu/crio-c"
+    # Later answers are not verbose.
+    connection.info = {}
+    assert (await runtime.container("c")).cgroup == "/kedge/podu/crio-c"
+
+
+async def test_other_limits_for_a_container_that_is_gone_are_not_found(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    connection.failing = "UpdateContainerResources"
+    with pytest.raises(NotFoundError):
+        await runtime.update_container("gone", ContainerLimits())
+    with pytest.raises(RuntimeFailure, match="failed"):
+        await runtime.update_container("c", ContainerLimits())
+
+
+async def test_a_command_that_took_too_long_is_told(runtime: CriRuntime) -> None:
+    with pytest.raises(TimeoutError, match="ExecSync took too long: command timed out"):
+        await runtime.execute("c", ["sleep", "60"], 1)
+
+
+async def test_what_runs_is_ended_before_it_is_removed(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    connection.state = m.RUNNING
+    await runtime.stop_sandbox("s")
+    assert connection.calls.index("StopContainer") < connection.calls.index("StopPodSandbox")
+    connection.state, connection.stops = m.RUNNING, 1
+    runtime._ended.clear()
+    connection.calls.clear()
+    await runtime.remove_container("c")
+    assert connection.calls.index("StopContainer") < connection.calls.index("RemoveContainer")
+    assert stops_of(connection) == 1
+
+
+def stops_of(connection: FakeConnection) -> int:
+    return connection.calls.count("StopContainer")
+
+
+async def test_a_container_that_has_ended_is_not_stopped_again(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    connection.state = m.RUNNING
+    await runtime.stop_container("c", 0)
+    await runtime.stop_container("c", 60)
+    assert stops_of(connection) == 1
+
+
+async def test_a_sandbox_that_cannot_be_made_leaves_no_groups(
+    runtime: CriRuntime, connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(leftover_groups, "remove", lambda parent, managed: removed.append(parent))
+    connection.failing = "RunPodSandbox"
+    spec = SandboxConfig(namespace="d", name="w", uid="u", cgroup_parent="/kedge/podu")
+    with pytest.raises(RuntimeFailure, match="failed"):
+        await runtime.run_sandbox(spec)
+    assert removed == ["/kedge/podu"]
+
+
+async def test_users_of_its_own_are_refused_by_runtimes_without_them(
+    runtime: CriRuntime, connection: FakeConnection
+) -> None:
+    spec = SandboxConfig(namespace="d", name="w", uid="u", first_id=65_536, host_network=True)
+    with pytest.raises(RuntimeFailure, match="hostUsers: false need kedge's own runtime"):
+        await runtime.run_sandbox(spec)
+    assert connection.calls == []
+    runtime.features = RuntimeFeatures(user_namespaces=True)
+    assert (await runtime.run_sandbox(spec)).id == "new"
+
+
+async def test_owners_are_those_that_the_container_sees(
+    runtime: CriRuntime, connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = cri_runtime.ContainerProcessIds(7, 65_536, 65_537, [65_538])
+    monkeypatch.setattr(cri_runtime, "_process", lambda pid: own)
+    sandbox = SandboxConfig(namespace="d", name="w", uid="u", first_id=65_536)
+    connection.sandboxes["s"] = translation.sandbox_config(sandbox, "n").annotations
+    await runtime.sandboxes()
+    connection.state = m.RUNNING
+    seen = await runtime.container("c")
+    assert (seen.user, seen.group, seen.groups) == (0, 1, [2])
 
 
 async def test_memory_is_not_exceeded_on_purpose(runtime: CriRuntime) -> None:

@@ -37,6 +37,13 @@ class FakeRuntimeImages:
         self.used: list[str] = []
         self.removed: list[str] = []
         self.users: list[str] = []
+        self.has_image_ids = False
+
+    def _container(self, image: str) -> m.CriContainer:
+        """A container that uses an image. CRI-O gives names with digests as references."""
+        if self.has_image_ids:
+            return m.CriContainer(id="c", image_ref=APP.repo_digests[0], image_id=image)
+        return m.CriContainer(id="c", image_ref=image)
 
     async def call(self, method: Any, request: Any, seconds: float = 0) -> Any:
         name = request.image.image if getattr(request, "image", None) else ""
@@ -54,9 +61,7 @@ class FakeRuntimeImages:
             case "ListImages":
                 return m.CriImages(images=self.images)
             case "ListContainers":
-                return m.CriContainers(
-                    containers=[m.CriContainer(id="c", image_ref=each) for each in self.used]
-                )
+                return m.CriContainers(containers=[self._container(each) for each in self.used])
             case "ImageFsInfo":
                 place = m.CriFilesystemId(mountpoint="/nowhere/images")
                 return m.CriImageFilesystems(image_filesystems=[m.CriFilesystem(fs_id=place)])
@@ -173,12 +178,16 @@ async def test_a_wrong_name_is_told(service: CriImageService) -> None:
         await Pod(service).image("No Image")
 
 
+@pytest.mark.parametrize("has_image_ids", [False, True])
 async def test_only_own_unused_images_are_garbage(
     service: CriImageService,
     runtime: FakeRuntimeImages,
     clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_image_ids: bool,
 ) -> None:
+    runtime.has_image_ids = has_image_ids
     full = DiskSpace(capacity=1000, available=10)
     monkeypatch.setattr(image_service, "_disk", lambda _: full)
     await Pod(service, secret("me")).image("registry.example/app:1")

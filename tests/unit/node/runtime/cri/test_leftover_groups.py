@@ -22,6 +22,7 @@ def test_empty_groups_go_where_kedge_does_not_manage_them(
     for name in ("blkio", "memory"):
         (tmp_path / name / "kedge/node/pod1").mkdir(parents=True)
     (tmp_path / "blkio/kedge/other").mkdir()
+    (tmp_path / "blkio/kedge/node/pod1/crio-c/inner").mkdir(parents=True)
     places = [str(tmp_path / "blkio"), str(tmp_path / "memory")]
     monkeypatch.setattr(leftover_groups, "hierarchies", lambda _: iter(places))
     leftover_groups.remove("/kedge/node/pod1", {str(tmp_path / "memory")})

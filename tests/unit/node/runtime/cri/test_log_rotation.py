@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from kedge.node.runtime.cri import log_rotation
+from kedge.node.runtime.runtime import RuntimeFailure
 
 
 def test_the_oldest_files_of_a_log_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +21,16 @@ def test_the_oldest_files_of_a_log_go(tmp_path: Path, monkeypatch: pytest.Monkey
     log_rotation.remove(str(log))
     log_rotation.remove("")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_the_directory_of_a_log_is_made(tmp_path: Path) -> None:
+    for _ in range(2):
+        log_rotation.make_directory(str(tmp_path / "pod" / "main" / "0.log"))
+    assert [*(tmp_path / "pod" / "main").iterdir()] == []
+    log_rotation.make_directory("")
+    (tmp_path / "file").touch()
+    with pytest.raises(RuntimeFailure, match=r"cannot make the directory of the log .*file/0\.log"):
+        log_rotation.make_directory(str(tmp_path / "file" / "0.log"))
 
 
 def test_a_log_gets_its_name_back_unless_there_is_a_new_one(tmp_path: Path) -> None:
