@@ -36,7 +36,7 @@ def main() -> None:
     with home() as place:
         began = perf_counter()
         place.up("sqlite", "--nodes=1")
-        show("kedge up to Ready", f"{perf_counter() - began:.2f} s", "1 s")
+        show("kedge up to Ready", f"{perf_counter() - began:.2f} s", "0.7 s")
         cluster = place.running()
         with watching(cluster) as pods:
             machine = Machine(place, cluster)
@@ -206,12 +206,12 @@ def one_by_one(pods: Pods, machine: Machine, number: int) -> None:
         rest = told()
     p99 = statistics.quantiles(starts, n=100)[98] if number > 1 else starts[0]
     show("create to Running, p50", f"{statistics.median(starts):.0f} ms", "60 ms", rest)
-    show("create to Running, p99", f"{p99:.0f} ms", "150 ms")
+    show("create to Running, p99", f"{p99:.0f} ms", "120 ms")
     show("graceful delete, p50", f"{statistics.median(ends):.0f} ms", "100 ms")
 
 
 def crowd(pods: Pods, machine: Machine, number: int) -> None:
-    bars = {30: "1 s", 100: "4 s"}
+    bars = {30: "0.7 s", 100: "2.5 s"}
     with accounted(machine, number) as told:
         began = perf_counter()
         names = [pods.create()[0] for _ in range(number)]
