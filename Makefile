@@ -70,6 +70,7 @@ check: .venv/.dev ## check format, lint, types, import layers and generated page
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/reference --check
 	$(BIN)/python tools/check_links.py
+	@$(BIN)/python -m pip --disable-pip-version-check check
 	@tools/audit requirements/run.txt
 	@tools/setup helm
 	$(PATIENT) -n auto --dist loadfile tests/unit tests/seeds

@@ -39,7 +39,18 @@ def main() -> int:
 def download(wheels: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     locked = ROOT / "requirements" / "run.txt"
-    run([*pip, "download", "--require-hashes", "--requirement", locked, "--dest", wheels])
+    run(
+        [
+            *pip,
+            "download",
+            "--no-deps",
+            "--require-hashes",
+            "--requirement",
+            locked,
+            "--dest",
+            wheels,
+        ]
+    )
     # setuptools is locked to build kedge; a user of the wheel does not need it.
     for each in wheels.glob("setuptools-*"):
         each.unlink()
