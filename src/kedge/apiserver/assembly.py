@@ -51,6 +51,9 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.pod_templates import PodTemplates
+from kedge.apiserver.quota.claims import QuotaClaims
+from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.local_claims import LocalQuotaClaims
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -68,7 +71,6 @@ from kedge.web.watchdog import LoopPauses
 
 if TYPE_CHECKING:
     from kedge.apiserver.allocation.port_records import PortRecords
-    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
     from kedge.apiserver.testing.fault_table import FaultTable
 
 SEATS: Final = 600
@@ -103,8 +105,8 @@ async def assemble(
     caller = webhook_caller(cache, network, faults, clock)
     # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
     random = Random(SystemRandom().getrandbits(256))
-    claims = quota_claims(store, cache, clock, random) if is_shared else None
-    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration, claims)
+    claims = quota_claims(store, cache, clock, random if is_shared else None)
+    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, claims, configuration)
     chosen = plugins.enabled(admission, given)
     if device_access:
         chosen.append(DeviceAccess(authorizer, device_access))
@@ -139,20 +141,22 @@ async def assemble(
         network=network,
         clock=clock,
         random=random,
-        work=() if claims is None else (claims.run,),
+        work=(claims.run,),
     )
 
 
 def quota_claims(
-    store: Store, cache: WatchCache, clock: Clock, random: Random
-) -> "SharedQuotaClaims":
-    """Return the claims by which servers of one store agree on quotas. A server that is started
-    again is another one: it does not know the writes that it admitted before."""
-    from kedge.apiserver.quota.ledger import QuotaLedger
+    store: Store, cache: WatchCache, clock: Clock, shared: Random | None
+) -> QuotaClaims:
+    """Return the claims of writes on quotas. `shared` names the server if others may write to the
+    store. A server that is started again is another one: it does not know the writes that it
+    admitted before."""
+    ledger = QuotaLedger(cache, clock)
+    if shared is None:
+        return LocalQuotaClaims(store, cache, ledger, clock)
     from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 
-    name = f"{random.getrandbits(64):016x}"
-    return SharedQuotaClaims(store, cache, QuotaLedger(cache, clock), clock, name)
+    return SharedQuotaClaims(store, cache, ledger, clock, f"{shared.getrandbits(64):016x}")
 
 
 def shared_ports(store: Store, clock: Clock) -> "PortRecords":
