@@ -3,14 +3,6 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-from msgspec.structs import replace
-
-from kedge.api.core_v1.resource_quota import (
-    ResourceQuota,
-    ResourceQuotaSpec,
-    ResourceQuotaStatus,
-)
 from kedge.api.quota.meters import PODS, meter_of
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
@@ -20,9 +12,7 @@ from kedge.controllers.resource_quota import (
     RECOUNT,
     QuotaMonitor,
     ResourceQuotaController,
-    status_of,
 )
-from kedge.machinery.quantity import Quantity
 from kedge.testing.admission import admit_only_with
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import pod_document
@@ -188,17 +178,6 @@ async def test_many_changes_in_a_row_become_few_writes() -> None:
             await cluster.pod(f"p{i}")
         assert await cluster.used() == {"pods": "20"}
         assert cluster.server.store.revision - before <= 23
-
-
-@pytest.mark.parametrize("known", [{}, {"pods": "3", "old": "1"}])
-def test_what_nobody_has_counted_yet_stays_as_it_was(known: dict[str, str]) -> None:
-    used = {name: Quantity.parse(amount) for name, amount in known.items()}
-    hard = {"pods": Quantity.parse("9"), "services": Quantity.parse("9")}
-    quota = ResourceQuota(spec=ResourceQuotaSpec(hard=hard))
-    quota = replace(quota, status=ResourceQuotaStatus(used=used))
-    one = Quantity.parse("1")
-    expected = {"services": one} | ({"pods": used["pods"]} if known else {})
-    assert status_of(quota, {"services": one}) == ResourceQuotaStatus(hard=hard, used=expected)
 
 
 async def test_claims_count_as_the_extended_resource_that_their_class_names() -> None:
