@@ -104,6 +104,54 @@ async def test_what_others_write_into_the_status_is_put_right() -> None:
         assert await cluster.used() == {"pods": "0"}
 
 
+async def test_what_the_api_server_has_admitted_and_not_stored_yet_stays() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9", "secrets": "9"})
+        await cluster.pod("p")
+        assert await cluster.used() == {"pods": "1", "secrets": "0"}
+        status = f"{CORE}/resourcequotas/q/status"
+        await cluster.server.merge(status, {"status": {"used": {"pods": "3"}}})
+        assert await cluster.used() == {"pods": "3", "secrets": "0"}
+        # A new object raises its own amount only.
+        await cluster.server.post(f"{CORE}/secrets", {"metadata": {"name": "s"}})
+        assert await cluster.used() == {"pods": "3", "secrets": "1"}
+        await cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
+        assert await cluster.used() == {"pods": "0", "secrets": "1"}
+
+
+async def test_what_the_api_server_writes_is_not_written_again() -> None:
+    async with LocalServer.running(admission=("NamespaceLifecycle", "ResourceQuota")) as server:
+        client = client_of(server)
+        controller = ResourceQuotaController(client, Discovery(client), server.clock)
+        server.start(controller.run())
+        cluster = Cluster(server)
+        await cluster.quota({"pods": "99"})
+        assert await cluster.used() == {"pods": "0"}
+        before = server.store.revision
+        for i in range(20):
+            await cluster.pod(f"p{i}")
+            assert (await server.get(f"{CORE}/resourcequotas/q"))["status"]["used"] == {
+                "pods": str(i + 1)
+            }
+        assert await cluster.used() == {"pods": "20"}
+        # Two for each pod, all of the API server.
+        assert server.store.revision - before == 40
+
+
+async def test_lowering_that_conflicts_is_repeated() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"})
+        await cluster.pod("p")
+        assert await cluster.used() == {"pods": "1"}
+        quota = f"{CORE}/resourcequotas/q"
+        labels = [
+            cluster.server.merge(quota, {"metadata": {"labels": {f"l{i}": "x"}}}) for i in range(5)
+        ]
+        gone = cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
+        await asyncio.gather(gone, *labels)
+        assert await cluster.used() == {"pods": "0"}
+
+
 async def test_scopes_decide_what_is_counted() -> None:
     async with looked_after() as cluster:
         await cluster.quota({"pods": "9"}, "lazy", scopes=["BestEffort"])
