@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kedge.api.builtin.service_networks import SERVICE_RANGE
 from kedge.api.catalog import BUILT_IN, Catalog
-from kedge.api.core_v1 import namespace, node, service
+from kedge.api.core_v1 import namespace, node, resource_quota, service
 from kedge.api.resource import Resource
 from kedge.apiserver import (
     identities,
@@ -51,9 +51,7 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.pod_templates import PodTemplates
-from kedge.apiserver.quota.claims import QuotaClaims
-from kedge.apiserver.quota.ledger import QuotaLedger
-from kedge.apiserver.quota.local_claims import LocalQuotaClaims
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import User
 from kedge.apiserver.scheduling_decisions import SchedulingDecisions
 from kedge.apiserver.telemetry import Telemetry
@@ -71,6 +69,7 @@ from kedge.web.watchdog import LoopPauses
 
 if TYPE_CHECKING:
     from kedge.apiserver.allocation.port_records import PortRecords
+    from kedge.apiserver.quota.claims import QuotaClaims
     from kedge.apiserver.testing.fault_table import FaultTable
 
 SEATS: Final = 600
@@ -105,8 +104,11 @@ async def assemble(
     caller = webhook_caller(cache, network, faults, clock)
     # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
     random = Random(SystemRandom().getrandbits(256))
-    claims = quota_claims(store, cache, clock, random if is_shared else None)
-    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, claims, configuration)
+    shared = random if is_shared else None
+    quota = FirstQuota(
+        cache.of(resource_quota.RESOURCE), lambda: quota_claims(store, cache, clock, shared)
+    )
+    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, quota, configuration)
     chosen = plugins.enabled(admission, given)
     if device_access:
         chosen.append(DeviceAccess(authorizer, device_access))
@@ -141,18 +143,22 @@ async def assemble(
         network=network,
         clock=clock,
         random=random,
-        work=(claims.run,),
+        work=(quota.run,),
     )
 
 
 def quota_claims(
     store: Store, cache: WatchCache, clock: Clock, shared: Random | None
-) -> QuotaClaims:
+) -> "QuotaClaims":
     """Return the claims of writes on quotas. `shared` names the server if others may write to the
     store. A server that is started again is another one: it does not know the writes that it
     admitted before."""
+    from kedge.apiserver.quota.ledger import QuotaLedger
+
     ledger = QuotaLedger(cache, clock)
     if shared is None:
+        from kedge.apiserver.quota.local_claims import LocalQuotaClaims
+
         return LocalQuotaClaims(store, cache, ledger, clock)
     from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 

@@ -45,7 +45,7 @@ from kedge.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondi
 from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolicy
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.quota.claims import QuotaClaims
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -66,7 +66,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     caller: Caller
     authorizer: Authorizer
     clock: Clock
-    quota_claims: QuotaClaims
+    quota: FirstQuota
     configuration: AdmissionConfiguration = UNCONFIGURED
     earlier: tuple[AdmissionPlugin, ...] = ()
     """The plugins before this one."""
@@ -220,7 +220,7 @@ def _deny_service_external_ips(given: Surroundings) -> AdmissionPlugin:
 
 
 def _resource_quota(given: Surroundings) -> AdmissionPlugin:
-    return ResourceQuotaPlugin(given.quota_claims)
+    return ResourceQuotaPlugin(given.quota)
 
 
 PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {

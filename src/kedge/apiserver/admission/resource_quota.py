@@ -4,7 +4,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.quota.pods import is_terminating
 from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
-from kedge.apiserver.quota.claims import QuotaClaims
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import Request, check_dry_run
 
 _GROWING = frozenset(
@@ -22,15 +22,17 @@ class ResourceQuotaPlugin(ValidatingPlugin):
 
     name = "ResourceQuota"
 
-    def __init__(self, claims: QuotaClaims) -> None:
-        self._claims = claims
+    def __init__(self, quota: FirstQuota) -> None:
+        self._quota = quota
 
     async def validate(self, attempt: Attempt) -> None:
         request, obj = attempt.request, attempt.object
-        limits = self._claims.ledger.limits(request.namespace)
-        if not limits or obj is None or not counts(attempt):
+        claims = self._quota.get()
+        if claims is None or not claims.ledger.limits(request.namespace):
             return
-        refusal = await self._claims.admit(
+        if obj is None or not counts(attempt):
+            return
+        refusal = await claims.admit(
             request,
             obj,
             new=attempt.operation == "CREATE",
@@ -41,11 +43,13 @@ class ResourceQuotaPlugin(ValidatingPlugin):
 
     def holds(self, request: Request) -> bool:
         """Whether a quota is charged for the write."""
-        return self._claims.ledger.holds(request)
+        claims = self._quota.claims
+        return claims is not None and claims.ledger.holds(request)
 
     def release(self, request: Request) -> None:
         """The request is over, whether or not anything was stored."""
-        self._claims.release(request)
+        if self._quota.claims is not None:
+            self._quota.claims.release(request)
 
 
 def counts(attempt: Attempt) -> bool:

@@ -2,7 +2,7 @@
 
 The ledger alone decides. A write of the status contains all claims that were made before it, so
 creates that come together share one. It takes one more commit before that of the object, as in
-kube-apiserver: whoever sees the object finds it counted.
+kube-apiserver: a client that sees the object finds it counted.
 """
 
 import asyncio

@@ -99,8 +99,8 @@ class QuotaStatuses:
         """Write statuses; returns once readers see them. Raises RevisionConflict."""
         for each in due:
             value = _with_status(each, format_time(self._clock.now()))
-            # Whoever writes this writes it for all. If the time of a leader is over, only its own
-            # write fails.
+            # The status is for all that wait. If the time of a leader is over, only its own write
+            # fails.
             with guarded_by(None):
                 entry = await self._store.put(each.item.key, value, expect=each.item.revision)
             await self._cache.reached(entry.revision)

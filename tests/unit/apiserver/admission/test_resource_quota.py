@@ -3,12 +3,13 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1 import service
+from kedge.api.core_v1 import resource_quota, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Operation
 from kedge.apiserver.admission.resource_quota import ResourceQuotaPlugin, counts
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.quota.ledger import QuotaLedger
 from kedge.apiserver.quota.local_claims import LocalQuotaClaims
 from kedge.testing.admission import admit_only_with, attempt
@@ -23,7 +24,8 @@ def limited(server: LocalServer) -> LocalServer:
     """A server that heeds quotas."""
     cache, clock = server.app.api.cache, server.clock
     claims = LocalQuotaClaims(server.store, cache, QuotaLedger(cache, clock), clock)
-    admit_only_with(server, ResourceQuotaPlugin(claims))
+    quota = FirstQuota(cache.of(resource_quota.RESOURCE), lambda: claims)
+    admit_only_with(server, ResourceQuotaPlugin(quota))
     return server
 
 

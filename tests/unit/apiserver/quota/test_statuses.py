@@ -79,7 +79,7 @@ async def test_owners_of_other_fields_stay(server: LocalServer) -> None:
     await found.bring_up("default", ["q"])
     meta = (await server.get(QUOTA))["metadata"]
     owned = {each["manager"]: each["fieldsV1"] for each in meta["managedFields"]}
-    used = {"f:pods": {}, "f:services": {}}
+    used: dict[str, object] = {"f:pods": {}, "f:services": {}}
     assert owned.pop("kube-apiserver") == {"f:status": {"f:used": used}}
     assert len(owned) == 1
 
