@@ -105,6 +105,9 @@ def test_quotas_names_ports_and_addresses_are_given_once(cluster: Cluster) -> No
     for server in servers:
         found = [each["metadata"]["name"] for each in server.get(path)["items"]]
         assert len(found) == 60
+        # The status has each of them before its create is acknowledged.
+        status = server.get("/api/v1/namespaces/small/resourcequotas/q")["status"]
+        assert status["used"] == {"count/configmaps": "60"}
         # One is of a controller.
         assert codes.count(201) == sum(name != "kube-root-ca.crt" for name in found)
     assert set(codes) == {201, 403}

@@ -1,9 +1,10 @@
 """Keeps the status of ResourceQuotas: the used amounts.
 
 The API server writes what a new object uses before it stores the object. So the controller has to
-lower amounts, when objects end, and to count everything for new quotas and changed bounds. It does
-not answer writes of the status: its informers may not have the object yet, and it would set the
-status back.
+lower amounts, when objects end, and to count everything for new quotas and changed bounds. Its
+informers do not have the objects that are admitted and not stored. So it does not answer writes of
+the status, and lowers an amount only if there was none of late; the API server, which knows all
+objects, lowers it with each create.
 """
 
 import asyncio
@@ -16,11 +17,11 @@ from msgspec.structs import replace
 from kedge.api.core_v1 import persistent_volume_claim, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota
-from kedge.api.quota.account import QuotaAccount, greater, increase
+from kedge.api.quota.account import QuotaAccount, increase
 from kedge.api.quota.extended_names import ExtendedNames, can_be_extended, extended_names
-from kedge.api.quota.measure import ZERO, QuotaMeasure, QuotaMeter, Usage
+from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
 from kedge.api.quota.meters import PODS, RESOURCE_CLAIMS, Kind, kinds_of, meter_of
-from kedge.api.quota.status import status_of
+from kedge.api.quota.status import at_least, status_of
 from kedge.api.resource import Resource
 from kedge.api.resource_v1 import device_class, resource_claim
 from kedge.client.client import Client
@@ -38,8 +39,8 @@ RECOUNT = 300.0
 PAUSE = 0.05
 """Seconds between two writes of one status: many changes in a row become one write."""
 SETTLE = 0.2
-"""Seconds after which a new object must be in the status: the API server has written it, unless its
-plugin is off, but the informer of quotas may be behind that of the objects."""
+"""Seconds in which an object is stored and in all informers once the status has it; and in which
+the status has an object once an informer has it, unless the admission plugin is off."""
 
 _TYPED: dict[Kind, Resource[Any]] = {
     ("", "pods"): pod.RESOURCE,
@@ -144,6 +145,8 @@ class ResourceQuotaController:
         self._extended: ExtendedNames = {}
         self._written: dict[Key, float] = {}
         """When each status was last written."""
+        self._changed: dict[Key, float] = {}
+        """When each quota was last changed."""
         self._may_fall: set[Key] = set()
         """Quotas whose amounts may be lowered. Those of others contain objects that are admitted
         and not stored yet."""
@@ -186,11 +189,13 @@ class ResourceQuotaController:
         if quota is None:
             accounts.pop(name, None)
             self._written.pop(key, None)
+            self._changed.pop(key, None)
             self._may_fall.discard(key)
         elif name not in accounts or accounts[name].spec != quota.spec:
             account = accounts[name] = QuotaAccount(quota.spec, self._extended)
             self._count_all(namespace, account)
         else:
+            self._changed[key] = self._clock.monotonic()
             if lacks_usage(quota, accounts[name].used):
                 self._count_again(key)
             return
@@ -319,10 +324,12 @@ class ResourceQuotaController:
             return
         may_fall = key in self._may_fall
         self._may_fall.discard(key)
-        used: Usage = account.used
-        if not may_fall:
-            used = greater(used, {name: quota.status.used.get(name, ZERO) for name in used})
-        status = status_of(quota.spec, quota.status, used)
+        raised = status_of(quota.spec, quota.status, at_least(quota.status.used, account.used))
+        status = status_of(quota.spec, quota.status, account.used) if may_fall else raised
+        if status != raised and (wait := self._unsettled(key)) > 0:
+            self._may_fall.add(key)
+            self._loop.add_later(key, wait)
+            status = raised
         if status == quota.status:
             return
         self._written[key] = self._clock.monotonic()
@@ -333,6 +340,10 @@ class ResourceQuotaController:
                 self._may_fall.add(key)
             if error.code != 404:
                 raise
+
+    def _unsettled(self, key: Key) -> float:
+        """Return the seconds for which the status may still have objects that are not stored."""
+        return self._changed.get(key, -SETTLE) + SETTLE - self._clock.monotonic()
 
     async def _pause(self, key: Key) -> None:
         """Wait if the status was written a moment ago."""

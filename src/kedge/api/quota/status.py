@@ -1,7 +1,8 @@
 """The status of a ResourceQuota that corresponds to what was counted."""
 
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec, ResourceQuotaStatus
-from kedge.api.quota.measure import Usage
+from kedge.api.quota.account import greater
+from kedge.api.quota.measure import ZERO, Usage
 
 
 def status_of(
@@ -12,6 +13,11 @@ def status_of(
     return ResourceQuotaStatus(
         hard=spec.hard, used={name: known[name] for name in sorted(spec.hard) if name in known}
     )
+
+
+def at_least(before: Usage, used: Usage) -> Usage:
+    """Return the used amounts, or what they were before if that is more."""
+    return greater(used, {name: before.get(name, ZERO) for name in used})
 
 
 def is_complete(spec: ResourceQuotaSpec, status: ResourceQuotaStatus) -> bool:

@@ -113,7 +113,7 @@ class QuotaLedger:
         self._numbers = count(1)
         self.newest_claim = 0
         """The number of the last claim."""
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[Callable[[str, str], None]] = []
         self._claims: dict[str, list[QuotaClaim]] = {}
         """Admitted writes that have not finished, by the keys of the objects."""
         self._held: dict[int, tuple[Request, list[QuotaClaim]]] = {}
@@ -139,8 +139,8 @@ class QuotaLedger:
 
     # Quotas.
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        """Call the listener with the namespace of each changed quota that has an account."""
+    def listen(self, listener: Callable[[str, str], None]) -> None:
+        """Call the listener with namespace and name of each changed quota that has an account."""
         self._listeners.append(listener)
 
     def _quota_changed(self, change: Change | None) -> None:
@@ -153,7 +153,7 @@ class QuotaLedger:
         namespace, name = _place(change.item.key)
         if name in self._accounts.get(namespace, ()):
             for listener in self._listeners:
-                listener(namespace)
+                listener(namespace, name)
 
     def _take(self, item: Item) -> None:
         namespace, name = _place(item.key)

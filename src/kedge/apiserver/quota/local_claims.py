@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from kedge.api.model import Object
 from kedge.apiserver.quota.ledger import QuotaClaim, QuotaLedger
 from kedge.apiserver.quota.statuses import QuotaStatuses
-from kedge.apiserver.quota.upkeep import QuotaUpkeep
+from kedge.apiserver.quota.upkeep import UPKEEP_SECONDS, QuotaUpkeep
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
@@ -38,7 +38,8 @@ class LocalQuotaClaims:
         self.ledger = ledger
         self._statuses = QuotaStatuses(store, cache, ledger, clock)
         self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
-        self._upkeep = QuotaUpkeep(self._look, clock)
+        self._set_back = QuotaUpkeep(self._raise, clock, after_seconds=0)
+        self._released = QuotaUpkeep(self._bring_up, clock, after_seconds=UPKEEP_SECONDS)
         ledger.listen(self._quota_changed)
 
     async def admit(self, request: Request, obj: Object, *, new: bool, dry: bool) -> str:
@@ -54,10 +55,12 @@ class LocalQuotaClaims:
     def release(self, request: Request) -> None:
         if self.ledger.release(request):
             # If nothing was stored, the status has too much.
-            self._upkeep.soon(request.namespace, may_fall=True)
+            self._released.add(request.namespace)
 
     async def run(self) -> None:
-        await self._upkeep.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._set_back.run())
+            tasks.create_task(self._released.run())
 
     async def _into_status(self, namespace: str, claim: QuotaClaim) -> None:
         turn = self._turns.get(namespace)
@@ -73,10 +76,14 @@ class LocalQuotaClaims:
             await self._statuses.bring_up(namespace, names)
             turn.written = newest
 
-    def _quota_changed(self, namespace: str) -> None:
+    def _quota_changed(self, namespace: str, name: str) -> None:
         # A controller may have set the status back: it did not know the writes under way.
-        self._upkeep.soon(namespace, may_fall=False)
+        if self._statuses.due(namespace, [name], may_fall=False):
+            self._set_back.add(namespace)
 
-    async def _look(self, namespace: str, may_fall: bool) -> None:
+    async def _raise(self, namespace: str) -> None:
         names = self.ledger.accounts_in(namespace)
-        await self._statuses.bring_up(namespace, names, may_fall=may_fall)
+        await self._statuses.bring_up(namespace, names, may_fall=False)
+
+    async def _bring_up(self, namespace: str) -> None:
+        await self._statuses.bring_up(namespace, self.ledger.accounts_in(namespace))

@@ -21,7 +21,7 @@ from kedge.api.model import Object
 from kedge.api.quota.measure import QuotaMeasure
 from kedge.apiserver.quota.ledger import QuotaClaim, QuotaLedger
 from kedge.apiserver.quota.statuses import TRIES, QuotaStatuses, contended
-from kedge.apiserver.quota.upkeep import QuotaUpkeep
+from kedge.apiserver.quota.upkeep import UPKEEP_SECONDS, QuotaUpkeep
 from kedge.apiserver.request import Request
 from kedge.apiserver.several.records import PREFIX
 from kedge.apiserver.watchcache import WatchCache
@@ -97,7 +97,8 @@ class SharedQuotaClaims:
         self._records: dict[str, ClaimRecord] = {}
         self._first_seen: dict[tuple[str, str, str, int], float] = {}
         self._statuses = QuotaStatuses(store, cache, ledger, clock)
-        self._upkeep = QuotaUpkeep(self._look, clock)
+        self._set_back = QuotaUpkeep(self._raise, clock, after_seconds=0)
+        self._released = QuotaUpkeep(self._clean_up, clock, after_seconds=UPKEEP_SECONDS)
         ledger.listen(self._quota_changed)
 
     async def admit(self, request: Request, obj: Object, *, new: bool, dry: bool) -> str:
@@ -120,24 +121,32 @@ class SharedQuotaClaims:
     def release(self, request: Request) -> None:
         if self.ledger.release(request):
             # The claim may leave the record, and if nothing was stored the status has too much.
-            self._upkeep.soon(request.namespace, may_fall=True)
+            self._released.add(request.namespace)
 
     async def run(self) -> None:
         """Keep records and statuses free of writes that are over, until cancelled."""
-        await self._upkeep.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._set_back.run())
+            tasks.create_task(self._released.run())
 
-    def _quota_changed(self, namespace: str) -> None:
+    def _quota_changed(self, namespace: str, name: str) -> None:
         # A controller may have set the status back: it did not know the writes under way.
-        self._upkeep.soon(namespace, may_fall=False)
+        if self._statuses.due(namespace, [name], may_fall=False):
+            self._set_back.add(namespace)
 
-    async def _look(self, namespace: str, may_fall: bool) -> None:
+    async def _raise(self, namespace: str) -> None:
+        async with self._locks.setdefault(namespace, asyncio.Lock()):
+            names = self.ledger.accounts_in(namespace)
+            if self._statuses.due(namespace, names, may_fall=False):
+                await self._bring_up(namespace, names, may_fall=False)
+
+    async def _clean_up(self, namespace: str) -> None:
         try:
             async with self._locks.setdefault(namespace, asyncio.Lock()):
-                if may_fall:
-                    await self._clean(namespace)
+                await self._clean(namespace)
                 names = self.ledger.accounts_in(namespace)
-                if self._statuses.due(namespace, names, may_fall=may_fall):
-                    await self._bring_up(namespace, names, may_fall=may_fall)
+                if self._statuses.due(namespace, names):
+                    await self._bring_up(namespace, names)
         except StoreError:
             # Whether the record was written is not known. Claims that stayed there would take room
             # on the other servers.
@@ -156,7 +165,7 @@ class SharedQuotaClaims:
         except (StoreError, StatusError) as error:
             # Whether the record was written is not known.
             self._records.pop(namespace, None)
-            self._upkeep.soon(namespace, may_fall=True)
+            self._released.add(namespace)
             for each in [each for each in waiting if not each.is_done]:
                 self.ledger.release(each.request)
                 each.error, each.is_done = error, True
@@ -283,7 +292,7 @@ class SharedQuotaClaims:
             await self._write(namespace, record, (*self._others(namespace, record), *own))
         except RevisionConflict as race:
             self._take(namespace, race.current)
-            self._upkeep.soon(namespace, may_fall=True)
+            self._released.add(namespace)
 
     def _others(self, namespace: str, record: ClaimRecord) -> list[SentClaim]:
         """Return the claims of other servers, without those that were left behind."""

@@ -19,9 +19,8 @@ from kedge.api.core_v1.resource_quota import (
     ResourceQuotaSpec,
     ResourceQuotaStatus,
 )
-from kedge.api.quota.account import greater
 from kedge.api.quota.measure import Usage
-from kedge.api.quota.status import is_complete, status_of
+from kedge.api.quota.status import at_least, is_complete, status_of
 from kedge.api.resource import dec_hook
 from kedge.apiserver import managed
 from kedge.apiserver.api import to_stored_bytes
@@ -91,7 +90,7 @@ class QuotaStatuses:
         whole = not is_complete(quota.spec, quota.status)
         used: Usage = self._ledger.used(namespace, name, whole=whole)
         if not may_fall:
-            used = greater(used, {each: quota.status.used.get(each, _ZERO) for each in used})
+            used = at_least(quota.status.used, used)
         status = status_of(quota.spec, quota.status, used)
         return None if status == quota.status else DueStatus(item, status)
 
@@ -122,9 +121,6 @@ class QuotaStatuses:
             else:
                 return
         raise contended()
-
-
-_ZERO: Final = Quantity.from_value(0)
 
 
 def _with_status(due: DueStatus, now: str) -> bytes:

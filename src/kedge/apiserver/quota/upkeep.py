@@ -1,4 +1,4 @@
-"""QuotaUpkeep: looks at the quotas of a namespace again, a moment after something happened."""
+"""QuotaUpkeep: looks at the quotas of a namespace again after something happened."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from kedge.storage.store import StoreError
 log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS: Final = 0.2
-"""How long after the first request the namespace is looked at, once for all requests."""
+"""How long after a write that may have come to nothing its namespace is looked at."""
 RETRY_SECONDS: Final = 2.0
 """How long the next attempt waits if the store was away."""
 
@@ -20,31 +20,35 @@ RETRY_SECONDS: Final = 2.0
 class QuotaUpkeep:
     """The namespaces to look at."""
 
-    def __init__(self, look: Callable[[str, bool], Awaitable[None]], clock: Clock) -> None:
-        """`look` gets a namespace, and whether used amounts may have fallen there."""
+    def __init__(
+        self, look: Callable[[str], Awaitable[None]], clock: Clock, *, after_seconds: float
+    ) -> None:
+        """`after_seconds` pass from the first request to the look, which is for all requests."""
         self._look = look
         self._clock = clock
-        self._due: dict[str, bool] = {}
+        self._after_seconds = after_seconds
+        self._due: set[str] = set()
         self._is_due = asyncio.Event()
 
-    def soon(self, namespace: str, *, may_fall: bool) -> None:
+    def add(self, namespace: str) -> None:
         """Have a namespace looked at."""
-        self._due[namespace] = may_fall or self._due.get(namespace, False)
+        self._due.add(namespace)
         self._is_due.set()
 
     async def run(self) -> None:
         """Look at the namespaces, until cancelled."""
-        seconds = UPKEEP_SECONDS
+        seconds = self._after_seconds
         while True:
             await self._is_due.wait()
-            await self._clock.sleep(seconds)
-            seconds = UPKEEP_SECONDS
+            if seconds:
+                await self._clock.sleep(seconds)
+            seconds = self._after_seconds
             self._is_due.clear()
-            due, self._due = self._due, {}
-            for namespace, may_fall in due.items():
+            due, self._due = self._due, set()
+            for namespace in due:
                 try:
-                    await self._look(namespace, may_fall)
+                    await self._look(namespace)
                 except (StoreError, StatusError) as error:
                     log.warning("quotas not brought up namespace=%s error=%s", namespace, error)
-                    self.soon(namespace, may_fall=may_fall)
+                    self.add(namespace)
                     seconds = RETRY_SECONDS

@@ -158,7 +158,7 @@ async def test_a_status_that_was_set_back_is_raised(limited: LocalServer) -> Non
     await pod(limited, "a")
     await limited.clock.advance(1)
     await set_used(limited, pods="0")
-    await limited.clock.advance(UPKEEP_SECONDS)
+    await limited.settle()
     assert await used(limited) == {"pods": "1"}
 
 
