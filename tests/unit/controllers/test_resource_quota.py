@@ -10,6 +10,7 @@ from kedge.client.informer import Key
 from kedge.client.transport import Call, LocalTransport
 from kedge.controllers.resource_quota import (
     RECOUNT,
+    SETTLE,
     QuotaMonitor,
     ResourceQuotaController,
 )
@@ -117,6 +118,20 @@ async def test_what_the_api_server_has_admitted_and_not_stored_yet_stays() -> No
         assert await cluster.used() == {"pods": "3", "secrets": "1"}
         await cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
         assert await cluster.used() == {"pods": "0", "secrets": "1"}
+
+
+async def test_an_amount_is_not_lowered_while_objects_are_being_admitted() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"})
+        await cluster.pod("p")
+        assert await cluster.used() == {"pods": "1"}
+        quota = f"{CORE}/resourcequotas/q"
+        await cluster.server.merge(f"{quota}/status", {"status": {"used": {"pods": "2"}}})
+        await cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
+        await cluster.server.clock.advance(SETTLE / 2)
+        assert (await cluster.server.get(quota))["status"]["used"] == {"pods": "2"}
+        await cluster.server.clock.advance(SETTLE)
+        assert (await cluster.server.get(quota))["status"]["used"] == {"pods": "0"}
 
 
 async def test_what_the_api_server_writes_is_not_written_again() -> None:
