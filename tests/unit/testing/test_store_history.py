@@ -17,23 +17,23 @@ TWO = StoreOperation(2, 3, "put", KEY, "ok", 2, b"two", 3)
 
 def test_writes_and_reads_in_order_are_fine() -> None:
     reads = [
-        StoreOperation(1.5, 1.6, "get", KEY, "ok", revision=2),
+        StoreOperation(1.5, 1.6, "get", KEY, "ok", revision=2, value=b"one"),
         # While the second write is under way, both values are right.
-        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=2),
-        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=3),
+        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=2, value=b"one"),
+        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=3, value=b"two"),
         StoreOperation(0.1, 0.2, "get", KEY, "ok", revision=0),
     ]
     assert list(violations([ONE, TWO, *reads], [FIRST, SECOND])) == []
 
 
 def test_a_stale_read_is_found() -> None:
-    stale = StoreOperation(4, 5, "get", KEY, "ok", revision=2)
+    stale = StoreOperation(4, 5, "get", KEY, "ok", revision=2, value=b"one")
     absent = StoreOperation(4, 5, "get", KEY, "ok", revision=0)
     assert len(list(violations([ONE, TWO, stale, absent], [FIRST, SECOND]))) == 2
 
 
 def test_a_read_of_the_future_is_found() -> None:
-    early = StoreOperation(0.5, 1.5, "get", KEY, "ok", revision=3)
+    early = StoreOperation(0.5, 1.5, "get", KEY, "ok", revision=3, value=b"two")
     assert list(violations([ONE, TWO, early], [FIRST, SECOND])) != []
 
 
