@@ -28,6 +28,7 @@ KEYS: Final = f"/registry/configmaps/{NAMESPACE}/"
 _SELECTED: Final = "labelSelector=history"
 """Not those of controllers: the authority of the cluster."""
 _PAUSE_SECONDS: Final = 0.05
+_PROGRESS_SECONDS: Final = 3.0
 _PATIENCE_SECONDS: Final = 60.0
 """How long watches may take for the last events."""
 
@@ -157,8 +158,9 @@ class ApiHistoryClient(HistoryClient):
             await self._delete_again(self._deleted)
         else:
             await self.record("put", key)
-        if self.operations[-1].outcome in ("conflict", "unavailable", "unknown"):
-            await self._clock.sleep(0.02)
+        outcome = self.operations[-1].outcome
+        if outcome != "ok":
+            await self._clock.sleep(0.02 if outcome == "conflict" else 0.1)
 
     async def _delete_again(self, before: StoreOperation) -> None:
         """Delete the same object: no server may take another one of its name for it."""
@@ -291,9 +293,7 @@ def watched_event(event: StoreEvent) -> WatchedEvent:
     if event.kind == "delete":
         assert before is not None
         return WatchedEvent("DELETED", entry.key, entry.revision, before.value)
-    return WatchedEvent(
-        "MODIFIED" if before else "ADDED", entry.key, entry.revision, entry.value
-    )
+    return WatchedEvent("MODIFIED" if before else "ADDED", entry.key, entry.revision, entry.value)
 
 
 def as_history(event: StoreEvent) -> StoreEvent:
@@ -418,8 +418,20 @@ class ApiHistory:
     async def _disturb(self, chance: random.Random, faults: Sequence[Fault]) -> None:
         while not self._is_over:
             await self._clock.sleep(chance.uniform(0.05, 0.4))
+            await self._progress(chance.randrange(40))
             what = await chance.choice(faults)(chance)
             self.faults[what] = self.faults.get(what, 0) + 1
+
+    async def _progress(self, count: int) -> None:
+        """Return when so many more operations have succeeded: there is nothing to see of a server
+        that is killed before it answers. One that does not answer at all may be killed, too."""
+        give_up = self._clock.monotonic() + _PROGRESS_SECONDS
+        before = self._successes()
+        while self._successes() < before + count and self._clock.monotonic() < give_up:
+            await self._pause()
+
+    def _successes(self) -> int:
+        return sum(client.successes for client in self._clients)
 
     async def _pause(self) -> None:
         await self._clock.sleep(_PAUSE_SECONDS)

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from kedge.machinery.clock import Clock
@@ -47,7 +48,7 @@ class StoreOperation(NamedTuple):
     revision: int = 0
     """The revision of the write or the list, or that of the entry that was read, 0 if there was
     none. A deletion whose answer does not tell has 0, too."""
-    found: State = {}
+    found: State = MappingProxyType({})
     """What a list returned."""
 
 
@@ -61,6 +62,7 @@ class HistoryClient:
         self._chance = chance
         self._known: dict[str, int] = defaultdict(int)
         self.operations: list[StoreOperation] = []
+        self.successes = 0
 
     async def run(self, seconds: float) -> None:
         end = self._clock.monotonic() + seconds
@@ -94,6 +96,7 @@ class HistoryClient:
         wanted = StoreOperation(self._clock.monotonic(), inf, kind, key, "ok", expect, value)
         try:
             done = await self._done(wanted)
+            self.successes += 1
         except RevisionConflict as conflict:
             done = wanted._replace(outcome="conflict")
             self._known[key] = conflict.current.revision if conflict.current else 0
@@ -127,9 +130,7 @@ class HistoryClient:
 class RecordedHistory:
     """All writes of the keys, in order, and who made them."""
 
-    def __init__(
-        self, operations: Sequence[StoreOperation], events: Sequence[StoreEvent]
-    ) -> None:
+    def __init__(self, operations: Sequence[StoreOperation], events: Sequence[StoreEvent]) -> None:
         self.events = events
         self.revisions = [event.entry.revision for event in events]
         self.by_revision = {event.entry.revision: event for event in events}
@@ -279,9 +280,7 @@ def _could_be_read(read: StoreOperation, floor: int, history: RecordedHistory) -
     return is_whole and not is_old and history.begun(events[at]) <= read.end
 
 
-def _list_violations(
-    each: StoreOperation, floor: int, history: RecordedHistory
-) -> Iterator[str]:
+def _list_violations(each: StoreOperation, floor: int, history: RecordedHistory) -> Iterator[str]:
     if each.revision < floor:
         yield f"a list of revision {each.revision} was given out after {floor} had been seen"
     newest = history.state(each.revision)
