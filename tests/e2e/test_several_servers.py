@@ -13,11 +13,21 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.e2e.conftest import Api, Cluster, OwnCluster, Refused, private_environment
+from tests.e2e.conftest import (
+    NO_KUBECTL,
+    Api,
+    Cluster,
+    Kubectl,
+    OwnCluster,
+    Refused,
+    kubectls,
+    private_environment,
+)
 
 from kedge.cli.cluster import process, server_parts
 from kedge.client.transport import Call, Reply
@@ -216,6 +226,62 @@ def test_a_watch_is_handed_from_server_to_server_without_a_gap(cluster: Cluster)
                 seen.append(int(version))
     assert seen == written[: len(seen)]
     assert len(seen) > 40
+
+
+def serving_pod(eventually: Callable[..., Any], api: Api) -> None:
+    """Run a pod that prints a line, and serves a page on port 8000."""
+    script = "echo ready; cd $(mktemp -d); echo hello > page; exec python3 -m http.server 8000"
+    listens = "import socket; socket.create_connection(('127.0.0.1', 8000))"
+    probe = {"exec": {"command": ["python3", "-c", listens]}, "periodSeconds": 1}
+    container = {"name": "c", "image": "host", "command": ["sh", "-c", script]}
+    pod = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container | {"readinessProbe": probe}],
+        },
+    }
+    api.create(f"{CORE}/pods", pod)
+
+    def is_ready() -> bool:
+        status = api.get(f"{CORE}/pods/web")["status"]
+        found = {each["type"]: each["status"] for each in status.get("conditions", [])}
+        return found.get("Ready") == "True"
+
+    eventually(is_ready, 30)
+
+
+def test_commands_logs_and_ports_of_pods_are_reached_through_every_server(
+    cluster: Cluster, eventually: Callable[..., Any]
+) -> None:
+    program = next(iter(kubectls().values()), None)
+    if program is None:
+        pytest.skip(NO_KUBECTL)
+    serving_pod(eventually, cluster.api)
+    node = cluster.api.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    for server in each_server(cluster.api):
+        kubectl = Kubectl(program, cluster, "default")
+        kubectl.server = server.url
+        done = kubectl(
+            *("exec", "-i", "web", "--", "sh", "-c", "cat; echo err >&2; exit 42"),
+            input="through\n",
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (42, "through\n"), done.stderr
+        assert "err" in done.stderr
+        assert kubectl.says("logs", "web").startswith("ready")
+        with kubectl.start("logs", "-f", "web") as lines:
+            assert lines.next() == "ready"
+            kubectl("exec", "web", "--", "sh", "-c", f"echo {server.url} > /proc/1/fd/1")
+            assert lines.until(server.url)
+        with kubectl.start("port-forward", "pod/web", ":8000") as lines:
+            port = lines.until("Forwarding from 127.0.0.1").split(":")[1].split()[0]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/page", timeout=20) as answer:
+                assert answer.read() == b"hello\n"
+        assert kubectl.says("get", "--raw", f"/api/v1/nodes/{node}/proxy/healthz") == "ok"
+        proxied = f"{CORE}/pods/web:8000/proxy/page"
+        assert kubectl.says("get", "--raw", proxied) == "hello"
+    cluster.api.delete(f"{CORE}/pods/web")
 
 
 class Client(threading.Thread):
