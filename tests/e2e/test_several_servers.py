@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SERVERS: Final = 3
 CORE: Final = "/api/v1/namespaces/default"
+SCHEDULING: Final = "/apis/scheduling.kedge/v1alpha1"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
@@ -281,6 +282,14 @@ def test_commands_logs_and_ports_of_pods_are_reached_through_every_server(
         assert kubectl.says("get", "--raw", f"/api/v1/nodes/{node}/proxy/healthz") == "ok"
         proxied = f"{CORE}/pods/web:8000/proxy/page"
         assert kubectl.says("get", "--raw", proxied) == "hello"
+        # Only the leader of the schedulers knows.
+        decision = server.get(f"{SCHEDULING}/namespaces/default/schedulingdecisions/web")
+        assert decision["node"] == node
+        listed = kubectl.says("get", "schedulingdecisions", "web", "-o", "name")
+        assert listed == "schedulingdecision.scheduling.kedge/web"
+    with pytest.raises(Refused) as refused:
+        server("GET", f"{SCHEDULING}/schedulingdecisions", None, Impersonate_User="jane")
+    assert refused.value.code == 403
     cluster.api.delete(f"{CORE}/pods/web")
 
 
