@@ -11,14 +11,17 @@ import pytest
 from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.protobuf_wire import bytes_field
+from kedge.machinery.write_guard import WriteGuard, guarded
 from kedge.storage.etcd import client as etcd_client
-from kedge.storage.etcd import leases
+from kedge.storage.etcd import leases, messages
 from kedge.storage.etcd.client import EtcdClient
 from kedge.storage.etcd.connection import EtcdConnection
+from kedge.storage.etcd.failures import EtcdFailure, FailureKind
 from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.store import (
     DISK_FULL,
     DiskFull,
+    GuardLost,
     RevisionCompacted,
     RevisionConflict,
     StoreEntry,
@@ -89,8 +92,10 @@ async def test_requests_fail_with_words_while_etcd_is_down(
             await store.get("/a")
         with pytest.raises((StoreUnavailable, WriteOutcomeUnknown)):
             await store.put("/a", b"", expect=entry.revision)
+        monkeypatch.setattr(etcd_client, "PATIENCE_SECONDS", 8.0)
         etcd.start()
         assert await store.get("/a") == entry
+    monkeypatch.setattr(etcd_client, "PATIENCE_SECONDS", 0.2)
     etcd.kill()
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await EtcdStore.open(at(etcd), SystemClock())
@@ -111,8 +116,88 @@ async def test_a_write_without_an_answer_happens_once_and_is_found(
         etcd.go_on()
         written, created, deleted = await asyncio.gather(writing, creating, deleting)
         assert (written.value, created.value, deleted.value) == (b"after", b"new", b"before")
-        assert {written.revision, created.revision, deleted.revision} == {4, 5, 6}
-        assert store.revision == 6
+        revisions = {written.revision, created.revision, deleted.revision}
+        # The creation may have been fenced off and repeated.
+        fenced = {store._fence.revision} - {0}
+        assert revisions | fenced == set(range(4, 7 + len(fenced)))
+        assert store.revision == 6 + len(fenced)
+
+
+class LateMember:
+    """Holds back the first creation of a key, as a member that is stuck, and answers nothing."""
+
+    def __init__(self, store: EtcdStore, key: bytes) -> None:
+        self._write = store._client.write
+        self._key = key
+        self.held: list[bytes] = []
+        store._client.write = self.write  # type: ignore[method-assign]
+
+    async def write(self, method: str, request: bytes) -> bytes:
+        if self._key in request and not self.held:
+            self.held.append(request)
+            raise EtcdFailure(FailureKind.UNKNOWN, "here", "no answer")
+        return await self._write(method, request)
+
+    async def go_on(self) -> None:
+        """Carry out what was held back."""
+        await self._write(messages.TXN, self.held[0])
+
+
+async def test_a_creation_that_arrives_late_does_not_bring_back_what_was_deleted(
+    etcd: EtcdProcess,
+) -> None:
+    async with opened(at(etcd)) as store:
+        member = LateMember(store, b"/late")
+        entry = await store.put("/late", b"v", expect=0)
+        await store.delete("/late", expect=entry.revision)
+        await member.go_on()
+        assert await store.get("/late") is None
+        # Those that were under way at the same time, and later ones, succeed.
+        others = await asyncio.gather(*(store.put(f"/{i}", b"", expect=0) for i in range(3)))
+        assert len({each.revision for each in others}) == 3
+        with pytest.raises(RevisionConflict):
+            await store.put("/0", b"", expect=0)
+
+
+async def test_a_creation_that_another_one_has_overtaken_does_not_happen_later(
+    etcd: EtcdProcess,
+) -> None:
+    async with opened(at(etcd)) as store, opened(at(etcd)) as other:
+        member = LateMember(store, b"/late")
+        store_write = store._client.write
+
+        async def write(method: str, request: bytes) -> bytes:
+            if b"/late" in request and not member.held:
+                overtaking.append(await other.put("/late", b"other", expect=0))
+            return await store_write(method, request)
+
+        overtaking: list[StoreEntry] = []
+        store._client.write = write  # type: ignore[method-assign]
+        with pytest.raises(RevisionConflict):
+            await store.put("/late", b"v", expect=0)
+        await other.delete("/late", expect=overtaking[0].revision)
+        await member.go_on()
+        assert await other.get("/late") is None
+
+
+async def test_a_guarded_creation_is_refused_by_its_guard_only(etcd: EtcdProcess) -> None:
+    async with opened(at(etcd)) as store:
+        term = await store.put("/term", b"", expect=0)
+        guard = WriteGuard("/term", term.revision)
+        await store.put("/a", b"", expect=0)
+        assert store._fence.revision == 0
+        LateMember(store, b"/b")
+        await guarded(guard, store.put("/b", b"", expect=0))
+        assert store._fence.revision
+        # An administrator deletes the key by which creations are fenced off.
+        await store.delete(store._fence.key, expect=store._fence.revision)
+        await guarded(guard, store.put("/c", b"", expect=0))
+        await store.put("/d", b"", expect=0)
+        assert not guard.is_lost
+        await store.put("/term", b"", expect=term.revision)
+        with pytest.raises(GuardLost):
+            await guarded(guard, store.put("/e", b"", expect=0))
+        assert guard.is_lost
 
 
 async def test_a_conflict_after_a_lost_answer_is_that_of_another_writer(

@@ -120,6 +120,14 @@ async def test_servers_and_members_are_killed(tmp_path: Path) -> None:
         await asyncio.to_thread(member.wait)
         return "member SIGKILL"
 
+    async def stop_member(chance: random.Random) -> str:
+        """Servers go to the next member, and repeat what this one may still carry out."""
+        member = chance.choice(members)
+        member.pause()
+        await clock.sleep(chance.uniform(0.1, min(6.0, SECONDS / 4)))
+        member.go_on()
+        return "member SIGSTOP"
+
     async def stop(chance: random.Random) -> str:
         server = chance.choice(servers)
         server.send(signal.SIGSTOP)
@@ -129,7 +137,7 @@ async def test_servers_and_members_are_killed(tmp_path: Path) -> None:
 
     try:
         servers += three_servers(tmp_path, f"etcd://{','.join(endpoints)}", [("127.0.0.1", ())] * 3)
-        await check(servers, endpoints, [kill, kill_member, stop])
+        await check(servers, endpoints, [kill, kill_member, stop, stop_member])
     finally:
         for each in servers:
             each.end()
