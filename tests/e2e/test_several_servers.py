@@ -206,6 +206,69 @@ def test_a_client_that_goes_from_server_to_server_sees_its_own_writes(cluster: C
     assert servers[2].get(path)["items"] == []
 
 
+def test_what_requests_are_judged_by_counts_on_every_server_at_once(cluster: Cluster) -> None:
+    servers = each_server(cluster.api)
+    container = {"name": "c", "image": "web", "resources": {"limits": {"cpu": "2"}}}
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container], "serviceAccountName": "robot"},
+    }
+    most = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    for i in range(6):
+        one, two, three = (servers[(i + k) % SERVERS] for k in range(SERVERS))
+        name = f"judged-{i}"
+        path = f"/api/v1/namespaces/{name}"
+        # A namespace.
+        one.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        two.create(f"{path}/serviceaccounts", {"metadata": {"name": "robot"}})
+        # A LimitRange.
+        three.create(f"{path}/limitranges", {"metadata": {"name": "l"}, "spec": most})
+        assert attempt(one, f"{path}/pods", pod) == 403
+        two.delete(f"{path}/limitranges/l")
+        three.create(f"{path}/pods?dryRun=All", pod)
+        # A quota.
+        hard = {"hard": {"count/configmaps": "0"}}
+        one.create(f"{path}/resourcequotas", {"metadata": {"name": "q"}, "spec": hard})
+        made = {"metadata": {"name": "c"}}
+        assert attempt(two, f"{path}/configmaps", made) == 403
+        # A webhook, which nobody answers.
+        hook = {
+            "name": "nobody.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["secrets"],
+                }
+            ],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail",
+        }
+        hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        one.create(hooks, {"metadata": {"name": name}, "webhooks": [hook]})
+        secret = {"metadata": {"name": "s"}}
+        assert attempt(three, f"{path}/secrets", secret) == 500
+        two.delete(f"{hooks}/{name}")
+        one.create(f"{path}/secrets", secret)
+        # A token, and the account that it is of.
+        asked = two.create(f"{path}/serviceaccounts/robot/token", {"spec": {}})
+        user = three.stranger()
+        user.token = asked["status"]["token"]
+        reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        me = user.create(reviews, {})["status"]["userInfo"]["username"]
+        assert me == f"system:serviceaccount:{name}:robot"
+        one.delete(f"{path}/serviceaccounts/robot")
+        assert attempt(user, reviews, {}) == 401
+        # A namespace that ends.
+        two.delete(path)
+        late = {"metadata": {"name": "late"}}
+        assert attempt(three, f"{path}/secrets", late) in (403, 404)
+
+
 def test_a_watch_is_handed_from_server_to_server_without_a_gap(cluster: Cluster) -> None:
     servers = each_server(cluster.api)
     version = cluster.api.get(f"{CORE}/configmaps")["metadata"]["resourceVersion"]
