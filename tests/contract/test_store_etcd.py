@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
@@ -345,6 +346,9 @@ async def test_both_sides_prove_themselves_by_certificates(
     pki.ensure(tmp_path, ["127.0.0.1"])
     own = tmp_path / "client"
     pki.ensure_node(tmp_path, "client", ("client",), own, SystemClock().now())
+    pki.ensure(tmp_path / "apart", ["127.0.0.1"])
+    other = tmp_path / "other"
+    pki.ensure_node(tmp_path / "apart", "client", ("client",), other, SystemClock().now())
     (tmp_path / "etcd").mkdir()
     etcd = EtcdProcess(
         tmp_path / "etcd",
@@ -369,9 +373,20 @@ async def test_both_sides_prove_themselves_by_certificates(
         strangers = (
             EtcdConnection(endpoints=known.endpoints),
             EtcdConnection(endpoints=known.endpoints, authority=known.authority),
+            replace(known, certificate=other / "node.crt", key=other / "node.key"),
+            replace(known, authority=other / "ca.crt"),
         )
-        for each in strangers:
-            with pytest.raises(StoreUnavailable, match="does not answer"):
+        for each, words in zip(
+            strangers,
+            (
+                "does not answer",
+                "does not answer by TLS.*trusts the certificate in --etcd-certfile",
+                "does not answer by TLS.*trusts the certificate in --etcd-certfile",
+                "does not answer by TLS.*--etcd-cafile is its certificate authority",
+            ),
+            strict=True,
+        ):
+            with pytest.raises(StoreUnavailable, match=words):
                 await EtcdStore.open(each, SystemClock())
     finally:
         etcd.remove()
