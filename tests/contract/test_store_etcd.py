@@ -13,6 +13,7 @@ from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.protobuf_wire import bytes_field
 from kedge.machinery.write_guard import WriteGuard, guarded
+from kedge.storage.compaction import MARK, keep_history
 from kedge.storage.etcd import client as etcd_client
 from kedge.storage.etcd import leases, messages
 from kedge.storage.etcd.client import EtcdClient
@@ -21,6 +22,7 @@ from kedge.storage.etcd.failures import EtcdFailure, FailureKind
 from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.store import (
     DISK_FULL,
+    FIRST_REVISION,
     DiskFull,
     GuardLost,
     RevisionCompacted,
@@ -33,6 +35,7 @@ from kedge.storage.store import (
     ValueTooLarge,
     WriteOutcomeUnknown,
 )
+from kedge.testing.clock import FakeClock
 from kedge.testing.etcd_process import EtcdProcess
 
 pytestmark = pytest.mark.timeout(60)
@@ -292,6 +295,45 @@ async def test_two_servers_see_the_writes_of_each_other(etcd: EtcdProcess) -> No
         watching = asyncio.ensure_future(first(one, 1, since=later.revision))
         last = await two.put("/c", b"", expect=0)
         assert await watching == [StoreEvent("put", last, None)]
+
+
+async def test_servers_agree_on_what_is_compacted(etcd: EtcdProcess) -> None:
+    """By the key that kube-apiservers use, so that one of them may share the etcd."""
+    clock, real = FakeClock(), SystemClock()
+    async with opened(at(etcd)) as one, opened(at(etcd)) as two:
+        entry = await one.put("/a", b"0", expect=0)
+        keeping = [asyncio.ensure_future(keep_history(each, clock, 300)) for each in (one, two)]
+        for step in range(1, 16):
+            entry = await one.put("/a", b"%d" % step, expect=entry.revision)
+            await two.list("/")  # it has seen this, too
+            await clock.advance(30)
+            await real.sleep(0.05)  # etcd answers in its own time
+        mark = await two.get(MARK)
+        assert mark is not None
+        compacted = int(mark.value)
+        async with asyncio.timeout(10):
+            while await two._oldest() < compacted:
+                await real.sleep(0.05)
+        for each in keeping:
+            each.cancel()
+        await asyncio.wait(keeping)
+        assert FIRST_REVISION < compacted < entry.revision - 9
+        for store in (one, two):
+            with pytest.raises(RevisionCompacted):
+                await first(store, 1, since=compacted - 1)
+            assert (await first(store, 1, since=compacted))[0].entry.revision > compacted
+        # Each revision was compacted by one of them: the other one lost the comparison.
+        marks = [event for event in await until(one, compacted) if event.entry.key == MARK]
+        assert len({event.entry.value for event in marks}) == len(marks)
+
+
+async def until(store: EtcdStore, since: int) -> list[StoreEvent]:
+    """Return all writes since then."""
+    found: list[StoreEvent] = []
+    async with aclosing(store.watch("", since=since)) as watch:
+        while not found or found[-1].entry.revision < store.revision:
+            found.append(await anext(watch))
+    return found
 
 
 async def test_an_etcd_that_lost_acknowledged_writes_is_not_served(etcd: EtcdProcess) -> None:
