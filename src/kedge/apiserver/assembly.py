@@ -250,7 +250,7 @@ def application(
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
     servers; `outside` knows the users of other issuers; `controls` are the steps of a server for
-    tests; `decisions_elsewhere` asks the servers of which one runs the scheduler."""
+    tests; `decisions_elsewhere` asks other servers for decisions of the scheduler."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
     for add in outside.metrics:

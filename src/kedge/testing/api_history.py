@@ -41,7 +41,7 @@ class HistoryExpired(AssertionError):
 
 
 class ApiTransport(Protocol):
-    """What clients of a history need of a transport."""
+    """The part of a transport that clients of a history use."""
 
     async def send(self, call: Call) -> Reply: ...
 
@@ -195,7 +195,7 @@ class WatchedEvent(NamedTuple):
 
 
 class WatchedPart(NamedTuple):
-    """What a client saw between one list and the next."""
+    """The events that a client saw between one list and the next."""
 
     since: int
     events: list[WatchedEvent]
@@ -326,7 +326,7 @@ async def record_writes(store: Store, since: int, found: list[StoreEvent]) -> No
 
 
 async def replayed_writes(store: Store, since: int) -> list[StoreEvent]:
-    """Return the history of the ConfigMaps in a store that nobody writes to; raises
+    """Return the history of the ConfigMaps in a store without writers; raises
     RevisionCompacted."""
     found: list[StoreEvent] = []
     async with aclosing(store.watch("", since=since)) as events:
@@ -381,7 +381,7 @@ class ApiHistory:
             give_up = self._clock.monotonic() + _PATIENCE_SECONDS
             while any(watch.position < self._last for watch in self._watches):
                 if self._clock.monotonic() > give_up:
-                    break  # what they missed is told below
+                    break  # `watch_violations` returns what they missed
                 await self._pause()
             for each in following:
                 each.cancel()

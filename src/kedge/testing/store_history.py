@@ -49,7 +49,7 @@ class StoreOperation(NamedTuple):
     """The revision of the write or the list, or that of the entry that was read, 0 if there was
     none. A deletion whose answer does not tell has 0, too."""
     found: State = MappingProxyType({})
-    """What a list returned."""
+    """The content of a list."""
 
 
 class HistoryClient:

@@ -58,8 +58,9 @@ def _check_servers(config: ServerConfig) -> None:
         )
     if config.servers > 1 and config.testing:
         raise Failure(
-            f"--testing is for clusters of one server, and --servers is {config.servers}: faults and"
-            " times would be those of the server that a connection leads to. Leave one of them out"
+            f"--testing is for clusters of one server, and --servers is {config.servers}: faults"
+            " and times would be those of the server that a connection leads to. Leave one of them"
+            " out"
         )
 
 

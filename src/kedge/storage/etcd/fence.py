@@ -1,4 +1,4 @@
-"""CreationFence: keeps creations of which nobody knows the outcome from happening later.
+"""CreationFence: keeps creations without an answer from happening later.
 
 A member that is stuck may go on with a request long after the server has left it, and repeated the
 request at another member. That does no harm to an update: its comparison names a revision, which no
@@ -35,5 +35,5 @@ class CreationFence:
                 try:
                     self.revision = (await self._write(self.key, since)).revision
                 except RevisionConflict as conflict:
-                    # Somebody has deleted the key. The next creation meets the same revision.
+                    # An administrator has deleted the key. The next creation meets the same revision.
                     since = self.revision = conflict.current.revision if conflict.current else 0

@@ -361,7 +361,7 @@ class EtcdStore:
             raise _unconfirmed(key, error) from None
 
     async def _write_fence(self, key: str, expect: int) -> StoreEntry:
-        # Nobody deletes it. So two tries to create it are not a danger: one of them fails.
+        # The key is never deleted. So of two tries to create it, one fails.
         request = m.put_if(key.encode(), b"", expect)
         return await self._compare_and_swap(key, b"", expect, request)
 

@@ -27,7 +27,7 @@ class PostgresFailureKind(Enum):
     DENIED = auto()
     """The user, its password or its certificate is refused."""
     UNVERIFIED = auto()
-    """The certificate of the server is not one that is trusted."""
+    """The certificate of the server is not trusted."""
     REFUSED_CERTIFICATE = auto()
     """The server does not trust the certificate of the client."""
     UNENCRYPTED = auto()
