@@ -35,5 +35,5 @@ class CreationFence:
                 try:
                     self.revision = (await self._write(self.key, since)).revision
                 except RevisionConflict as conflict:
-                    # An administrator has deleted the key. The next creation meets the same revision.
+                    # An administrator has deleted the key, or written it.
                     since = self.revision = conflict.current.revision if conflict.current else 0
