@@ -66,13 +66,16 @@ async def check(
     for transport in transports:
         await transport.close()
     await store.close()
-    conclude(clients, history)
+    conclude(clients, history, shares_deletions=True)
 
 
-def conclude(clients: ApiHistory, history: Sequence[StoreEvent]) -> None:
+def conclude(
+    clients: ApiHistory, history: Sequence[StoreEvent], *, shares_deletions: bool = False
+) -> None:
     """Compare what clients saw with what the store says."""
     print(clients.summary(history))
-    assert list(violations(clients.operations, history)) == []
+    found = violations(clients.operations, history, shares_deletions=shares_deletions)
+    assert list(found) == []
     assert clients.watch_violations(history) == []
     assert sum(each.outcome == "ok" for each in clients.operations) > 2 * min(SECONDS, 20)
     done = {each.kind for each in clients.operations if each.outcome == "ok"}

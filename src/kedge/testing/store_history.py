@@ -136,10 +136,10 @@ class RecordedHistory:
         self.by_revision = {event.entry.revision: event for event in events}
         self.of_key: dict[str, list[StoreEvent]] = defaultdict(list)
         self._deletions: dict[tuple[str, int], StoreEvent] = {}
-        self._revisions_of: dict[str, list[int]] = defaultdict(list)
+        self.revisions_of: dict[str, list[int]] = defaultdict(list)
         for event in events:
             self.of_key[event.entry.key].append(event)
-            self._revisions_of[event.entry.key].append(event.entry.revision)
+            self.revisions_of[event.entry.key].append(event.entry.revision)
             if event.kind == "delete" and event.previous is not None:
                 self._deletions[event.entry.key, event.previous.revision] = event
         self.operations = [self._resolved(each) for each in operations]
@@ -177,7 +177,7 @@ class RecordedHistory:
     def state(self, revision: int) -> dict[str, StoreEvent]:
         """Return the newest write of each key at that revision."""
         found = {}
-        for key, revisions in self._revisions_of.items():
+        for key, revisions in self.revisions_of.items():
             if place := bisect_right(revisions, revision):
                 found[key] = self.of_key[key][place - 1]
         return found
@@ -189,13 +189,22 @@ class RecordedHistory:
         return operation._replace(revision=event.entry.revision) if event else operation
 
 
-def violations(operations: Sequence[StoreOperation], events: Sequence[StoreEvent]) -> Iterator[str]:
-    """Yield what is wrong with a history: `events` are all writes of the keys, in order."""
+def violations(
+    operations: Sequence[StoreOperation],
+    events: Sequence[StoreEvent],
+    *,
+    shares_deletions: bool = False,
+) -> Iterator[str]:
+    """Yield what is wrong with a history: `events` are all writes of the keys, in order. A store
+    that shares deletions may tell two clients that they deleted the same revision: etcd does not
+    say whose deletion it was if an answer is lost (decision 58)."""
     history = RecordedHistory(operations, events)
     if sorted(set(history.revisions)) != history.revisions:
         yield "revisions are not distinct and in order"
     yield from _event_violations(history)
     yield from _write_violations(history)
+    if not shares_deletions:
+        yield from _shared_deletions(history)
     yield from _order_violations(history)
 
 
@@ -243,6 +252,10 @@ def _write_violations(history: RecordedHistory) -> Iterator[str]:
             continue
         if each.kind == "put" and found.entry.value != each.value:
             yield f"revision {each.revision} has {found.entry.value!r} instead of {each.value!r}"
+
+
+def _shared_deletions(history: RecordedHistory) -> Iterator[str]:
+    """Each deletion is that of one client."""
     for (key, expect), deletions in history.deletes.items():
         acknowledged = sum(each.outcome == "ok" for each in deletions)
         if acknowledged > 1:
@@ -263,13 +276,13 @@ def _order_violations(history: RecordedHistory) -> Iterator[str]:
 
 
 def _could_be_read(read: StoreOperation, floor: int, history: RecordedHistory) -> bool:
-    events = history.of_key.get(read.key, [])
-    revisions = [event.entry.revision for event in events]
+    events, revisions = history.of_key[read.key], history.revisions_of[read.key]
     if not read.revision:
         before = bisect_right(revisions, floor)
         was_absent = before == 0 or events[before - 1].kind == "delete"
+        later = (events[place] for place in range(before, len(events)))
         return was_absent or any(
-            event.kind == "delete" and history.begun(event) <= read.end for event in events[before:]
+            event.kind == "delete" and history.begun(event) <= read.end for event in later
         )
     at = bisect_left(revisions, read.revision)
     if at == len(revisions) or revisions[at] != read.revision or events[at].kind != "put":

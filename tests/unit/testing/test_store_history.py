@@ -49,6 +49,18 @@ def test_a_write_that_happened_twice_or_after_a_refusal_is_found() -> None:
     assert list(violations([ONE, TWO._replace(outcome="unknown")], [FIRST, SECOND])) == []
 
 
+def test_a_deletion_is_that_of_one_client_unless_the_store_cannot_tell() -> None:
+    gone = StoreEvent("delete", StoreEntry(KEY, b"one", 3, 2), FIRST.entry)
+    # The first one is of the API, whose answer does not tell the revision.
+    deletions = [
+        StoreOperation(2, 4, "delete", KEY, "ok", 2, revision=revision) for revision in (0, 3)
+    ]
+    assert list(violations([ONE, deletions[0]], [FIRST, gone])) == []
+    assert ["2 clients" in each for each in violations([ONE, *deletions], [FIRST, gone])] == [True]
+    assert list(violations([ONE, *deletions], [FIRST, gone], shares_deletions=True)) == []
+    assert any("is lost" in each for each in violations([ONE, *deletions], [FIRST]))
+
+
 def test_a_write_that_replaced_another_revision_is_found() -> None:
     assert any(
         "replaced 2" in each for each in violations([ONE, TWO._replace(expect=1)], [FIRST, SECOND])
