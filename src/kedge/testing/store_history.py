@@ -250,6 +250,12 @@ def _write_violations(history: RecordedHistory) -> Iterator[str]:
         if found is None or (found.kind, found.entry.key) != (each.kind, each.key):
             yield f"the acknowledged {each.kind} of {each.key} at {each.expect} is lost"
             continue
+        floor = history.floor(each.begin)
+        if each.revision <= floor:
+            yield (
+                f"the {each.kind} of {each.key} at {each.expect}: revision {each.revision} was"
+                f" given out after {floor} had been"
+            )
         if each.kind == "put" and found.entry.value != each.value:
             yield f"revision {each.revision} has {found.entry.value!r} instead of {each.value!r}"
 

@@ -59,6 +59,10 @@ def test_a_deletion_is_that_of_one_client_unless_the_store_cannot_tell() -> None
     assert ["2 clients" in each for each in violations([ONE, *deletions], [FIRST, gone])] == [True]
     assert list(violations([ONE, *deletions], [FIRST, gone], shares_deletions=True)) == []
     assert any("is lost" in each for each in violations([ONE, *deletions], [FIRST]))
+    # They must have been under way at the same time.
+    late = deletions[0]._replace(begin=4.5, end=5)
+    found = list(violations([ONE, late, deletions[1]], [FIRST, gone], shares_deletions=True))
+    assert found == [f"the delete of {KEY} at 2: revision 3 was given out after 3 had been"]
 
 
 def test_a_write_that_replaced_another_revision_is_found() -> None:
