@@ -53,7 +53,7 @@ from kedge.apiserver.pages import Pages
 from kedge.apiserver.pod_templates import PodTemplates
 from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import User
-from kedge.apiserver.scheduling_decisions import SchedulingDecisions
+from kedge.apiserver.scheduling_decisions import Elsewhere, SchedulingDecisions, nowhere
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.apiserver.watchcache import WatchCache
@@ -255,11 +255,12 @@ def application(
     outside: OutsideIdentities = identities.NONE,
     extend_tokens: bool = True,
     controls: ControlSteps = NO_CONTROLS,
+    decisions_elsewhere: Elsewhere = nowhere,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
     servers; `outside` knows the users of other issuers; `controls` are the steps of a server for
-    tests."""
+    tests; `decisions_elsewhere` asks other servers for decisions of the scheduler."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
     for add in outside.metrics:
@@ -281,7 +282,7 @@ def application(
         api,
         authenticator=authenticator,
         token_requests=TokenRequests(key, extends=extend_tokens),
-        decisions=SchedulingDecisions(components),
+        decisions=SchedulingDecisions(components, decisions_elsewhere),
         pages=Pages(
             api,
             openid=OpenId(key, address),
