@@ -22,7 +22,7 @@ from kedge.node.network.peers import (
     ROUTES,
     VXLAN,
     LocalNetworks,
-    NetworkNode,
+    NodeAddresses,
     NodeSite,
     PeerPlan,
     UnreachableNode,
@@ -137,7 +137,7 @@ class NodeNetwork:
         self._report = report
         self._warn = warn
         self._sites = sites
-        self._informer = Informer(client, sketches(RESOURCE, NetworkNode), sites, clock)
+        self._informer = Informer(client, sketches(RESOURCE, NodeAddresses), sites, clock)
         self._told = ""
         self._plan = PeerPlan()
 

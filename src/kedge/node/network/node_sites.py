@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kedge.node.network.peers import NetworkNode, NodeSite, site
+from kedge.node.network.peers import NodeAddresses, NodeSite, site
 
 
 class NodeSites:
@@ -22,18 +22,18 @@ class NodeSites:
     def __iter__(self) -> Iterator[NodeSite]:
         return iter(self._sites.values())
 
-    def replace(self, objects: Iterable[NetworkNode]) -> None:
+    def replace(self, objects: Iterable[NodeAddresses]) -> None:
         found = {each.metadata.name: site(each) for each in objects}
         if found != self._sites:
             self._sites = found
             self.changed.set()
 
-    def put(self, obj: NetworkNode) -> None:
+    def put(self, obj: NodeAddresses) -> None:
         found = site(obj)
         if self._sites.get(found.name) != found:
             self._sites[found.name] = found
             self.changed.set()
 
-    def remove(self, obj: NetworkNode) -> None:
+    def remove(self, obj: NodeAddresses) -> None:
         if self._sites.pop(obj.metadata.name, None) is not None:
             self.changed.set()

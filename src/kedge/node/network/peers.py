@@ -27,7 +27,7 @@ class NetworkAnnotations(msgspec.Struct, frozen=True, gc=False):
     node_network: str = msgspec.field(default="", name=NODE_NETWORK)
 
 
-class NetworkNodeMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class NodeAddressesMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Name, age and annotations."""
 
     name: str
@@ -35,17 +35,17 @@ class NetworkNodeMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     annotations: NetworkAnnotations = NetworkAnnotations()
 
 
-class NetworkNodeSpec(msgspec.Struct, frozen=True, gc=False):
+class NodeAddressesSpec(msgspec.Struct, frozen=True, gc=False):
     """The pod network."""
 
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
 
 
-class NetworkNode(msgspec.Struct, frozen=True, gc=False):
-    """A Node without everything that does not matter to the network of other nodes."""
+class NodeAddresses(msgspec.Struct, frozen=True, gc=False):
+    """A Node without everything that does not matter to the pod networks of other nodes."""
 
-    metadata: NetworkNodeMeta
-    spec: NetworkNodeSpec = NetworkNodeSpec()
+    metadata: NodeAddressesMeta
+    spec: NodeAddressesSpec = NodeAddressesSpec()
 
 
 class NodeSite(NamedTuple):
@@ -96,7 +96,7 @@ class LocalNetworks(NamedTuple):
     """The pod networks of all nodes and clusters of the machine."""
 
 
-def site(node: NetworkNode) -> NodeSite:
+def site(node: NodeAddresses) -> NodeSite:
     """Return what a Node says about itself; what is malformed counts as missing."""
     annotations = node.metadata.annotations
     return NodeSite(

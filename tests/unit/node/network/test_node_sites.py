@@ -7,16 +7,16 @@ import pytest
 from kedge.node.network.node_sites import NodeSites
 from kedge.node.network.peers import (
     NetworkAnnotations,
-    NetworkNode,
-    NetworkNodeMeta,
-    NetworkNodeSpec,
+    NodeAddresses,
+    NodeAddressesMeta,
+    NodeAddressesSpec,
     NodeSite,
 )
 
 
-def node(name: str, cidr: str, machine: str = "192.0.2.2/24") -> NetworkNode:
+def node(name: str, cidr: str, machine: str = "192.0.2.2/24") -> NodeAddresses:
     annotations = NetworkAnnotations(machine_address=machine, node_network="auto")
-    return NetworkNode(NetworkNodeMeta(name, annotations=annotations), NetworkNodeSpec(cidr))
+    return NodeAddresses(NodeAddressesMeta(name, annotations=annotations), NodeAddressesSpec(cidr))
 
 
 B, C = node("b", "10.244.1.0/24"), node("c", "10.244.2.0/24")
@@ -54,7 +54,7 @@ def test_the_same_list_once_more_changes_nothing(sites: NodeSites) -> None:
     [node("d", "10.244.3.0/24"), node("b", "10.244.4.0/24"), node("b", "10.244.1.0/24", "")],
     ids=["new node", "other network", "no address"],
 )
-def test_a_node_that_comes_or_moves_is_a_change(sites: NodeSites, changed: NetworkNode) -> None:
+def test_a_node_that_comes_or_moves_is_a_change(sites: NodeSites, changed: NodeAddresses) -> None:
     sites.put(changed)
     assert sites.changed.is_set()
 

@@ -10,7 +10,7 @@ from kedge.api.core_v1.node import RESOURCE
 from kedge.client.view import sketches
 from kedge.node.network.peers import (
     LocalNetworks,
-    NetworkNode,
+    NodeAddresses,
     NodeSite,
     PeerNode,
     PeerPlan,
@@ -150,13 +150,13 @@ def test_the_older_of_two_nodes_keeps_a_network() -> None:
     assert [each.name for each in found.unreachable] == ["b"]
 
 
-def node(cidr: str, **annotations: str) -> NetworkNode:
+def node(cidr: str, **annotations: str) -> NodeAddresses:
     notes = {f"kedge.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
     return decoded({"metadata": {"name": "b", "annotations": notes}, "spec": {"podCIDR": cidr}})
 
 
-def decoded(document: dict[str, Any]) -> NetworkNode:
-    return sketches(RESOURCE, NetworkNode).decode(msgspec.json.encode(document))
+def decoded(document: dict[str, Any]) -> NodeAddresses:
+    return sketches(RESOURCE, NodeAddresses).decode(msgspec.json.encode(document))
 
 
 def test_a_node_of_others_has_no_place() -> None:
