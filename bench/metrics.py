@@ -15,7 +15,6 @@ import os
 import random
 import re
 import ssl
-import struct
 import subprocess
 import sys
 import tempfile
@@ -30,9 +29,10 @@ from typing import Any
 import uvloop
 
 from kedge.machinery.clock import SystemClock
+from kedge.metrics.detail_windows import CODES, MASKS, NO_ROW
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
 from kedge.metrics.frame_codec import CONTENT_TYPE, encode, path_of
-from kedge.metrics.windows import TICK_SECONDS
+from kedge.metrics.windows import DETAILS, TICK_SECONDS
 from kedge.node.stats.publisher import moment
 
 CLOCK = SystemClock()
@@ -40,7 +40,8 @@ CLOCK = SystemClock()
 PODS = "/apis/metrics/v1alpha1/pods"
 USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 SYSTEMS = ("kubelet", "runtime", "misc", "pods")
-_END_TICK_AT = 8
+DETAILS_OF_POD = 8
+"""Details of a pod that are not 0."""
 
 
 def show(what: str, figure: str, bar: str = "") -> None:
@@ -175,9 +176,7 @@ class Node:
         self.delay = moment(zlib.crc32(self.name.encode()))
         """Seconds after a tick at which it reports."""
         self._last = 0
-        body = encode(self._first(pods, random.Random(number)))
-        rows = (1 + len(SYSTEMS) + len(pods)) * 8 * WIDTH
-        self._about, self._rows = bytearray(body[:-rows]), body[-rows:]
+        self._frame = self._first(pods, random.Random(number))
 
     def _first(self, pods: Sequence[tuple[str, str]], chance: random.Random) -> Frame:
         since = int(CLOCK.now().timestamp()) - 2 * 86400
@@ -193,12 +192,18 @@ class Node:
             numbers.append(chance.randrange(10**9))
             numbers.append(chance.randrange(10**6))
         systems = [FrameContainer(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
-        return Frame(self.name, "u", 1, TICK_SECONDS, since, systems, measured, numbers)
+        known, codes = (1 << len(DETAILS)) - 1, CODES * DETAILS_OF_POD
+        details = [NO_ROW] * at
+        for _ in pods:
+            filled = array("H", (chance.randrange(20_000, 40_000) for _ in range(codes)))
+            details.append(MASKS.pack(known, (1 << DETAILS_OF_POD) - 1) + filled.tobytes())
+        return Frame(self.name, "u", 1, TICK_SECONDS, since, systems, measured, numbers, details)
 
     def frame(self, tick: int) -> bytes:
-        struct.pack_into("<I", self._about, _END_TICK_AT, tick)
-        turn = 16 * (1 + tick % 100)
-        return bytes(self._about) + self._rows[turn:] + self._rows[:turn]
+        values, turn = self._frame.values, 2 * (1 + tick % 100)
+        # Other numbers than in the last report: the machine has those of a pod, and so on.
+        values = values[turn:] + values[:turn]
+        return encode(self._frame._replace(end_tick=tick, values=values))
 
     def next_tick(self) -> int:
         self._last = max(int(CLOCK.now().timestamp()) // TICK_SECONDS, self._last + 1)
