@@ -28,7 +28,7 @@ from kedge.metrics.windows import MINUTE
 log = logging.getLogger(__name__)
 
 _MAGIC: Final = b"KEDGSTAT"
-_LAYOUT: Final = 4
+_LAYOUT: Final = 5
 _HEADER: Final = 1 << 16
 _PIECE: Final = 1 << 21
 """Bytes; both are multiples of any page's size."""
