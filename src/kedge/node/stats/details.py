@@ -124,8 +124,11 @@ def _rates(found: Sequence[float], last: Sequence[float], elapsed: float) -> lis
 def added(parts: Iterable[Sequence[float]], whole: Sequence[float] = NONE_KNOWN) -> list[float]:
     """The values of several things together. `whole` has what is known of all of them. Else amounts
     and rates are added, and of shares the largest counts; missing ones are left out."""
+    known_parts = [each for each in parts if each is not NONE_KNOWN]
+    if len(known_parts) == 1 and whole is NONE_KNOWN:
+        return list(known_parts[0])
     total = list(NONE_KNOWN)
-    for part in parts:
+    for part in known_parts:
         for at, each in enumerate(part):
             if each >= 0:
                 known = max(total[at], 0.0)
