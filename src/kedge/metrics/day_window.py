@@ -40,10 +40,10 @@ from kedge.metrics.windows import TICK_SECONDS
 class DayWindow:
     """Blocks and codes of a day, in the memory of a series.
 
-    The histogram has only the codes that occur, in order: most things use some dozens of a thousand.
-    The 95th is found by a cursor instead of a search: `_below` counts the ticks with codes before
-    the one at `_at`. A tick adds one value and removes one, so the rank moves by at most one and
-    the cursor by few codes, however many ticks there are.
+    The histogram has only the codes that occur, in order: most things have some dozens of the
+    thousand. The 95th is found by a cursor instead of a search: `_below` counts the ticks with
+    codes before the one at `_at`. A tick adds one value and removes one, so the rank moves by at
+    most one and the cursor by few codes, however many ticks there are.
     """
 
     __slots__ = (

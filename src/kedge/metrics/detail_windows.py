@@ -28,8 +28,8 @@ _WRITTEN_AT: Final = 2
 _SINCE_AT: Final = 4
 _HEAD: Final = _SINCE_AT + 2 * (len(DETAILS) + 1)
 """Shorts before the first series: the last tick, a bit for each series that was written, and the
-first tick of each series (of the one of gaps: 0). They are together, so that the pages of series without any value but 0
-are not even read: those of a file take memory as soon as they are."""
+first tick of each series (0 for that of gaps). They are together, so that the pages of series
+without any value but 0 are not even read: those of a file take memory as soon as they are."""
 # Shorts of a series, in this order: the ticks of an hour, then for each block of a day its mean and
 # its maximum.
 _MEANS: Final = HOUR_TICKS
@@ -73,13 +73,15 @@ _ZEROED: Final = memoryview(bytes(2 * _SERIES)).cast("H")
 class DetailWindows:
     """All details of one thing; the memory belongs to the caller."""
 
-    __slots__ = ("_active", "_days", "_hours", "_shorts")
+    __slots__ = ("_active", "_days", "_hours", "_known", "_shorts")
 
     def __init__(self, memory: memoryview) -> None:
         """Continue with the data in the memory."""
         self._shorts: memoryview[int] = memory.cast("H")
         self._active = self._shorts[_WRITTEN_AT] | self._shorts[_WRITTEN_AT + 1] << 16
         """A bit for each series that may have another code than NOTHING."""
+        self._known = sum(bool(self._since(at)) << at for at in range(len(DETAILS)))
+        """A bit for each detail that was known in some tick."""
         self._hours: dict[int, float] = {}
         """The sum of the ticks of an hour, for details that were read."""
         self._days: dict[int, _ClosedBlocks] = {}
@@ -107,28 +109,31 @@ class DetailWindows:
             self._skip(_GAPS, last + 1, tick)
         if self._is_active(_GAPS):
             self._write(_GAPS, slot, NOTHING)
-        active = self._active
+        active, known = self._active, self._known
         for number, each in enumerate(values):
-            if not self._since(number):
+            if not known >> number & 1:
                 if each < 0:
                     continue
                 self._begin(number, tick)
             elif late and active >> number & 1:
                 self._skip(number, last + 1, tick)
-            coded = code(each)
-            if coded or active >> number & 1:
-                self._write(number, slot, coded)
+            if each or active >> number & 1:
+                coded = code(each)
+                if coded or active >> number & 1:
+                    self._write(number, slot, coded)
         self._shorts[0], self._shorts[1] = tick & 0xFFFF, tick >> 16
 
     def row(self) -> bytes:
         """The masks, and the codes of each detail that is known and not 0."""
         known = filled = 0
         parts = []
-        tick = self.tick
+        tick, active = self.tick, self._active
+        if not tick:
+            return NO_ROW
         for number in range(len(DETAILS)):
-            if not tick or not self._since(number):
+            if not self._known >> number & 1:
                 continue
-            if not self._active >> number & 1:
+            if not active >> number & 1:
                 known |= 1 << number
                 continue
             codes = self._codes(number, tick)
@@ -143,7 +148,7 @@ class DetailWindows:
         """Forget everything: the clock was set back behind this tick."""
         if self.tick > tick:
             clear(self._shorts)
-            self._active = 0
+            self._active = self._known = 0
             self._hours, self._days = {}, {}
 
     def _since(self, number: int) -> int:
@@ -154,6 +159,7 @@ class DetailWindows:
     def _begin(self, number: int, tick: int) -> None:
         at = _SINCE_AT + 2 * number
         self._shorts[at], self._shorts[at + 1] = tick & 0xFFFF, tick >> 16
+        self._known |= 1 << number
 
     def _is_active(self, number: int) -> bool:
         return bool(self._active >> number & 1)

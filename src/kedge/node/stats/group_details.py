@@ -254,10 +254,10 @@ def pressure_parser(some: int, full: int) -> DetailParser:
     """A parser of a file of pressure; `full` is negative if that is not used."""
 
     def parse(text: bytes, found: DetailReading) -> None:
-        for line in text.splitlines():
-            at = some if line.startswith(b"some ") else full
-            if at >= 0:
-                found[at] = number_after(line, b"total=") * _MICRO
+        first, _, second = text.partition(b"\n")
+        found[some] = number_after(first, b"total=") * _MICRO
+        if full >= 0 and second:
+            found[full] = number_after(second, b"total=") * _MICRO
 
     return parse
 
