@@ -333,10 +333,9 @@ class DetailCodes(NamedTuple):
     """Nine of them."""
 
 
-def size_of(row: memoryview | bytes) -> int:
-    """The bytes of the row at the begin of this memory; raises struct.error if it is too short."""
-    filled: int = MASKS.unpack_from(row)[1]
-    return MASKS.size + filled.bit_count() * _CODES.size
+def size_of_filled(filled: int) -> int:
+    """The bytes of a row behind its masks; `filled` is the second mask."""
+    return filled.bit_count() * _CODES.size
 
 
 def known_details(row: bytes) -> int:
