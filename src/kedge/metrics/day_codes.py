@@ -8,7 +8,7 @@ touches one place, and a page that is lost with the power takes no other page's 
 import sys
 from typing import Final
 
-from kedge.metrics.scale import ABSENT
+from kedge.metrics.scale import ABSENT, CODES
 from kedge.metrics.series_memory import CODE_BYTES, CODE_GROUP, DAY_TICKS
 
 _GROUP_BYTES: Final = CODE_GROUP + 1
@@ -73,3 +73,17 @@ class DayCodes:
             else:
                 self.put(tick, ABSENT)
                 tick += 1
+
+
+def packed(codes: "memoryview[int]") -> bytes:
+    """The memory of these codes, by tick modulo DAY_TICKS; larger ones than there are become
+    ABSENT."""
+    known = [code if code < CODES else ABSENT for code in codes]
+    made = bytearray(CODE_BYTES)
+    high = [0] * (DAY_TICKS // CODE_GROUP)
+    for number in range(CODE_GROUP):
+        mine = known[number::CODE_GROUP]
+        made[number::_GROUP_BYTES] = bytes(code & 0xFF for code in mine)
+        high = [bits | code >> 8 << 2 * number for bits, code in zip(high, mine, strict=True)]
+    made[CODE_GROUP::_GROUP_BYTES] = bytes(high)
+    return bytes(made)

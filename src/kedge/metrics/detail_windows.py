@@ -324,6 +324,25 @@ def clear(memory: "memoryview[int]") -> None:
         memory[:_HEAD] = memoryview(bytes(2 * _HEAD)).cast("H")
 
 
+def with_marks(older: "memoryview[int]") -> bytes:
+    """The memory of details that were written by an earlier release: without marks of the series
+    that were written, and without that of gaps."""
+    made = memoryview(bytearray(SIZE)).cast("H")
+    more = _HEAD - _WRITTEN_AT - 2 * len(DETAILS)
+    made[:_WRITTEN_AT] = older[:_WRITTEN_AT]
+    made[_SINCE_AT : _SINCE_AT + 2 * len(DETAILS)] = older[
+        _WRITTEN_AT : _WRITTEN_AT + 2 * len(DETAILS)
+    ]
+    written = 0
+    for number, begin in enumerate(_BEGINS[:_GAPS]):
+        series = older[begin - more : begin - more + _SERIES]
+        if series != _ZEROED:
+            made[begin : begin + _SERIES] = series
+            written |= 1 << number
+    made[_WRITTEN_AT], made[_WRITTEN_AT + 1] = written & 0xFFFF, written >> 16
+    return made.tobytes()
+
+
 class DetailCodes(NamedTuple):
     """A detail in a row."""
 
