@@ -5,7 +5,7 @@ then pieces of equal size, each mapped by itself, so that the file can grow whil
 piece has slots, one for each thing, and columns before the slots.
 
 Why columns: each second one value of every thing is written. In slots these would be on as many
-pages as there are things, 49 KB apart: a cache miss and a dirty page each. In columns all values of
+pages as there are things, 70 KB apart: a cache miss and a dirty page each. In columns all values of
 one second are next to each other, and the next second touches the neighbouring column.
 """
 
