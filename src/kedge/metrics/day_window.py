@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-from kedge.metrics.day_codes import DayCodes
 from kedge.metrics.hour_window import HourWindow
 from kedge.metrics.percentiles import Percentile
 from kedge.metrics.scale import ABSENT, LogScale
@@ -31,6 +30,7 @@ from kedge.metrics.series_memory import (
     SUMS,
     UNKNOWN,
     WEIGHTS,
+    DayCodes,
 )
 from kedge.metrics.statistics import Statistics, Total, rank
 from kedge.metrics.usage_history import UsageHistory

@@ -44,11 +44,11 @@ from urllib.parse import quote
 import msgspec
 
 from kedge.metrics import frame_packing
-from kedge.metrics.detail_rows import DetailRows
 from kedge.metrics.detail_windows import CODES, NO_ROW
 from kedge.metrics.frame import (
     ROW,
     WIDTH,
+    DetailRows,
     Frame,
     FrameContainer,
     FramePod,

@@ -12,9 +12,15 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from kedge.metrics.day_codes import packed
 from kedge.metrics.detail_windows import with_marks
-from kedge.metrics.series_memory import DAY_TICKS, HOUR_TICKS
+from kedge.metrics.scale import ABSENT, CODES
+from kedge.metrics.series_memory import (
+    CODE_BYTES,
+    CODE_GROUP,
+    DAY_TICKS,
+    GROUP_BYTES,
+    HOUR_TICKS,
+)
 from kedge.metrics.windows import MINUTE
 
 LAYOUT: Final = 4
@@ -84,4 +90,18 @@ def _series(older: memoryview) -> bytes:
     codes = older[_FLOAT_BYTES : _FLOAT_BYTES + 2 * DAY_TICKS].cast("H")
     covered = older[_FLOAT_BYTES + 2 * DAY_TICKS :]
     assert len(covered) == 2 * HOUR_TICKS
-    return b"".join([older[:_FLOAT_BYTES], covered, packed(codes)])
+    return b"".join([older[:_FLOAT_BYTES], covered, _packed(codes)])
+
+
+def _packed(codes: "memoryview[int]") -> bytes:
+    """The memory of these codes, by tick modulo DAY_TICKS; larger ones than there are become
+    ABSENT."""
+    known = [code if code < CODES else ABSENT for code in codes]
+    made = bytearray(CODE_BYTES)
+    high = [0] * (DAY_TICKS // CODE_GROUP)
+    for number in range(CODE_GROUP):
+        mine = known[number::CODE_GROUP]
+        made[number::GROUP_BYTES] = bytes(code & 0xFF for code in mine)
+        high = [bits | code >> 8 << 2 * number for bits, code in zip(high, mine, strict=True)]
+    made[CODE_GROUP::GROUP_BYTES] = bytes(high)
+    return bytes(made)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from operator import mul
 
 from kedge.metrics import series_memory
-from kedge.metrics.day_codes import DayCodes
 from kedge.metrics.day_window import DayWindow
 from kedge.metrics.hour_window import HourWindow
 from kedge.metrics.percentiles import Percentile
@@ -27,6 +26,7 @@ from kedge.metrics.series_memory import (
     SUMS,
     UNKNOWN,
     WEIGHTS,
+    DayCodes,
     fill,
     known,
     listed,

@@ -17,14 +17,16 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kedge.metrics import detail_windows, older_window_file, series_memory
+from kedge.metrics import detail_windows, series_memory
 from kedge.metrics.detail_windows import DetailWindows
-from kedge.metrics.older_window_file import OlderSlot
 from kedge.metrics.scale import CPU, MEMORY
 from kedge.metrics.series import Series
 from kedge.metrics.windows import MINUTE
+
+if TYPE_CHECKING:
+    from kedge.metrics.older_window_file import OlderSlot
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +163,7 @@ class TrackSlot:
             series_memory.clear(*part)
         self.save(TrackState())
 
-    def take_in(self, older: OlderSlot) -> None:
+    def take_in(self, older: "OlderSlot") -> None:
         """Copy all data of a slot of a file of an earlier layout."""
         for (mine, minute), given, values in zip(
             self._parts(), older.series, older.minutes, strict=True
@@ -293,6 +295,9 @@ class WindowFile:
 
     def _older(self, size: int) -> int:
         """Another descriptor of the file, if it has an earlier layout; -1 if it has none."""
+        # Once after an upgrade: every other start of an agent does without the module.
+        from kedge.metrics import older_window_file
+
         head = os.pread(self._file, _IDENTITY.size, 0)
         if size < _HEADER or len(head) < _IDENTITY.size:
             return -1
@@ -305,6 +310,8 @@ class WindowFile:
 
     def _take_in(self, older: int) -> None:
         """Copy the slots of a file of an earlier layout, and remove it."""
+        from kedge.metrics import older_window_file
+
         for found in older_window_file.slots(older, _HEADER, _PIECE):
             key = TrackKey(_text(found.uid), _text(found.container))
             if key in self._slots:

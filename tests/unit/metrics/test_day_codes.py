@@ -5,9 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.metrics.day_codes import DayCodes
 from kedge.metrics.scale import ABSENT, CODES
-from kedge.metrics.series_memory import CODE_BYTES, DAY_TICKS
+from kedge.metrics.series_memory import CODE_BYTES, DAY_TICKS, DayCodes
 
 
 def blank() -> DayCodes:

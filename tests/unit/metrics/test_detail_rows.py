@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from kedge.metrics.detail_rows import DetailRows
 from kedge.metrics.detail_windows import CODES, MASKS, NO_ROW
+from kedge.metrics.frame import DetailRows
 
 
 def row(filled: int) -> bytes:

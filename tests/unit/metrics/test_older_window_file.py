@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from kedge.metrics import detail_windows, series_memory
-from kedge.metrics.day_codes import DayCodes
 from kedge.metrics.detail_windows import NONE_KNOWN, DetailWindows
-from kedge.metrics.series_memory import split
+from kedge.metrics.series_memory import DayCodes, split
 from kedge.metrics.track import Track
 from kedge.metrics.window_file import SLOTS, TrackKey, TrackSlot, WindowFile
 from kedge.metrics.windows import MINUTE, WINDOWS
