@@ -112,6 +112,14 @@ class DetailRows(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ends)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DetailRows) and (self._text, self._ends) == (
+            other._text,
+            other._ends,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     @overload
     def __getitem__(self, at: int) -> bytes: ...
 

@@ -22,6 +22,8 @@ def test_rows_are_those_that_were_joined() -> None:
     assert list(rows) == ROWS
     assert rows[1:3] == ROWS[1:3]
     assert rows[4] == ROWS[4]
+    assert rows == DetailRows(b"".join(ROWS), len(ROWS))
+    assert rows != DetailRows(b"".join(ROWS[1:]), len(ROWS) - 1)
     with pytest.raises(IndexError):
         rows[5]
 
