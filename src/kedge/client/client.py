@@ -164,7 +164,7 @@ class Client:
             fieldSelector=fields,
             limit=str(limit or ""),
             resourceVersion=version,
-            **{"continue": continue_},
+            **{"continue": continue_, **view.parameters},
         )
         path = path_of(view.resource, namespace)
         found = _listed.decode(await self._ask("GET", path, query, accept=view.accept_list))
