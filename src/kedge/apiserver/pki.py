@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, LOOPBACK_SER
 from kedge.apiserver.aggregation.front_proxy import CLIENT_NAME
 from kedge.apiserver.config import ServingFiles
 from kedge.machinery import atomic
-from kedge.machinery.certificates import names_host, validity
+from kedge.machinery.certificates import end_of, names_host, validity
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.tls_trust import trust
 
@@ -188,7 +188,7 @@ def _serves(directory: Path, name: str, hosts: Iterable[str], now: datetime) -> 
         certificate = _as_seen_by_a_client(directory, name)
     except (OSError, ssl.SSLError):
         return False
-    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
+    ends = end_of(certificate)
     names = {_canonical(value) for _, value in certificate["subjectAltName"]}
     return now + _RENEW_BEFORE < ends and all(_canonical(host) in names for host in hosts)
 
