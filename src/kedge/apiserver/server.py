@@ -19,7 +19,6 @@ from kedge.apiserver import (
     bootstrap,
     default_storage,
     identities,
-    issuer_process,
     joining,
     pki,
     server_addresses,
@@ -505,6 +504,8 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
             if "DefaultStorageClass" in config.admission and not config.is_alone:
                 await default_storage.ensure(api)
             if not key.is_made:
+                from kedge.apiserver import issuer_process
+
                 await asyncio.to_thread(issuer_process.make_signing_key, config.pki)
             while True:
                 # Again and again, as in Kubernetes: built-in objects that were deleted come back.
@@ -552,6 +553,9 @@ def local_nodes(
             return  # it is in the certificate that the node started with
         hosts = [each for each in (name, first, address) if each]
         theirs = config.node_pki(name)
+        # Not above: nodes are ready sooner than they need it.
+        from kedge.apiserver import issuer_process
+
         now = machine_clock(api.clock).now()
         await asyncio.to_thread(issuer_process.ensure_serving, config.pki, name, hosts, theirs, now)
 

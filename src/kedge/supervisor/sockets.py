@@ -7,9 +7,11 @@ namespace as privileged in it.
 """
 
 import contextlib
+import glob
 import os
 import socket
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -59,9 +61,6 @@ class SupervisorSockets:
 
     def __init__(self, directories: Callable[[], Sequence[str]]) -> None:
         """`directories` returns those of the supervisors, the preferred one first."""
-        # Not above: the supervisor uses other functions of this module, and no threads.
-        import threading
-
         self._directories = directories
         self._lock = threading.Lock()
         self._connection: _Socket | None = None
@@ -147,7 +146,4 @@ def nodes_directory(directory: str) -> str:
 
 
 def _supervisors(nodes: str) -> list[str]:
-    # Not above: most supervisors have no use for it.
-    import glob
-
     return sorted(glob.glob(f"{glob.escape(nodes)}/*/{_RUNTIME}"))
