@@ -41,7 +41,7 @@ from kedge.apiserver.assembly import (
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
 from kedge.apiserver.authentication.authenticator import ADMIN
-from kedge.apiserver.authentication.keys import SigningKey
+from kedge.apiserver.authentication.keys import SigningKey, SigningKeyError
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import POLICY_STATUS, ServerConfig
@@ -241,6 +241,7 @@ async def serve(
                     bootstrap.keep(parts.api),
                     keep_conditions(parts.api),
                     settle(parts.api, config, key, clock),
+                    load_key(parts.api, key),
                     aggregate(
                         parts.api,
                         parts.aggregator,
@@ -322,7 +323,7 @@ async def build(
     identities.configure_authorizers(api, outside, config, clock)
     identities.follow_encryption(outside, store, config)
     lifecycle = ServerLifecycle()
-    extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
+    extensions = ExtensionServers(Resolver(api.cache), config.front_proxy_pki, network)
     aggregator = Aggregator(api, extensions)
     registrar = Registrar(api)
     several = several_servers(config, api, registrar)
@@ -377,14 +378,9 @@ def several_servers(
     return SeveralServers(api, registrar.settled, config.identity, config.pki)
 
 
-def front_proxy_pki(config: ServerConfig) -> Path:
-    """Return the directory with the identity of the server towards extension servers."""
-    return config.pki / "front-proxy"
-
-
 def front_proxy(parts: ServerParts, identity: pki.ServerIdentity) -> FrontProxyPki:
     """Return the certificates that the server and its extension servers trust each other by."""
-    own = front_proxy_pki(parts.config)
+    own = parts.config.front_proxy_pki
     files = parts.config.serving
     clients = files.client_authority if files is not None else None
     authority = clients.read_bytes() if clients is not None else identity.ca_pem
@@ -509,7 +505,10 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
         try:
             if "DefaultStorageClass" in config.admission and not config.is_alone:
                 await default_storage.ensure(api)
-            await asyncio.to_thread(key.prepare)
+            if not key.is_made:
+                from kedge.apiserver import issuer_process
+
+                await asyncio.to_thread(issuer_process.make_signing_key, config.pki)
             while True:
                 # Again and again, as in Kubernetes: built-in objects that were deleted come back.
                 await ensure_flow_control(api)
@@ -523,6 +522,28 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
             await clock.sleep(RESERVE_SECONDS)
 
 
+async def load_key(api: Api, key: SigningKey) -> None:
+    """Load the key that signs tokens as soon as there is a pod, which is to mount one: an idle
+    server does without the library, and the first token does not wait for it."""
+    pods = api.cache.of(pod.RESOURCE)
+    appeared = asyncio.Event()
+
+    def changed(_: object) -> None:
+        appeared.set()
+
+    pods.listeners.add(changed)
+    try:
+        if not any(True for _ in pods.values()):
+            await appeared.wait()
+    finally:
+        pods.listeners.discard(changed)
+    try:
+        await asyncio.to_thread(key.prepare)
+    except (OSError, SigningKeyError) as error:
+        # Who asks for a token gets the error, and tries again.
+        log.error("signing key not loaded error=%s", error)
+
+
 def local_nodes(
     api: Api, config: ServerConfig, port: int, listener: HttpServer, identity: pki.ServerIdentity
 ) -> LocalNodes:
@@ -534,9 +555,11 @@ def local_nodes(
             return  # it is in the certificate that the node started with
         hosts = [each for each in (name, first, address) if each]
         theirs = config.node_pki(name)
-        await asyncio.to_thread(
-            pki.ensure_serving, config.pki, name, hosts, theirs, machine_clock(api.clock).now()
-        )
+        # Not above: nodes are ready sooner than they need it.
+        from kedge.apiserver import issuer_process
+
+        now = machine_clock(api.clock).now()
+        await asyncio.to_thread(issuer_process.ensure_serving, config.pki, name, hosts, theirs, now)
 
     async def listen(host: str) -> None:
         await listener.listen(host, port, identity.context, api.network.listening_maker(host))
