@@ -210,6 +210,11 @@ class Item(msgspec.Struct, eq=False, gc=False):
         return value
 
 
+def bodies_of(items: Iterable[Item]) -> list[bytes]:
+    """Return the bytes of many items, without a call for each that is kept whole."""
+    return [body if type(body := item._body) is bytes else item.body for item in items]
+
+
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
