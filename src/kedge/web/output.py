@@ -35,6 +35,15 @@ class Output:
         self._stalled_from = 0.0
         self._unsent = 0
 
+    def write_one(self, data: bytes) -> None:
+        """Write a whole response, together with others, at the end of the turn."""
+        if not self._unwritten:
+            self._queue.write_soon(self)
+        self._unwritten.append(data)
+        self._unwritten_size += len(data)
+        if self._unwritten_size > _MAX_UNWRITTEN:
+            self.flush()
+
     def write(self, *parts: bytes) -> None:
         """Write a whole response or chunk, together with others, at the end of the turn."""
         if not self._unwritten:
