@@ -44,9 +44,17 @@ ROWS_TOGETHER: Final = 32
 _INCLUDES = ("None", "Metadata", "Object")
 
 
+PLAIN_JSON: Final = frozenset(("", "*/*", "application/json"))
+"""Accept headers of clients that get JSON, of whatever is offered."""
+_JSON: Final = ResponseForm("json")
+
+
 def response_form(request: Request, offered: Sequence[Form]) -> ResponseForm:
     """The form the client prefers among those on offer; 406 if there is none."""
-    choices = negotiate(request.http.headers.get("accept", ""))
+    accept = request.http.headers.get("accept", "")
+    if accept in PLAIN_JSON:
+        return _JSON
+    choices = negotiate(accept)
     for choice in choices:
         if choice.form in offered and (choice.form != "protobuf" or request.resource.message):
             return choice
