@@ -140,13 +140,13 @@ class Item(msgspec.Struct, eq=False, gc=False):
         body = self._body
         if isinstance(body, bytes):
             return body
-        return body.form % tuple(body.own.split(b"\0"))
+        return body.whole()
 
     @property
     def size(self) -> int:
         """How many bytes clients get, or a few more: known without making them."""
         body = self._body
-        return len(body) if isinstance(body, bytes) else len(body.own) + len(body.form)
+        return len(body) if isinstance(body, bytes) else body.size
 
     def convert(self, body: bytes) -> None:
         """Take over the body under another definition of the resource."""
@@ -212,7 +212,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
 
 def bodies_of(items: Iterable[Item]) -> list[bytes]:
     """Return the bytes of many items, without a call for each that is kept whole."""
-    return [body if type(body := item._body) is bytes else item.body for item in items]
+    return [body if isinstance(body := item._body, bytes) else body.whole() for item in items]
 
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.alike_bodies import FAMILIES, FORMS, MOST, USES, AlikeBodies, ShortBody
+from kedge.apiserver.alike_bodies import FAMILIES, FORMS, MOST, USES, AlikeBodies
 
 FILLER = {f"field{number}": "x" * 20 for number in range(50)}
 
@@ -19,10 +19,6 @@ def key(name: str) -> str:
     return f"/registry/pods/default/{name}"
 
 
-def whole(short: ShortBody) -> bytes:
-    return short.form % tuple(short.own.split(b"\0"))
-
-
 def test_a_body_is_kept_without_what_the_first_of_its_family_has() -> None:
     alike = AlikeBodies()
     assert alike.shortened(key("web-a"), encoded("web-a", rate="100%")) is None
@@ -30,7 +26,7 @@ def test_a_body_is_kept_without_what_the_first_of_its_family_has() -> None:
     assert short is not None
     assert b"web-b" in short.own
     assert len(short.own) < 40
-    assert whole(short) == encoded("web-b", rate="100%")
+    assert short.whole() == encoded("web-b", rate="100%")
 
 
 def test_bodies_that_differ_in_the_same_places_share_the_rest() -> None:
@@ -66,6 +62,20 @@ def test_a_body_with_a_nul_stays_as_it_is() -> None:
     assert [alike.shortened(key("web-a"), body) for body in bodies] == [None, None]
 
 
+def test_a_nul_that_bodies_share_is_not_taken_for_a_place() -> None:
+    alike = AlikeBodies()
+    bodies = [encoded(f"web-{n}", text="-").replace(b'"-"', b'"\0"') for n in range(3)]
+    assert [alike.shortened(key("web-a"), body) for body in bodies] == [None] * 3
+
+
+def test_the_size_of_a_body_is_known_without_making_it() -> None:
+    alike = AlikeBodies()
+    alike.shortened(key("web-a"), encoded("web-a"))
+    short = alike.shortened(key("web-b"), encoded("web-b"))
+    assert short is not None
+    assert short.size == len(short.whole())
+
+
 def test_the_first_body_serves_some_others_and_some_sets_of_places_only() -> None:
     alike = AlikeBodies()
     used = [alike.shortened(key("web-a"), encoded(f"web-{n}")) for n in range(USES + 3)]
@@ -90,4 +100,4 @@ def test_every_body_is_made_again_as_it_was(documents: list[dict[str, str]]) -> 
     for document in documents:
         body = encoded("web", more=document)
         short = alike.shortened(key("web-a"), body)
-        assert short is None or whole(short) == body
+        assert short is None or short.whole() == body
