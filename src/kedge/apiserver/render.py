@@ -212,18 +212,23 @@ class TableForm(NamedTuple):
     include: str
     """How much of each object a row carries."""
     version: str
+    row_form: tuple[object, ...]
+    """All that the text of a row depends on, besides the object and the time. Rows share it."""
 
-    @property
-    def row_form(self) -> tuple[object, ...]:
-        """All that the text of a row depends on, besides the object and the time."""
-        return self.resource, len(self.columns), self.include, self.version
+
+def table_form(
+    resource: Resource[Any], columns: Sequence[Column], include: str, version: str
+) -> TableForm:
+    """Return the form of a table."""
+    asked = resource, len(columns), include, version
+    return TableForm(resource, columns, include, version, asked)
 
 
 def table_pieces(
     request: Request, items: Sequence[Item], meta: ListMeta, now: datetime, version: str
 ) -> Iterator[bytes]:
     columns = columns_for(request.resource, items)
-    form = TableForm(request.resource, columns, included(request), version)
+    form = table_form(request.resource, columns, included(request), version)
     rows = _row_groups(form, items, int(now.timestamp()))
     return joined(table_head(form, meta), rows, b"]}\n")
 
@@ -325,7 +330,7 @@ def row(form: TableForm, item: Item, seconds: int) -> bytes:
         cells, rest = kept.cells, kept.text[kept.length :]
     else:
         is_for = isinstance(kept, Row) and kept.cells.is_for(form)
-        cells, rest = kept.cells if is_for else _Cells(form, item), _rest(form, item)
+        cells, rest = kept.cells if is_for else _cells(form, item), _rest(form, item)
     text, constant = cells.written(seconds)
     written = Row(asked, seconds, seconds + constant, text + rest, cells, len(text))
     if item.size <= ROW_KEPT:
@@ -342,42 +347,28 @@ def _rest(form: TableForm, item: Item) -> bytes:
     return b',"object":%b}' % partial(item, form.version)
 
 
-class _Cells:
-    """The cells of a row, with gaps where ages go."""
+class _Cells(msgspec.Struct, frozen=True, gc=False):
+    """The cells of a row, with gaps where ages go. Part of no cycle, and there are as many as
+    objects: searches for garbage leave them out."""
 
-    __slots__ = ("_ages", "_resource", "_texts", "_width", "is_marked")
-
-    def __init__(self, form: TableForm, item: Item) -> None:
-        self._resource = resource = form.resource
-        self._width = len(form.columns)
-        further = resource.presentation.further_column
-        body = item.body
-        self.is_marked = further is not None and further.marker in body
-        """Whether the object calls for the further column."""
-        obj = resource.decode_row(own_version(resource, body))
-        ages: list[tuple[int | None, Age]] = []
-        runs: list[list[object]] = [[]]
-        for column in form.columns:
-            cell = column.cell(obj)
-            if isinstance(cell, Age):
-                ages.append((_seconds(cell.timestamp), cell))
-                runs.append([])
-            else:
-                runs[-1].append(cell)
-        self._ages = ages
-        self._texts = _around_ages(runs)
-        self._texts[-1] += b"]" + _row_conditions(resource, obj)
+    resource: Resource[Any]
+    width: int
+    is_marked: bool
+    """Whether the object calls for the further column."""
+    texts: tuple[bytes, ...]
+    """What is around the ages."""
+    ages: tuple[tuple[int | None, Age], ...]
 
     def is_for(self, form: TableForm) -> bool:
         """Whether a table shows these cells."""
-        return self._resource is form.resource and self._width == len(form.columns)
+        return self.resource is form.resource and self.width == len(form.columns)
 
     def written(self, seconds: int) -> tuple[bytes, int]:
         """Return the cells, and for how many seconds they stay the same: the ages of old objects
         change rarely."""
-        texts, constant = self._texts, LONG_AGE
-        parts = texts[:1]
-        for at, (moment, cell) in enumerate(self._ages, 1):
+        texts, constant = self.texts, LONG_AGE
+        parts = [texts[0]]
+        for at, (moment, cell) in enumerate(self.ages, 1):
             age, left = _UNKNOWN if moment is None else _age(seconds - moment)
             constant = min(constant, left)
             parts += b'"%b"' % cell.around(age).encode(), texts[at]
@@ -385,6 +376,25 @@ class _Cells:
 
 
 _UNKNOWN: Final = ("<unknown>", LONG_AGE)
+
+
+def _cells(form: TableForm, item: Item) -> _Cells:
+    resource, body = form.resource, item.body
+    further = resource.presentation.further_column
+    is_marked = further is not None and further.marker in body
+    obj = resource.decode_row(own_version(resource, body))
+    ages: list[tuple[int | None, Age]] = []
+    runs: list[list[object]] = [[]]
+    for column in form.columns:
+        cell = column.cell(obj)
+        if isinstance(cell, Age):
+            ages.append((_seconds(cell.timestamp), cell))
+            runs.append([])
+        else:
+            runs[-1].append(cell)
+    texts = _around_ages(runs)
+    texts[-1] += b"]" + _row_conditions(resource, obj)
+    return _Cells(resource, len(form.columns), is_marked, tuple(texts), tuple(ages))
 
 
 def _around_ages(runs: list[list[object]]) -> list[bytes]:

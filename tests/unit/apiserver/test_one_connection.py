@@ -159,7 +159,7 @@ async def test_what_comes_before_or_behind_a_known_request_is_a_request_of_its_o
             assert [await client.status() for _ in expected] == expected
         for at in (1, 20, len(other) - 1):
             client.writer.write(other[:at])
-            await asyncio.sleep(0.01)
+            await SystemClock().sleep(0.01)
             client.writer.write(other[at:] + allowed)
             assert [await client.status() for _ in range(2)] == [401, 200]
 
