@@ -6,16 +6,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.schema import Schema, with_zero
-
-if TYPE_CHECKING:
-    from importlib.abc import InspectLoader
 
 _PREFIXES = {
     "model": "io.k8s.apimachinery.pkg.apis.meta.v1",
@@ -96,9 +94,9 @@ def field_docs(struct: type) -> dict[str, str]:
 
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
-    # Not with `inspect.getsource`, which keeps all lines of the file and a map of all modules.
-    loader = cast("InspectLoader", sys.modules[module].__loader__)
-    tree = ast.parse(loader.get_source(module) or "")
+    # Not with `inspect.getsource`, which keeps all lines of the file and a map of all modules. Not
+    # with the module's loader: that of pytest, which loads kedge as a plugin, has no sources.
+    tree = ast.parse(Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8"))
     return {
         node.name: dict(_docs_under_fields(node.body))
         for node in tree.body

@@ -29,10 +29,6 @@ def key(name: str) -> str:
     return f"/registry/pods/default/{name}"
 
 
-def whole(short: ShortBody) -> bytes:
-    return short.form % tuple(short.own.split(b"\0"))
-
-
 def test_a_body_is_kept_without_what_the_first_of_its_family_has() -> None:
     alike = AlikeBodies()
     assert alike.shortened(key("web-a"), encoded("web-a", rate="100%")) is None
@@ -40,7 +36,7 @@ def test_a_body_is_kept_without_what_the_first_of_its_family_has() -> None:
     assert short is not None
     assert b"web-b" in short.own
     assert len(short.own) < 40
-    assert whole(short) == encoded("web-b", rate="100%")
+    assert short.whole() == encoded("web-b", rate="100%")
 
 
 def test_bodies_that_differ_in_the_same_places_share_the_rest() -> None:
@@ -74,6 +70,20 @@ def test_a_body_with_a_nul_stays_as_it_is() -> None:
     alike = AlikeBodies()
     bodies = [encoded("web-a", text="-").replace(b'"-"', b'"%s"' % text) for text in (b"a", b"\0")]
     assert [alike.shortened(key("web-a"), body) for body in bodies] == [None, None]
+
+
+def test_a_nul_that_bodies_share_is_not_taken_for_a_place() -> None:
+    alike = AlikeBodies()
+    bodies = [encoded(f"web-{n}", text="-").replace(b'"-"', b'"\0"') for n in range(3)]
+    assert [alike.shortened(key("web-a"), body) for body in bodies] == [None] * 3
+
+
+def test_the_size_of_a_body_is_known_without_making_it() -> None:
+    alike = AlikeBodies()
+    alike.shortened(key("web-a"), encoded("web-a"))
+    short = alike.shortened(key("web-b"), encoded("web-b"))
+    assert short is not None
+    assert short.size == len(short.whole())
 
 
 def test_the_first_body_serves_some_others_and_some_sets_of_places_only() -> None:
@@ -128,4 +138,4 @@ def test_every_body_is_made_again_as_it_was(documents: list[dict[str, str]]) -> 
     for document in documents:
         body = encoded("web", more=document)
         short = alike.shortened(key("web-a"), body)
-        assert short is None or whole(short) == body
+        assert short is None or short.whole() == body

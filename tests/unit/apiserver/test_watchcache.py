@@ -47,7 +47,7 @@ def derive(item: Item) -> None:
     """Ask for all that is derived of an object."""
     assert item.labels == {"a": "b"}
     assert item.field(RESOURCE, "metadata.other") == ""
-    form = render.TableForm(RESOURCE, RESOURCE.presentation.columns, "Metadata", "v1")
+    form = render.table_form(RESOURCE, RESOURCE.presentation.columns, "Metadata", "v1")
     render.row(form, item, item.revision // 50)
 
 

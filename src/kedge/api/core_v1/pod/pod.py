@@ -11,6 +11,7 @@ from kedge.api.core_v1.pod.defaults import (
     prepare_for_create,
     prepare_for_status_update,
 )
+from kedge.api.core_v1.pod.shown_pod import ShownPod
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.status import PodIP, PodStatus
 from kedge.api.core_v1.pod.update import (
@@ -115,6 +116,7 @@ RESOURCE: Resource[Pod] = Resource(
         categories=["all"],
         columns=COLUMNS,
         further_column=LIMITS,
+        row_source=ShownPod,
         row_conditions=row_conditions,
         fields={
             "spec.host": lambda pod: pod.spec.nodeName,
