@@ -32,7 +32,7 @@ MOST_BYTES: Final = 32 << 20
 """How large the examples may be together, with the sets of pieces. Most of them are parts of
 objects that are kept anyway, but a tenant may delete its objects."""
 PLACE_BYTES: Final = 96
-"""Memory of a place in a set of pieces: a number, the part before the piece, and references to them."""
+"""Memory of a place in a set of pieces: a number, the part before the piece, and references."""
 
 
 class SharedForm(msgspec.Struct, frozen=True, gc=False):

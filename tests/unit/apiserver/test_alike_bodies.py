@@ -14,7 +14,6 @@ from kedge.apiserver.alike_bodies import (
     MOST_PIECES,
     USES,
     AlikeBodies,
-    ShortBody,
 )
 
 FILLER = {f"field{number}": "x" * 20 for number in range(50)}
