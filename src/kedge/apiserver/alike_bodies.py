@@ -36,7 +36,7 @@ PLACE_BYTES: Final = 96
 
 
 class SharedForm(msgspec.Struct, frozen=True, gc=False):
-    """What bodies have in common that differ in the same places."""
+    """The equal parts of bodies that differ in the same places."""
 
     parts: tuple[bytes, ...]
     """The shared parts; every second one is empty, for a piece of the body's own."""
@@ -137,7 +137,7 @@ def _compared(body: bytes, pieces: list[bytes], example: _Example) -> ShortBody 
 
 
 def _form(pieces: list[bytes], places: tuple[int, ...]) -> SharedForm | None:
-    """Return what is between the places; None if it cannot be told apart from them."""
+    """Return the texts between the places; None if one of them has a NUL itself."""
     for place in places:
         pieces[place] = b"\0"
     texts = SEPARATOR.join(pieces).split(b"\0")

@@ -356,7 +356,7 @@ class _Cells(msgspec.Struct, frozen=True, gc=False):
     is_marked: bool
     """Whether the object calls for the further column."""
     texts: tuple[bytes, ...]
-    """What is around the ages."""
+    """The texts before, between and after the ages."""
     ages: tuple[tuple[int | None, Age], ...]
 
     def is_for(self, form: TableForm) -> bool:

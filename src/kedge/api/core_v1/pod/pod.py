@@ -11,7 +11,6 @@ from kedge.api.core_v1.pod.defaults import (
     prepare_for_create,
     prepare_for_status_update,
 )
-from kedge.api.core_v1.pod.shown_pod import ShownPod
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.status import PodIP, PodStatus
 from kedge.api.core_v1.pod.update import (
@@ -83,6 +82,13 @@ class SelectablePod(msgspec.Struct, frozen=True, gc=False):
     status: SelectableStatus = SelectableStatus()
 
 
+def _shown_pod() -> type[msgspec.Struct]:
+    # Imported here: an agent shows no tables, and a server none at its start.
+    from kedge.api.core_v1.pod.shown_pod import ShownPod
+
+    return ShownPod
+
+
 RESOURCE: Resource[Pod] = Resource(
     type=Pod,
     plural="pods",
@@ -116,7 +122,7 @@ RESOURCE: Resource[Pod] = Resource(
         categories=["all"],
         columns=COLUMNS,
         further_column=LIMITS,
-        row_source=ShownPod,
+        row_source=_shown_pod,
         row_conditions=row_conditions,
         fields={
             "spec.host": lambda pod: pod.spec.nodeName,

@@ -27,7 +27,7 @@ class ShownContainer(msgspec.Struct, frozen=True, gc=False):
 
 
 class CountedContainer(msgspec.Struct, frozen=True, gc=False):
-    """A container of which rows show only that it is there."""
+    """A container. Rows show how many there are, and no more."""
 
 
 class ShownGate(msgspec.Struct, frozen=True, gc=False):
