@@ -1,8 +1,7 @@
 """Layout of the memory of a series: which part of it is where, how it is cleared and checked.
 
 The memory belongs to the caller, so that it can be a part of a mapped file and outlive the process.
-It has three parts: floats (means, maxima, sums), shorts (covered time) and the codes of the day,
-four of which share five bytes.
+It has three parts: floats (means, maxima, sums), shorts (covered time) and the codes of the day.
 """
 
 import sys

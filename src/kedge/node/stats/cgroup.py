@@ -189,7 +189,8 @@ class GroupSource:
                 text = _pread(stat, _LARGE, 0)
             at = text.find(name)
             end = text.find(b"\n", at + 1)
-        self.stat = text
+        # A page may be a part of it only.
+        self.stat = b"" if len(text) == _PAGE else text
         if at < 0:
             return 0
         self._at = at
