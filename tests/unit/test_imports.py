@@ -37,7 +37,7 @@ WITHOUT_A_LOOP = (
 )
 """Processes that do not import asyncio, which takes longer than all modules of `kedge up`."""
 MOST = {
-    "kedge.control_plane": 567,
+    "kedge.control_plane": 566,
     "kedge.node.agent": 463,
     "kedge.cli.cluster.up.start": 46,
     "kedge.supervisor.supervisor": 62,

@@ -66,7 +66,6 @@ from kedge.machinery.interfaces import is_reachable
 from kedge.machinery.write_guard import WriteGuard
 from kedge.settings.parse import POSTGRESQL
 from kedge.storage.compaction import keep_history
-from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store, StoreError
 from kedge.web.cluster_network import network_of
@@ -428,6 +427,8 @@ async def ensure_objects(
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
     store: Store
     if config.store == "memory":
+        from kedge.storage.memory import MemoryStore
+
         store = MemoryStore(clock)
     elif config.etcd_endpoints:
         from kedge.apiserver.etcd_stores import open_etcd
