@@ -324,27 +324,28 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 def row(form: TableForm, item: Item, seconds: int) -> bytes:
     """One row. All but the ages is made once for each state of an object."""
     kept, asked = item.row, form.row_form
+    rest: Sequence[bytes]
     if isinstance(kept, Row) and kept.asked == asked:
         if kept.since <= seconds < kept.until:
             return kept.text
-        cells, rest = kept.cells, kept.text[kept.length :]
+        cells, rest = kept.cells, (kept.text[kept.length :],)
     else:
         is_for = isinstance(kept, Row) and kept.cells.is_for(form)
         cells, rest = kept.cells if is_for else _cells(form, item), _rest(form, item)
     text, constant = cells.written(seconds)
-    written = Row(asked, seconds, seconds + constant, text + rest, cells, len(text))
+    written = Row(asked, seconds, seconds + constant, b"".join((text, *rest)), cells, len(text))
     if item.size <= ROW_KEPT:
         item.row = written
     return written.text
 
 
-def _rest(form: TableForm, item: Item) -> bytes:
-    """Return what follows the cells of a row."""
+def _rest(form: TableForm, item: Item) -> tuple[bytes, ...]:
+    """Return what follows the cells of a row, in parts that are joined once."""
     if form.include == "None":
-        return b"}"
-    if form.include == "Object":
-        return b',"object":%b}' % own_version(form.resource, item.body)
-    return b',"object":%b}' % partial(item, form.version)
+        return (b"}",)
+    is_whole = form.include == "Object"
+    body = own_version(form.resource, item.body) if is_whole else partial(item, form.version)
+    return b',"object":', body, b"}"
 
 
 class _Cells(msgspec.Struct, frozen=True, gc=False):
