@@ -23,7 +23,7 @@ class MachineDetails:
         self._proc = proc
         self._blocks = blocks
         self._devices: frozenset[bytes] = frozenset()
-        """The devices that are known to be disks, or to be none."""
+        """The devices among which these disks were found."""
         self._disks: frozenset[bytes] = frozenset()
         self._pressures = [(f"{proc}/pressure/{name}", parse) for name, parse in pressures()]
 
