@@ -11,7 +11,6 @@ tools/derive_internal_types.py writes it. A field is `NAME WIRE-NAME TYPE`. The 
 after a `?` if a zero value is left out.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -66,6 +65,9 @@ def internal_diff(old: Any, new: Any, kind: str) -> str:
     texts = [go_json(form, indent=1).split("\n") for form in forms]
     if sum(map(len, texts)) > _MOST_LINES:
         return ""
+    # Not above: only messages about forbidden changes need it.
+    import difflib
+
     before, after = ([f"{line}\n" for line in lines] for lines in texts)
     return "".join([*difflib.unified_diff(before, after)][_FILE_NAMES:])
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -93,7 +94,9 @@ def field_docs(struct: type) -> dict[str, str]:
 
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    # Not with `inspect.getsource`, which keeps all lines of the file and a map of all modules. Not
+    # with the module's loader: that of pytest, which loads kedge as a plugin, has no sources.
+    tree = ast.parse(Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8"))
     return {
         node.name: dict(_docs_under_fields(node.body))
         for node in tree.body

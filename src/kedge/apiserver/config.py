@@ -604,6 +604,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The directory of keys and certificates."""
         return self.state / "pki"
 
+    @property
+    def front_proxy_pki(self) -> Path:
+        """The identity of the server towards extension servers."""
+        return self.pki / "front-proxy"
+
     def node_pki(self, name: str) -> Path:
         """The directory of keys and certificates of a node that is here."""
         return self.nodes / name / "pki"

@@ -110,15 +110,15 @@ class LocalNodes:
             self._nodes[name] = item.key
 
     async def _follow(self) -> bool:
-        """Issue certificates, listen and publish; return whether everything succeeded."""
+        """Listen, publish and issue certificates; return whether everything succeeded."""
         cache = self._api.cache.of(node.RESOURCE)
         found = {
             name: address
             for name, key in self._nodes.items()
             if (item := cache.get(key)) and (address := address_of(item.document()))
         }
-        is_issued = await self._issue(found)
-        return await self._publish(sorted(set(found.values()))) and is_issued
+        is_published = await self._publish(sorted(set(found.values())))
+        return await self._issue(found) and is_published
 
     async def _issue(self, found: Mapping[str, str]) -> bool:
         """Issue certificates to nodes that have a new address."""

@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -21,7 +21,7 @@ from kedge.api.builtin.service_networks import API_SERVICE_ADDRESS, LOOPBACK_SER
 from kedge.apiserver.aggregation.front_proxy import CLIENT_NAME
 from kedge.apiserver.config import ServingFiles
 from kedge.machinery import atomic
-from kedge.machinery.certificates import names_host, validity
+from kedge.machinery.certificates import end_of, names_host, validity
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.tls_trust import trust
 
@@ -43,6 +43,8 @@ OWN_HOSTS: Final = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
+_SERVING: Final = "serving.crt"
+"""The certificate with which a node answers beside the one with which it started."""
 _CA_LIFE: Final = timedelta(days=3650)
 _SERVING_LIFE: Final = timedelta(days=365)
 _RENEW_BEFORE: Final = timedelta(days=30)
@@ -186,7 +188,7 @@ def _serves(directory: Path, name: str, hosts: Iterable[str], now: datetime) -> 
         certificate = _as_seen_by_a_client(directory, name)
     except (OSError, ssl.SSLError):
         return False
-    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
+    ends = end_of(certificate)
     names = {_canonical(value) for _, value in certificate["subjectAltName"]}
     return now + _RENEW_BEFORE < ends and all(_canonical(host) in names for host in hosts)
 
@@ -233,6 +235,12 @@ def ensure_front_proxy(directory: Path, now: datetime) -> bytes:
     any user, so that no signing request may lead to one.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _one_at_a_time(directory):
+        _ensure_front_proxy(directory, now)
+        return (directory / "ca.crt").read_bytes()
+
+
+def _ensure_front_proxy(directory: Path, now: datetime) -> None:
     try:
         _check_authority(directory)
     except AuthorityError:
@@ -245,7 +253,6 @@ def ensure_front_proxy(directory: Path, now: datetime) -> bytes:
     if not _calls(directory, "client") or not _is_lasting(known.read_bytes(), (), now):
         name = _name(CLIENT_NAME)
         _save(directory, "client", _issued(directory, name, ("clientAuth",), (), now))
-    return (directory / "ca.crt").read_bytes()
 
 
 def _make_authority(directory: Path, now: datetime, common: str = "kedge-ca") -> None:
@@ -295,7 +302,7 @@ def _ensure_node(
     issued = _issued(directory, subject, ("clientAuth", "serverAuth"), hosts, now)
     atomic.write(known, trusted, mode=0o644)
     # The node's serving certificate belongs to the old key.
-    (theirs / "serving.crt").unlink(missing_ok=True)
+    (theirs / _SERVING).unlink(missing_ok=True)
     _save(theirs, "node", issued)
 
 
@@ -304,14 +311,19 @@ def ensure_serving(
 ) -> None:
     """See that a node of this machine has a certificate that names these hosts, beside the one
     with which it started. Both belong to the same key, so that one file replaces the other."""
+    if is_serving(theirs, hosts, now):
+        return
     from cryptography import x509
 
-    serving = theirs / "serving.crt"
-    if serving.exists() and _is_lasting(serving.read_bytes(), hosts, now):
-        return
     own = x509.load_pem_x509_certificate((theirs / "node.crt").read_bytes())
     pem = _signed(directory, own.subject, own.public_key(), ("serverAuth",), hosts, now)
-    atomic.write(serving, pem, mode=0o644)
+    atomic.write(theirs / _SERVING, pem, mode=0o644)
+
+
+def is_serving(theirs: Path, hosts: Sequence[str], now: datetime) -> bool:
+    """Return whether a node has a second certificate that names these hosts, for a while yet."""
+    serving = theirs / _SERVING
+    return serving.exists() and _is_lasting(serving.read_bytes(), hosts, now)
 
 
 def _is_lasting(pem: bytes, hosts: Sequence[str], now: datetime) -> bool:

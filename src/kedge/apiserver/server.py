@@ -41,7 +41,7 @@ from kedge.apiserver.assembly import (
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt, token_file
 from kedge.apiserver.authentication.authenticator import ADMIN
-from kedge.apiserver.authentication.keys import SigningKey
+from kedge.apiserver.authentication.keys import SigningKey, SigningKeyError
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import POLICY_STATUS, ServerConfig
@@ -55,6 +55,7 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
+from kedge.apiserver.scheduling_decisions import nowhere
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock, machine_clock
@@ -65,7 +66,6 @@ from kedge.machinery.interfaces import is_reachable
 from kedge.machinery.write_guard import WriteGuard
 from kedge.settings.parse import POSTGRESQL
 from kedge.storage.compaction import keep_history
-from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite.store import SqliteStore
 from kedge.storage.store import Store, StoreError
 from kedge.web.cluster_network import network_of
@@ -240,6 +240,7 @@ async def serve(
                     bootstrap.keep(parts.api),
                     keep_conditions(parts.api),
                     settle(parts.api, config, key, clock),
+                    load_key(parts.api, key),
                     aggregate(
                         parts.api,
                         parts.aggregator,
@@ -321,8 +322,10 @@ async def build(
     identities.configure_authorizers(api, outside, config, clock)
     identities.follow_encryption(outside, store, config)
     lifecycle = ServerLifecycle()
-    extensions = ExtensionServers(Resolver(api.cache), front_proxy_pki(config), network)
+    extensions = ExtensionServers(Resolver(api.cache), config.front_proxy_pki, network)
     aggregator = Aggregator(api, extensions)
+    registrar = Registrar(api)
+    several = several_servers(config, api, registrar)
     app = application(
         api,
         {**users, token: ADMIN},
@@ -338,9 +341,8 @@ async def build(
         outside=outside,
         extend_tokens=config.extend_tokens,
         controls=control_steps(api, faults),
+        decisions_elsewhere=nowhere if several is None else several.decisions.answer,
     )
-    registrar = Registrar(api)
-    several = several_servers(config, api, registrar)
     listener = HttpServer(
         app.handle if several is None else several.before(app.handle),
         machine_clock(clock),
@@ -375,14 +377,9 @@ def several_servers(
     return SeveralServers(api, registrar.settled, config.identity, config.pki)
 
 
-def front_proxy_pki(config: ServerConfig) -> Path:
-    """Return the directory with the identity of the server towards extension servers."""
-    return config.pki / "front-proxy"
-
-
 def front_proxy(parts: ServerParts, identity: pki.ServerIdentity) -> FrontProxyPki:
     """Return the certificates that the server and its extension servers trust each other by."""
-    own = front_proxy_pki(parts.config)
+    own = parts.config.front_proxy_pki
     files = parts.config.serving
     clients = files.client_authority if files is not None else None
     authority = clients.read_bytes() if clients is not None else identity.ca_pem
@@ -430,6 +427,8 @@ async def ensure_objects(
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
     store: Store
     if config.store == "memory":
+        from kedge.storage.memory import MemoryStore
+
         store = MemoryStore(clock)
     elif config.etcd_endpoints:
         from kedge.apiserver.etcd_stores import open_etcd
@@ -507,7 +506,10 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
         try:
             if "DefaultStorageClass" in config.admission and not config.is_alone:
                 await default_storage.ensure(api)
-            await asyncio.to_thread(key.prepare)
+            if not key.is_made:
+                from kedge.apiserver import issuer_process
+
+                await asyncio.to_thread(issuer_process.make_signing_key, config.pki)
             while True:
                 # Again and again, as in Kubernetes: built-in objects that were deleted come back.
                 await ensure_flow_control(api)
@@ -521,6 +523,28 @@ async def settle(api: Api, config: ServerConfig, key: SigningKey, clock: Clock) 
             await clock.sleep(RESERVE_SECONDS)
 
 
+async def load_key(api: Api, key: SigningKey) -> None:
+    """Load the key that signs tokens as soon as there is a pod, which is to mount one: an idle
+    server does without the library, and the first token does not wait for it."""
+    pods = api.cache.of(pod.RESOURCE)
+    appeared = asyncio.Event()
+
+    def changed(_: object) -> None:
+        appeared.set()
+
+    pods.listeners.add(changed)
+    try:
+        if not any(True for _ in pods.values()):
+            await appeared.wait()
+    finally:
+        pods.listeners.discard(changed)
+    try:
+        await asyncio.to_thread(key.prepare)
+    except (OSError, SigningKeyError) as error:
+        # A request for a token gets the error, and its client tries again.
+        log.error("signing key not loaded error=%s", error)
+
+
 def local_nodes(
     api: Api, config: ServerConfig, port: int, listener: HttpServer, identity: pki.ServerIdentity
 ) -> LocalNodes:
@@ -532,9 +556,11 @@ def local_nodes(
             return  # it is in the certificate that the node started with
         hosts = [each for each in (name, first, address) if each]
         theirs = config.node_pki(name)
-        await asyncio.to_thread(
-            pki.ensure_serving, config.pki, name, hosts, theirs, machine_clock(api.clock).now()
-        )
+        # Not above: nodes are ready sooner than they need it.
+        from kedge.apiserver import issuer_process
+
+        now = machine_clock(api.clock).now()
+        await asyncio.to_thread(issuer_process.ensure_serving, config.pki, name, hosts, theirs, now)
 
     async def listen(host: str) -> None:
         await listener.listen(host, port, identity.context, api.network.listening_maker(host))

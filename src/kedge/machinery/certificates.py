@@ -8,8 +8,9 @@ import binascii
 import hashlib
 import ipaddress
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 _BLOCK: Final = re.compile(
     # Possessive, so that text that is not a certificate is not scanned again.
@@ -19,6 +20,20 @@ _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
 _DNS_NAME: Final = 0x82
 _ADDRESS: Final = 0x87
+_MONTHS: Final = (
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+)
 
 
 class Validity(NamedTuple):
@@ -34,6 +49,15 @@ class _Value(NamedTuple):
     tag: int
     whole: bytes
     content: bytes
+
+
+def end_of(certificate: Mapping[str, Any]) -> datetime:
+    """Return the end of a certificate in the form of the ssl module, whose own function for this
+    (`ssl.cert_time_to_seconds`) uses `strptime`."""
+    month, day, clock, year, _ = certificate["notAfter"].split()
+    hour, minute, second = (int(part) for part in clock.split(":"))
+    number = _MONTHS.index(month) + 1
+    return datetime(int(year), number, int(day), hour, minute, second, tzinfo=UTC)
 
 
 def validity(pem: bytes) -> Validity:
@@ -109,4 +133,10 @@ def _time(value: _Value) -> datetime:
     if value.tag == _UTC_TIME:
         # Two digits for the year: those from 50 on are of the last century.
         text = ("19" if text >= "50" else "20") + text
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    # Not with `strptime`, whose first call takes 3 ms and 300 KB.
+    digits = text.removesuffix("Z")
+    if len(digits) != 14 or digits == text or not digits.isdecimal():
+        raise ValueError(f"{text!r} is no time of a certificate")
+    year, rest = int(digits[:4]), [int(digits[at : at + 2]) for at in range(4, 14, 2)]
+    month, day, hour, minute, second = rest
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 
 from kedge.supervisor.kernel import cgroups
 from kedge.supervisor.server import AgentRequest, Handler, RequestError
-from kedge.supervisor.sockets import nodes_directory, siblings, supervisor
 
 OWN, MACHINE = "own", "machine"
 """The values of `network` in the answer to `hello`: a network namespace of the supervisor's own, or
@@ -59,6 +58,9 @@ class SharedNamespaces(NamedTuple):
 def exclusive(directory: str) -> Iterator[None]:
     """Lock out other supervisors of the cluster that are starting: one makes the namespaces, and
     the others find them once it listens."""
+    # Not above, here and below: only the supervisors of ordinary users find each other.
+    from kedge.supervisor.sockets import nodes_directory
+
     nodes = nodes_directory(directory)
     if not nodes:
         yield
@@ -75,6 +77,8 @@ def exclusive(directory: str) -> Iterator[None]:
 
 def shared_namespaces(directory: str) -> SharedNamespaces | None:
     """Return the namespaces of another supervisor of the cluster; None if no other runs."""
+    from kedge.supervisor.sockets import siblings
+
     for other in siblings(directory):
         with contextlib.suppress(OSError):
             if found := _namespaces_of(other):
@@ -83,6 +87,8 @@ def shared_namespaces(directory: str) -> SharedNamespaces | None:
 
 
 def _namespaces_of(directory: str) -> SharedNamespaces | None:
+    from kedge.supervisor.sockets import supervisor
+
     pid = supervisor(directory)
     if not pid or _is_ours(pid):
         return None

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from kedge.supervisor.alike_specs import AlikeSpecs, with_shared_names
 from kedge.supervisor.container import container as life
 from kedge.supervisor.container.container import ContainerProcess
 from kedge.supervisor.files.trash import Trash
@@ -28,6 +29,7 @@ class Registry:
         self._feed = feed
         self._sandbox_records = Records(directory, "sandboxes")
         self._container_records = Records(directory, "containers")
+        self._alike_specs = AlikeSpecs()
         self.trash = Trash(self._container_records.trash, host.loop)
 
     def recover(self) -> None:
@@ -58,6 +60,7 @@ class Registry:
 
     def add_sandbox(self, record: Document) -> Sandbox:
         """Save a new sandbox and return it."""
+        record.update(with_shared_names(record))
         self._sandbox_records.make(record["id"])
         self._sandbox_records.save(record)
         return self._hold_sandbox(record)
@@ -66,6 +69,9 @@ class Registry:
         """Save a new container and return it. The spec is not saved."""
         self._container_records.make(record["id"], "upper", "work")
         self._container_records.save(record)
+        record.update(with_shared_names(record))
+        spec = with_shared_names(spec)
+        self._alike_specs.share(spec)
         return self._hold_container(record, spec)
 
     def _hold_sandbox(self, record: Document) -> Sandbox:

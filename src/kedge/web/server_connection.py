@@ -172,7 +172,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def _piece_size(self) -> int:
         """How many bytes can be parsed with little work: the rest of a body is one piece."""
-        left = self._reader.length - self._reader.size if self._screened else 0
+        left = self._reader.length - self._reader.size if self._takes_body else 0
         return left if left > _PIECE else _PIECE
 
     def _feed(self, data: bytes) -> None:
@@ -193,7 +193,14 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def _may_take_body(self) -> bool:
-        return self._screened or not self._reader.in_body
+        return not self._reader.in_body or self._takes_body
+
+    @property
+    def _takes_body(self) -> bool:
+        """Whether the body was let in, or the rest of it is here: then there is no more to be
+        refused before it is read, and the handler checks the request anyway."""
+        left = self._reader.length - self._reader.size
+        return self._screened or 0 < left <= len(self._unparsed) - self._parsed
 
     def work(self) -> None:
         """Do the next piece of work, if it does not have to wait."""

@@ -1,11 +1,20 @@
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.alike_bodies import FAMILIES, FORMS, MOST, USES, AlikeBodies
+from kedge.apiserver import alike_bodies
+from kedge.apiserver.alike_bodies import (
+    FAMILIES,
+    FORMS,
+    MOST,
+    MOST_PIECES,
+    USES,
+    AlikeBodies,
+)
 
 FILLER = {f"field{number}": "x" * 20 for number in range(50)}
 
@@ -92,6 +101,34 @@ def test_few_families_are_remembered() -> None:
         alike.shortened(key(f"f{number}-a"), encoded("a"))
     assert alike.shortened(key("f1-b"), encoded("b")) is not None
     assert alike.shortened(key("f0-b"), encoded("b")) is None
+
+
+def test_a_body_of_many_pieces_stays_as_it_is() -> None:
+    alike = AlikeBodies()
+    most = MOST_PIECES - len(FILLER) - 1
+    few, many = (["x"] * number for number in (most, most + 1))
+    for words, is_short in ((few, True), (many, False)):
+        alike.shortened(key("web-a"), encoded("web-a", words=words))
+        short = alike.shortened(key("web-b"), encoded("web-b", words=words))
+        assert (short is not None) is is_short
+
+
+def test_examples_take_no_more_memory_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 4 << 20
+    monkeypatch.setattr(alike_bodies, "MOST_BYTES", most)
+    alike = AlikeBodies()
+    words = ["x" * 10] * (MOST_PIECES - 100)
+    tracemalloc.start()
+    try:
+        for family in range(8):
+            for number in range(FORMS + 1):
+                own = [f"{family:05}{number:05}"] * (len(words) // 2)
+                body = encoded("a", words=[*words[:number], *own, *words[len(own) + number :]])
+                alike.shortened(key(f"f{family}-a"), body)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < most
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc%"), st.text(max_size=5)), max_size=5))

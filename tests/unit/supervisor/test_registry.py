@@ -42,6 +42,18 @@ def container_record(**changed: Any) -> dict[str, Any]:
     }
 
 
+def container_spec(**changed: Any) -> Any:
+    nothing: Any = {"lowers": [], "hidden": [], "concealed": ["/c"], "shown": [], "seccomp": ""}
+    return nothing | changed
+
+
+def test_specs_share_equal_parts(registry: Registry) -> None:
+    records = [container_record(id="c1"), container_record(id="c2", about={"name": "x"})]
+    one, two = (registry.add_container(each, container_spec()) for each in records)
+    assert two.spec == container_spec()
+    assert one.spec["concealed"] is two.spec["concealed"]
+
+
 def sandbox_record(**changed: Any) -> dict[str, Any]:
     return {
         "id": "s1",
@@ -82,8 +94,7 @@ def call(**message: str) -> Any:
 
 def test_things_are_found_by_their_id(registry: Registry) -> None:
     sandbox = registry.add_sandbox(sandbox_record())
-    spec: Any = {}
-    container = registry.add_container(container_record(), spec)
+    container = registry.add_container(container_record(), container_spec())
     assert registry.sandbox(call(sandbox="s1")) is sandbox
     assert registry.container(call(container="c1")) is container
     assert registry.containers_of(sandbox) == [container]
@@ -102,8 +113,7 @@ def test_a_sandbox_that_is_not_ready_is_refused(registry: Registry) -> None:
 
 
 def test_variables_and_arguments_are_not_on_disk(registry: Registry, tmp_path: Path) -> None:
-    spec: Any = {"env": ["PASSWORD=secret"]}
-    registry.add_container(container_record(), spec)
+    registry.add_container(container_record(), container_spec(env=["PASSWORD=secret"]))
     assert "secret" not in (tmp_path / "containers/c1/record.jsonl").read_text()
 
 
@@ -140,8 +150,7 @@ def test_a_discarded_container_is_announced_with_its_pod(
     registry: Registry, tmp_path: Path, feed: Feed
 ) -> None:
     registry.add_sandbox(sandbox_record())
-    spec: Any = {}
-    container = registry.add_container(container_record(), spec)
+    container = registry.add_container(container_record(), container_spec())
     registry.discard_container(container)
     registry.discard_container(container)
     assert feed.events == [{"container": "c1", "sandbox": "s1", "pod_uid": "u1", "type": "removed"}]

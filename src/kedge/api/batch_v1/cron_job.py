@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from zoneinfo import ZoneInfo
 
 from msgspec import field
 from msgspec.structs import replace
@@ -145,6 +144,9 @@ def _time_zone(zone: str, path: str) -> Iterator[FieldError]:
 
 
 def _is_known(zone: str) -> bool:
+    # Not above: few clusters have jobs with a time zone.
+    from zoneinfo import ZoneInfo
+
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):

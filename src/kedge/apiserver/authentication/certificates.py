@@ -1,12 +1,12 @@
 """Client certificates: the common name is the user, every organization a group."""
 
-import ssl
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.authentication.service_accounts import CREDENTIAL_ID
 from kedge.apiserver.request import User
+from kedge.machinery.certificates import end_of
 from kedge.machinery.clock import Clock
 from kedge.web.message import HttpRequest
 
@@ -72,4 +72,4 @@ def common_name(certificate: Certificate) -> str:
 
 
 def _end(certificate: Certificate) -> float:
-    return float(ssl.cert_time_to_seconds(certificate["notAfter"]))
+    return end_of(certificate).timestamp()

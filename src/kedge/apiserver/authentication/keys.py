@@ -4,7 +4,11 @@
 """
 
 import base64
+import contextlib
+import fcntl
 import hashlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -63,6 +67,12 @@ class SigningKey:
             raise SigningKeyError(self._private, "it does not belong to sa.pub")
 
     @property
+    def is_made(self) -> bool:
+        """Whether both halves are on disk, the private one for its owner only."""
+        halves = (_content(path) for path in (self._private, self._public))
+        return all(halves) and not self._private.stat().st_mode & 0o077
+
+    @property
     def ready(self) -> bool:
         """Whether signing will not have to wait for a key to be read or made."""
         return self._pair is not None
@@ -117,8 +127,14 @@ class SigningKey:
         if self._pair is None:
             with self._lock:
                 if self._pair is None:
-                    self._pair = _pair(self._load() or self._make())
+                    self._pair = _pair(self._load() or self._found_or_made())
         return self._pair
+
+    def _found_or_made(self) -> "rsa.RSAPrivateKey":
+        """Return the key that another process makes at this moment, or make one."""
+        self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _one_at_a_time(self._private.parent):
+            return self._load() or self._make()
 
     def _load(self) -> "rsa.RSAPrivateKey | None":
         from cryptography.hazmat.primitives.asymmetric import rsa
@@ -131,13 +147,17 @@ class SigningKey:
         if self._private.stat().st_mode & 0o077:
             self._private.chmod(0o600)
         try:
-            key = load_pem_private_key(pem, password=None)
+            # To find out whether its factors are prime takes 25 ms, for which the first pod would
+            # wait. The signature below tells a damaged key.
+            key = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)
         except (ValueError, TypeError) as error:
             raise SigningKeyError(self._private, "it holds no private key") from error
         if not isinstance(key, rsa.RSAPrivateKey):
             raise SigningKeyError(self._private, "it is not an RSA key")
         if key.key_size < BITS:
             raise SigningKeyError(self._private, f"it has {key.key_size} bits, fewer than {BITS}")
+        if not _is_sound(key):
+            raise SigningKeyError(self._private, "it holds no private key")
         self._write_public(key)
         return key
 
@@ -151,7 +171,6 @@ class SigningKey:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         reserve_files.with_room(
             self._private.parent.parent, lambda: atomic.write(self._private, pem, mode=0o600)
         )
@@ -176,6 +195,30 @@ def _pair(private: "rsa.RSAPrivateKey") -> _KeyPair:
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     return _KeyPair(private, public, _base64(hashlib.sha256(der).digest()))
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _is_sound(private: "rsa.RSAPrivateKey") -> bool:
+    """Return whether the key makes signatures that its public half accepts."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric import padding
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    try:
+        signature = private.sign(b"", padding.PKCS1v15(), SHA256())
+        private.public_key().verify(signature, b"", padding.PKCS1v15(), SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def _content(path: Path) -> bytes:

@@ -2,7 +2,6 @@
 client certificate that it may."""
 
 import re
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
@@ -12,6 +11,7 @@ import msgspec
 from kedge.apiserver.authentication.certificates import ClientCertificates, common_name
 from kedge.apiserver.authentication.refusals import CredentialRefused
 from kedge.apiserver.request import User
+from kedge.machinery.certificates import end_of
 from kedge.machinery.clock import Clock
 from kedge.web.message import HttpRequest
 from kedge.web.request_reader import VALUE_SEPARATOR
@@ -123,7 +123,7 @@ class HeaderProxies:
 def check_proxy(certificate: Mapping[str, Any], allowed: frozenset[str], clock: Clock) -> None:
     """Raise CredentialRefused unless a verified certificate is one of a proxy, now."""
     # TLS has looked at the dates when the connection was made, which may be long ago.
-    if clock.now().timestamp() > ssl.cert_time_to_seconds(certificate["notAfter"]):
+    if clock.now() > end_of(certificate):
         raise CredentialRefused("the proxy's certificate has expired")
     if allowed and common_name(certificate) not in allowed:
         raise CredentialRefused("the proxy's common name is not in the allowed list")

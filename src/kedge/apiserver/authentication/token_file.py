@@ -1,6 +1,5 @@
 """A file of tokens in upstream's form: lines of `token,user name,user uid[,"group,group"]`."""
 
-import csv
 import logging
 from pathlib import Path
 
@@ -15,6 +14,9 @@ class TokenFileError(Exception):
 
 def read(path: Path) -> dict[str, User]:
     """The users in the file, by token."""
+    # Not above: few servers have such a file.
+    import csv
+
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file, strict=True))

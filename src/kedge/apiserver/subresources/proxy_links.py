@@ -1,7 +1,6 @@
 """Links in what a proxied server answers: redirects and HTML are moved below the proxy's path."""
 
 import re
-from html import escape
 from typing import Final
 
 import msgspec
@@ -181,6 +180,9 @@ class LinkRewriter:
         moved = self._base.moved(link)
         if moved == link:
             return value
+        # Not above: its table of entities takes 350 KB.
+        from html import escape
+
         path = _URL.fullmatch(link)
         kept = len(path[3] + path[4]) if path is not None else 0
         return escape(moved[: len(moved) - kept]).encode("latin-1", "replace") + value[-kept:]

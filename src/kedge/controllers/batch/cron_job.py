@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from msgspec.structs import replace
 
@@ -284,7 +283,12 @@ def _schedule(cron_job: CronJob) -> Schedule:
 
 
 def _zone(cron_job: CronJob) -> tzinfo | None:
-    return ZoneInfo(cron_job.spec.timeZone) if cron_job.spec.timeZone is not None else None
+    if cron_job.spec.timeZone is None:
+        return None
+    # Not above: few clusters have jobs with a time zone.
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(cron_job.spec.timeZone)
 
 
 def _since(cron_job: CronJob) -> datetime:

@@ -8,12 +8,10 @@ import contextlib
 import hashlib
 import io
 import os
-import tarfile
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import msgspec
 
@@ -43,6 +41,9 @@ from kedge.node.images.streams import (
     unpacker,
 )
 from kedge.node.images.unpack import ImageLimits
+
+if TYPE_CHECKING:
+    import tarfile
 
 _MOST_MEMBERS: Final = 100_000
 _MOST_LINKS: Final = 8
@@ -296,6 +297,8 @@ class TarArchive:
         self._file = file
         self._places: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
+        import tarfile
+
         try:
             self._survey()
         except (tarfile.TarError, *BROKEN) as error:
@@ -336,6 +339,8 @@ def _tar(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[TarArchive]
         if not is_packed(file):
             yield TarArchive(file)
             return
+        import tempfile
+
         with tempfile.TemporaryFile(dir=scratch) as plain:
             _expand(file, plain, limits)
             yield TarArchive(plain)
@@ -364,6 +369,8 @@ def _root(path: Path, scratch: Path) -> Iterator[PackedImage]:
     """Yield a root directory as an image with one layer."""
     if not any(path.iterdir()):
         raise InvalidImage("it is an empty directory")
+    import tempfile
+
     with tempfile.TemporaryFile(dir=scratch) as file:
         _pack(path, file)
         file.seek(0)
@@ -379,12 +386,14 @@ def _root(path: Path, scratch: Path) -> Iterator[PackedImage]:
 
 def _pack(path: Path, file: BinaryIO) -> None:
     """Write a tar file; the same directory always gives the same bytes."""
+    import tarfile
+
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         archive.add(path, ".", recursive=False)
         _pack_below(archive, path, "")
 
 
-def _pack_below(archive: tarfile.TarFile, directory: Path, name: str) -> None:
+def _pack_below(archive: "tarfile.TarFile", directory: Path, name: str) -> None:
     for entry in sorted(directory.iterdir()):
         if entry.is_socket():
             continue
@@ -407,6 +416,8 @@ def _root_document(diff_id: str) -> bytes:
 
 def copy_to_file(source: BinaryIO, scratch: Path, limits: ImageLimits) -> Path:
     """Copy a stream that can be read only once, such as standard input, to a file."""
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(dir=scratch)
     with open(descriptor, "wb") as file:
         reader = ForwardReader(source, limits.layer_bytes)

@@ -1,16 +1,17 @@
 """Bounded streams of untrusted bytes: read forward only, counted, hashed and decompressed."""
 
-import gzip
 import hashlib
 import importlib
 import io
 import os
-import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from kedge.node.images.oci import InvalidImage
+
+if TYPE_CHECKING:
+    import tarfile
 
 CHUNK: Final = 1 << 20
 _HEADERS: Final = 4 << 20
@@ -105,8 +106,11 @@ class SkippingReader:
 
 def members(
     reader: "ForwardReader | SkippingReader",
-) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+) -> Iterator[tuple["tarfile.TarFile", "tarfile.TarInfo"]]:
     """Yield the members of a tar file one by one, without keeping them."""
+    # Not above, here and in the modules beside: a node that pulls no images does without.
+    import tarfile
+
     file: Any = reader
     # Not "r|": with its own buffering, tarfile would read ahead.
     with tarfile.open(mode="r:", fileobj=file, errors="surrogateescape") as archive:
@@ -182,6 +186,8 @@ def unpacker(source: SeekableSource) -> Callable[[ByteSource], ByteSource]:
     start = source.read(4)
     source.seek(0)
     if start.startswith(_GZIP):
+        import gzip
+
         return lambda packed: gzip.GzipFile(fileobj=_file(packed))
     if start == _ZSTD:
         return _zstd()

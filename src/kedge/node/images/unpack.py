@@ -8,10 +8,9 @@ import errno
 import os
 import shutil
 import stat
-import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,6 +19,9 @@ from kedge.node.images.layers import OPAQUE, LayerFile, Parts
 from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
 from kedge.supervisor.files.removal import remove_all
+
+if TYPE_CHECKING:
+    import tarfile
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"
@@ -51,6 +53,8 @@ def unpack(tar: ForwardReader, into: Path, below: Sequence[Path], limits: ImageL
     Return its size in bytes. A user other than root owns all files. Devices that the kernel refuses
     are left out, as rootless engines do: containers have a `/dev` of their own.
     """
+    import tarfile
+
     tree = _LayerTree(str(into), [str(each) for each in below], limits)
     tree.begin()
     try:
@@ -95,7 +99,7 @@ class _LayerTree:
         if self._below:
             self._dress_like(self._root, LayerFile(self._below[0], os.lstat(self._below[0])))
 
-    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def add(self, archive: "tarfile.TarFile", member: "tarfile.TarInfo") -> None:
         self._count(member)
         parts = _parts(member.name)
         if not parts:
@@ -122,7 +126,7 @@ class _LayerTree:
         for path, moment in self._times.items():
             _set_time(path, moment)
 
-    def _count(self, member: tarfile.TarInfo) -> None:
+    def _count(self, member: "tarfile.TarInfo") -> None:
         self._entries += 1
         if self._entries > self._limits.entries:
             raise InvalidImage(
@@ -197,7 +201,7 @@ class _LayerTree:
 
     # Files.
 
-    def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: Parts) -> None:
+    def _make(self, archive: "tarfile.TarFile", member: "tarfile.TarInfo", parts: Parts) -> None:
         path = self._path(parts)
         if member.isdir():
             self._make_directory(path)
@@ -239,7 +243,7 @@ class _LayerTree:
         if found is not None and layers.is_whiteout(found):
             self._mark_opaque(path)
 
-    def _make_device(self, member: tarfile.TarInfo, path: str) -> bool:
+    def _make_device(self, member: "tarfile.TarInfo", path: str) -> bool:
         """Make a device and return True, or return False if this user may not make devices."""
         if member.ischr() and member.devmajor == member.devminor == 0:
             raise InvalidImage(f"{member.name} is a whiteout that is not written as one")
@@ -258,7 +262,7 @@ class _LayerTree:
         if layers.look(self._below, parts):
             self._hide(parts[:-1], parts[-1])
 
-    def _linked(self, member: tarfile.TarInfo) -> LayerFile:
+    def _linked(self, member: "tarfile.TarInfo") -> LayerFile:
         """Return the target of a hard link, in this layer or in one below."""
         parts = _parts(member.linkname)
         if not parts:
@@ -331,7 +335,7 @@ class _LayerTree:
 
     # Attributes.
 
-    def _dress(self, path: str, member: tarfile.TarInfo) -> None:
+    def _dress(self, path: str, member: "tarfile.TarInfo") -> None:
         """Set owner, extended attributes, mode and time, in this order: chown clears mode bits."""
         if self._is_root:
             self._own(path, member.uid, member.gid)
@@ -389,7 +393,7 @@ def _parts(name: str) -> Parts:
     return parts
 
 
-def _name(name: str, member: tarfile.TarInfo) -> str:
+def _name(name: str, member: "tarfile.TarInfo") -> str:
     if name in ("", ".", ".."):
         raise InvalidImage(f"{member.name!r} hides something outside of the image")
     return name
@@ -414,7 +418,7 @@ def _mkdir(path: str) -> None:
     os.chmod(path, 0o755)
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+def _write(archive: "tarfile.TarFile", member: "tarfile.TarInfo", path: str) -> None:
     content = archive.extractfile(member)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with open(os.open(path, flags, 0o600), "wb", buffering=0) as file:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import importlib
-import tempfile
 from collections.abc import AsyncIterator
 from functools import cache
 from typing import Any, Final
@@ -66,6 +65,9 @@ async def _reachable(there: Target, network: NetworkPlace) -> AsyncIterator[str]
             await forward(reader, writer, there, network)
         except OSError:
             writer.transport.abort()
+
+    # Not above: few pods have such a probe in a network of their own.
+    import tempfile
 
     with tempfile.TemporaryDirectory(prefix="kedge-probe-") as directory:
         path = f"{directory}/socket"

@@ -16,7 +16,7 @@ import platform
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -196,7 +196,7 @@ def _kernel(text: str) -> tuple[int, ...]:
 
 @cache
 def _numbers(machine: str) -> dict[str, int]:
-    text = resources.files("kedge.node.runtime").joinpath("syscalls.json").read_text()
+    text = Path(__file__).with_name("syscalls.json").read_text()
     found: dict[str, int] = json.loads(text).get(machine, {})
     return found
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -12,10 +12,12 @@ from kedge.deviceplugin.messages import PluginInfo
 from kedge.machinery.clock import Clock
 from kedge.machinery.names import dns_subdomain
 from kedge.node.devices.watcher import PluginRefused, Withdraw
-from kedge.node.storage.csi_driver import CsiDriverClient, PathName
-from kedge.node.storage.csi_messages import NodeInfoResponse
 from kedge.node.storage.storage_report import ReportedDriver
 from kedge.node.storage.volume_driver import DriverError
+
+if TYPE_CHECKING:
+    from kedge.node.storage.csi_driver import CsiDriverClient, PathName
+    from kedge.node.storage.csi_messages import NodeInfoResponse
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ Announce = Callable[[Mapping[str, str]], Awaitable[None]]
 class CsiRegistry:
     """Fulfils watcher.PluginHandler and driver_catalog.RegisteredDrivers."""
 
-    def __init__(self, clock: Clock, in_pods: PathName = lambda path: path) -> None:
+    def __init__(self, clock: Clock, in_pods: "PathName" = lambda path: path) -> None:
         """`in_pods` returns how drivers in pods name a path of this machine."""
         self._in_pods = in_pods
         self._clock = clock
@@ -38,7 +40,7 @@ class CsiRegistry:
         self._nodes: dict[str, ReportedDriver] = {}
         self.announce: Announce | None = None
 
-    def find(self, name: str) -> CsiDriverClient | None:
+    def find(self, name: str) -> "CsiDriverClient | None":
         return self._drivers.get(name)
 
     def nodes(self) -> list[ReportedDriver]:
@@ -46,6 +48,9 @@ class CsiRegistry:
         return [self._nodes[name] for name in sorted(self._nodes)]
 
     async def adopt(self, info: PluginInfo, endpoint: Path) -> Withdraw:
+        # Not above: its messages take 300 KB, and few nodes have such a driver.
+        from kedge.node.storage.csi_driver import CsiDriverClient
+
         self._check(info, endpoint)
         # A driver that gives its endpoint as in a pod sees the volumes there too.
         named = self._in_pods if str(endpoint) != info.endpoint else lambda path: path
@@ -92,7 +97,7 @@ class CsiRegistry:
                 f"{failed}a driver of the name {info.name} is registered with this version already"
             )
 
-    async def _withdraw(self, driver: CsiDriverClient) -> None:
+    async def _withdraw(self, driver: "CsiDriverClient") -> None:
         if self._drivers.get(driver.name) is driver:
             del self._drivers[driver.name]
             self._nodes.pop(driver.name, None)
@@ -104,7 +109,7 @@ class CsiRegistry:
         await driver.close()
 
 
-def node_driver(name: str, answer: NodeInfoResponse) -> tuple[ReportedDriver, dict[str, str]]:
+def node_driver(name: str, answer: "NodeInfoResponse") -> tuple[ReportedDriver, dict[str, str]]:
     """Return a driver as CSINode lists it, and the labels of the node. Raises ValueError."""
     if not answer.node_id or len(answer.node_id) > LONGEST_NODE_ID:
         raise ValueError(f"error adding CSI driver node info: the node id of {name} is invalid")

@@ -1,5 +1,6 @@
 """The key on disk."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,41 @@ def test_a_key_of_another_sort_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sa.key").write_bytes(pem)
     with pytest.raises(SigningKeyError, match="not an RSA key"):
         SigningKey(tmp_path).prepare()
+
+
+def test_a_key_that_signs_wrongly_is_refused(directory: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    path = directory / "sa.key"
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    n = key.private_numbers()
+    public = rsa.RSAPublicNumbers(n.public_numbers.e + 2, n.public_numbers.n)
+    damaged = rsa.RSAPrivateNumbers(n.p, n.q, n.d, n.dmp1, n.dmq1, n.iqmp, public)
+    path.write_bytes(
+        damaged.private_key(unsafe_skip_rsa_key_validation=True).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    with pytest.raises(SigningKeyError, match="holds no private key"):
+        SigningKey(directory).prepare()
+
+
+def test_a_key_is_made_once_by_processes_that_start_together(tmp_path: Path) -> None:
+    both = [SigningKey(tmp_path), SigningKey(tmp_path)]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(SigningKey.prepare, both))
+    assert both[0].id == both[1].id
+
+
+def test_a_key_is_complete_with_both_halves_for_its_owner_only(directory: Path) -> None:
+    (directory / "sa.key").chmod(0o644)
+    assert not SigningKey(directory).is_made
+    (directory / "sa.key").chmod(0o600)
+    assert SigningKey(directory).is_made
+    (directory / "sa.pub").unlink()
+    assert not SigningKey(directory).is_made
+    assert not SigningKey(directory / "none").is_made

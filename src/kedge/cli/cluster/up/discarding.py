@@ -1,6 +1,5 @@
 """Remove a new cluster whose start has failed: it holds nothing."""
 
-import tempfile
 from pathlib import Path
 
 from kedge.cli.cluster import node_pool, registry, restarts, state
@@ -15,6 +14,9 @@ def discard(config: UpConfig, message: str) -> str:
     directory, name = config.server.state, config.server.name
     logs = log_files(directory)
     if any(str(each) in message for each in logs):
+        # Not above: most starts succeed.
+        import tempfile
+
         place = Path(tempfile.mkdtemp(prefix=f"kedge-up-{name}-"))
         keep_logs(directory, place)
         for each in logs:

@@ -123,9 +123,10 @@ def help_along(config: "ServerConfig", cluster: state.ClusterRecord) -> None:
         # The server finds the same error and explains it.
         with contextlib.suppress(OSError, pki.AuthorityError):
             pki.ensure(config.pki, server_addresses.hosts(config))
+            now = SystemClock().now()
             for name, at in config.local_nodes.items():
-                now = SystemClock().now()
                 pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), now)
+            pki.ensure_front_proxy(config.front_proxy_pki, now)
     # This command needs it as soon as the server is ready.
     importlib.import_module("kedge.client.kubeconfig")
 
