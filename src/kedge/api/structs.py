@@ -6,16 +6,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.schema import Schema, with_zero
-
-if TYPE_CHECKING:
-    from importlib.abc import InspectLoader
 
 _PREFIXES = {
     "model": "io.k8s.apimachinery.pkg.apis.meta.v1",
@@ -97,8 +95,9 @@ def field_docs(struct: type) -> dict[str, str]:
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
     # Not with `inspect.getsource`, which keeps all lines of the file and a map of all modules.
-    loader = cast("InspectLoader", sys.modules[module].__loader__)
-    tree = ast.parse(loader.get_source(module) or "")
+    file = sys.modules[module].__file__
+    assert file is not None
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     return {
         node.name: dict(_docs_under_fields(node.body))
         for node in tree.body

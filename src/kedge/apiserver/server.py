@@ -539,7 +539,7 @@ async def load_key(api: Api, key: SigningKey) -> None:
     try:
         await asyncio.to_thread(key.prepare)
     except (OSError, SigningKeyError) as error:
-        # Who asks for a token gets the error, and tries again.
+        # A request for a token tries again, and answers with the error.
         log.error("signing key not loaded error=%s", error)
 
 
