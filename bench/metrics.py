@@ -15,7 +15,6 @@ import os
 import random
 import re
 import ssl
-import struct
 import subprocess
 import sys
 import tempfile
@@ -30,9 +29,10 @@ from typing import Any
 import uvloop
 
 from kedge.machinery.clock import SystemClock
+from kedge.metrics.detail_windows import CODES, MASKS
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
 from kedge.metrics.frame_codec import CONTENT_TYPE, encode, path_of
-from kedge.metrics.windows import TICK_SECONDS
+from kedge.metrics.windows import DETAILS, TICK_SECONDS
 from kedge.node.stats.publisher import moment
 
 CLOCK = SystemClock()
@@ -40,7 +40,6 @@ CLOCK = SystemClock()
 PODS = "/apis/metrics/v1alpha1/pods"
 USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 SYSTEMS = ("kubelet", "runtime", "misc", "pods")
-_END_TICK_AT = 8
 
 
 def show(what: str, figure: str, bar: str = "") -> None:
@@ -169,15 +168,17 @@ def address_of(node: int) -> str:
 class Node:
     """A simulated node. All of its numbers change from one report to the next."""
 
-    def __init__(self, server: Server, number: int, pods: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, server: Server, number: int, pods: Sequence[tuple[str, str]], filled: int
+    ) -> None:
+        """`filled` is the number of details of each pod that are not 0."""
         self.name = f"n{number}"
         self._connection = Connection(server.port, f"node-token-{number}", address_of(number))
         self.delay = moment(zlib.crc32(self.name.encode()))
         """Seconds after a tick at which it reports."""
         self._last = 0
-        body = encode(self._first(pods, random.Random(number)))
-        rows = (1 + len(SYSTEMS) + len(pods)) * 8 * WIDTH
-        self._about, self._rows = bytearray(body[:-rows]), body[-rows:]
+        self._frame = self._first(pods, random.Random(number))
+        self._frame = self._frame._replace(details=_details(len(pods), filled, number))
 
     def _first(self, pods: Sequence[tuple[str, str]], chance: random.Random) -> Frame:
         since = int(CLOCK.now().timestamp()) - 2 * 86400
@@ -196,9 +197,10 @@ class Node:
         return Frame(self.name, "u", 1, TICK_SECONDS, since, systems, measured, numbers)
 
     def frame(self, tick: int) -> bytes:
-        struct.pack_into("<I", self._about, _END_TICK_AT, tick)
-        turn = 16 * (1 + tick % 100)
-        return bytes(self._about) + self._rows[turn:] + self._rows[:turn]
+        turn = 2 * (1 + tick % 100)
+        # Other numbers than in the last report: the machine has those of a pod, and so on.
+        values = array("q", self._frame.values[turn:]) + array("q", self._frame.values[:turn])
+        return encode(self._frame._replace(end_tick=tick, values=values))
 
     def next_tick(self) -> int:
         self._last = max(int(CLOCK.now().timestamp()) // TICK_SECONDS, self._last + 1)
@@ -215,7 +217,19 @@ class Node:
         await self.send(self.frame(self.next_tick()))
 
 
-async def fill(server: Server, nodes: int, pods: int) -> list[Node]:
+def _details(pods: int, filled: int, seed: int) -> Sequence[bytes]:
+    """The rows of details of a node and its pods; none if no detail is filled."""
+    chance = random.Random(seed)
+    known = (1 << len(DETAILS)) - 1
+
+    def row() -> bytes:
+        codes = array("H", (chance.randrange(20_000, 40_000) for _ in range(CODES * filled)))
+        return MASKS.pack(known, (1 << filled) - 1) + codes.tobytes()
+
+    return [row() for _ in range(1 + len(SYSTEMS) + pods)] if filled else ()
+
+
+async def fill(server: Server, nodes: int, pods: int, filled: int = 0) -> list[Node]:
     """Register everything."""
     admin = Connection(server.port, server.token)
 
@@ -244,7 +258,7 @@ async def fill(server: Server, nodes: int, pods: int) -> list[Node]:
             pod = await create(connection, f"/api/v1/namespaces/bench-{each}/pods", document)
             made.append((name, pod["metadata"]["uid"]))
         connection.close()
-        return Node(server, number, made)
+        return Node(server, number, made, filled)
 
     found: list[Node] = []
     for start in range(0, nodes, 10):
@@ -374,7 +388,7 @@ async def watch_lag(server: Server, nodes: Sequence[Node], watchers: int, path: 
 async def measure(
     server: Server, executor: Executor, flags: argparse.Namespace, count: int
 ) -> None:
-    nodes = await fill(server, count, flags.pods)
+    nodes = await fill(server, count, flags.pods, flags.details)
     await CLOCK.sleep(3)
     idle = server.resident_mb()
     print(
@@ -442,6 +456,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=100, help="on each node")
     parser.add_argument("--seconds", type=float, default=30, help="how long reports are measured")
     parser.add_argument("--calls", type=int, default=100, help="of each list")
+    parser.add_argument("--details", type=int, default=0, help="that are not 0, of each pod")
     parser.add_argument("--watchers", type=int, default=100)
     parser.add_argument(
         "--scheduler", action="store_true", help="the scheduler follows all that is reported, too"

@@ -125,6 +125,31 @@ class Files:
             (path / "memory.stat").write_text(f"{self._lines}{second << 10}\n")
 
 
+class UnifiedFiles:
+    """Groups of cgroup v2 that are plain files, with details that change all the time: the traffic
+    of disks, page faults and waiting for the processor."""
+
+    def __init__(self, directory: Path, groups: list[str]) -> None:
+        controllers = frozenset(["cpu", "memory", "io"])
+        self.cgroups = Cgroups([Hierarchy(str(directory), controllers, True)])
+        self._paths = [directory / group.strip("/") for group in [*groups, ROOT, ""]]
+        for path in self._paths:
+            path.mkdir(parents=True, exist_ok=True)
+
+    def change(self, second: int) -> None:
+        # Odd steps, so that rates differ from tick to tick.
+        grown = second * 1000 + second % 97 * 4096
+        for number, path in enumerate(self._paths):
+            (path / "cpu.stat").write_text(f"usage_usec {second * 1000 * (number + 1)}\n")
+            (path / "memory.current").write_text(f"{((number + 1) << 22) + (second << 12)}\n")
+            faults = f"pgfault {grown}\npgmajfault {grown // 100}\n"
+            (path / "memory.stat").write_text(f"anon 1\ninactive_file {second << 10}\n{faults}")
+            traffic = f"rbytes={grown << 8} wbytes={grown << 9} rios={grown} wios={grown}"
+            (path / "io.stat").write_text(f"8:0 {traffic} dbytes=0 dios=0\n")
+            pressure = f"avg10=0.00 avg60=0.00 avg300=0.00 total={grown}\n"
+            (path / "cpu.pressure").write_text(f"some {pressure}full {pressure}")
+
+
 @contextlib.contextmanager
 def real_groups(groups: list[str], stirred: int) -> Iterator[tuple[Cgroups, list[int]]]:
     """Groups of the kernel, and a process in each that waits to be sent SIGUSR1, and then gives
@@ -226,19 +251,23 @@ class Day(NamedTuple):
     frame: int
 
 
-def whole_day(count: int) -> Day:
-    """To be called in a process of its own, which has not used and freed other memory."""
+def whole_day(count: int, *, details: bool) -> Day:
+    """To be called in a process of its own, which has not used and freed other memory. `details`
+    says whether these change too."""
     with tempfile.TemporaryDirectory() as place:
         directory, pods = Path(place), Pods(count)
-        files = Files(directory / "day", pods.groups())
+        made = UnifiedFiles if details else Files
+        files = made(directory / "day", pods.groups())
         files.change(1)
         gc.collect()
         before = resident()
         round_ = Round(directory, files.cgroups, pods)
-        # Ticks far apart touch every page of a day too.
-        for second in range(10, 3 * DAY, 600):
-            round_.take(second)
-        for second in range(3 * DAY, 3 * DAY + 60):
+        # Ticks far apart touch every page of a day too. Over more than a minute, details have
+        # no rate.
+        end, step = (DAY + HOUR, 60) if details else (3 * DAY, 600)
+        for second in (*range(10, end, step), *range(end, end + 60)):
+            if details:
+                files.change(second)
             round_.take(second)
         frame = encode(round_.sampler.frame("n1", "u", 10))
         assert len(decode(frame).pods) == count
@@ -246,15 +275,16 @@ def whole_day(count: int) -> Day:
         return Day(resident() - before, (directory / "usage").stat().st_size, len(frame))
 
 
-def memory(count: int) -> None:
+def memory(count: int, *, details: bool) -> None:
     """Print the memory that containers add to a node without any."""
     days = []
     for number in (0, count):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            days.append(process.submit(whole_day, number).result())
+            days.append(process.submit(whole_day, number, details=details).result())
     none, all_ = days
     added = (all_.resident - none.resident) / count
-    print(f"memory after a day        {added / 1000:8.1f} KB per container (budget 60)")
+    which = "of which seven details change" if details else "whose details are 0"
+    print(f"memory after a day        {added / 1000:8.1f} KB per container {which} (budget 60)")
     print(f"and for the node itself   {none.resident / 1000:8.1f} KB")
     print(f"file                      {all_.file / count / 1000:8.1f} KB per container")
     print(f"frame                     {all_.frame / 1000:8.1f} KB")
@@ -268,7 +298,8 @@ def main() -> None:
     count = chosen.containers
     gc.set_threshold(20_000, 20, 50)
     print(f"{count} containers, load {os.getloadavg()[0]:.1f}")
-    memory(count)
+    memory(count, details=False)
+    memory(count, details=True)
     print("processor seconds per minute, at best (budget 0.10 per 100 containers)")
     pods = Pods(count)
     for what, much in (("files, a page a second", False), ("files, a twentieth", True)):

@@ -7,18 +7,24 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.protobuf_wire import bytes_field
+from kedge.machinery.write_guard import WriteGuard, guarded
+from kedge.storage.compaction import MARK, keep_history
 from kedge.storage.etcd import client as etcd_client
-from kedge.storage.etcd import leases
+from kedge.storage.etcd import leases, messages
 from kedge.storage.etcd.client import EtcdClient
 from kedge.storage.etcd.connection import EtcdConnection
+from kedge.storage.etcd.failures import EtcdFailure, FailureKind
 from kedge.storage.etcd.store import EtcdStore
 from kedge.storage.store import (
     DISK_FULL,
+    FIRST_REVISION,
     DiskFull,
+    GuardLost,
     RevisionCompacted,
     RevisionConflict,
     StoreEntry,
@@ -29,6 +35,7 @@ from kedge.storage.store import (
     ValueTooLarge,
     WriteOutcomeUnknown,
 )
+from kedge.testing.clock import FakeClock
 from kedge.testing.etcd_process import EtcdProcess
 
 pytestmark = pytest.mark.timeout(60)
@@ -89,8 +96,10 @@ async def test_requests_fail_with_words_while_etcd_is_down(
             await store.get("/a")
         with pytest.raises((StoreUnavailable, WriteOutcomeUnknown)):
             await store.put("/a", b"", expect=entry.revision)
+        monkeypatch.setattr(etcd_client, "PATIENCE_SECONDS", 8.0)
         etcd.start()
         assert await store.get("/a") == entry
+    monkeypatch.setattr(etcd_client, "PATIENCE_SECONDS", 0.2)
     etcd.kill()
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await EtcdStore.open(at(etcd), SystemClock())
@@ -111,8 +120,88 @@ async def test_a_write_without_an_answer_happens_once_and_is_found(
         etcd.go_on()
         written, created, deleted = await asyncio.gather(writing, creating, deleting)
         assert (written.value, created.value, deleted.value) == (b"after", b"new", b"before")
-        assert {written.revision, created.revision, deleted.revision} == {4, 5, 6}
-        assert store.revision == 6
+        revisions = {written.revision, created.revision, deleted.revision}
+        # The creation may have been fenced off and repeated.
+        fenced = {store._fence.revision} - {0}
+        assert revisions | fenced == set(range(4, 7 + len(fenced)))
+        assert store.revision == 6 + len(fenced)
+
+
+class LateMember:
+    """Holds back the first creation of a key, as a member that is stuck, and answers nothing."""
+
+    def __init__(self, store: EtcdStore, key: bytes) -> None:
+        self._write = store._client.write
+        self._key = key
+        self.held: list[bytes] = []
+        store._client.write = self.write  # type: ignore[method-assign]
+
+    async def write(self, method: str, request: bytes) -> bytes:
+        if self._key in request and not self.held:
+            self.held.append(request)
+            raise EtcdFailure(FailureKind.UNKNOWN, "here", "no answer")
+        return await self._write(method, request)
+
+    async def go_on(self) -> None:
+        """Carry out what was held back."""
+        await self._write(messages.TXN, self.held[0])
+
+
+async def test_a_creation_that_arrives_late_does_not_bring_back_what_was_deleted(
+    etcd: EtcdProcess,
+) -> None:
+    async with opened(at(etcd)) as store:
+        member = LateMember(store, b"/late")
+        entry = await store.put("/late", b"v", expect=0)
+        await store.delete("/late", expect=entry.revision)
+        await member.go_on()
+        assert await store.get("/late") is None
+        # Those that were under way at the same time, and later ones, succeed.
+        others = await asyncio.gather(*(store.put(f"/{i}", b"", expect=0) for i in range(3)))
+        assert len({each.revision for each in others}) == 3
+        with pytest.raises(RevisionConflict):
+            await store.put("/0", b"", expect=0)
+
+
+async def test_a_creation_that_another_one_has_overtaken_does_not_happen_later(
+    etcd: EtcdProcess,
+) -> None:
+    async with opened(at(etcd)) as store, opened(at(etcd)) as other:
+        member = LateMember(store, b"/late")
+        store_write = store._client.write
+
+        async def write(method: str, request: bytes) -> bytes:
+            if b"/late" in request and not member.held:
+                overtaking.append(await other.put("/late", b"other", expect=0))
+            return await store_write(method, request)
+
+        overtaking: list[StoreEntry] = []
+        store._client.write = write  # type: ignore[method-assign]
+        with pytest.raises(RevisionConflict):
+            await store.put("/late", b"v", expect=0)
+        await other.delete("/late", expect=overtaking[0].revision)
+        await member.go_on()
+        assert await other.get("/late") is None
+
+
+async def test_a_guarded_creation_is_refused_by_its_guard_only(etcd: EtcdProcess) -> None:
+    async with opened(at(etcd)) as store:
+        term = await store.put("/term", b"", expect=0)
+        guard = WriteGuard("/term", term.revision)
+        await store.put("/a", b"", expect=0)
+        assert store._fence.revision == 0
+        LateMember(store, b"/b")
+        await guarded(guard, store.put("/b", b"", expect=0))
+        assert store._fence.revision
+        # An administrator deletes the key by which creations are fenced off.
+        await store.delete(store._fence.key, expect=store._fence.revision)
+        await guarded(guard, store.put("/c", b"", expect=0))
+        await store.put("/d", b"", expect=0)
+        assert not guard.is_lost
+        await store.put("/term", b"", expect=term.revision)
+        with pytest.raises(GuardLost):
+            await guarded(guard, store.put("/e", b"", expect=0))
+        assert guard.is_lost
 
 
 async def test_a_conflict_after_a_lost_answer_is_that_of_another_writer(
@@ -208,6 +297,45 @@ async def test_two_servers_see_the_writes_of_each_other(etcd: EtcdProcess) -> No
         assert await watching == [StoreEvent("put", last, None)]
 
 
+async def test_servers_agree_on_what_is_compacted(etcd: EtcdProcess) -> None:
+    """By the key that kube-apiservers use, so that one of them may share the etcd."""
+    clock, real = FakeClock(), SystemClock()
+    async with opened(at(etcd)) as one, opened(at(etcd)) as two:
+        entry = await one.put("/a", b"0", expect=0)
+        keeping = [asyncio.ensure_future(keep_history(each, clock, 300)) for each in (one, two)]
+        for step in range(1, 16):
+            entry = await one.put("/a", b"%d" % step, expect=entry.revision)
+            await two.list("/")  # it has seen this, too
+            await clock.advance(30)
+            await real.sleep(0.05)  # etcd answers in its own time
+        mark = await two.get(MARK)
+        assert mark is not None
+        compacted = int(mark.value)
+        async with asyncio.timeout(10):
+            while await two._oldest() < compacted:
+                await real.sleep(0.05)
+        for each in keeping:
+            each.cancel()
+        await asyncio.wait(keeping)
+        assert FIRST_REVISION < compacted < entry.revision - 9
+        for store in (one, two):
+            with pytest.raises(RevisionCompacted):
+                await first(store, 1, since=compacted - 1)
+            assert (await first(store, 1, since=compacted))[0].entry.revision > compacted
+        # Each revision was compacted by one of them: the other one lost the comparison.
+        marks = [event for event in await until(one, compacted) if event.entry.key == MARK]
+        assert len({event.entry.value for event in marks}) == len(marks)
+
+
+async def until(store: EtcdStore, since: int) -> list[StoreEvent]:
+    """Return all writes since then."""
+    found: list[StoreEvent] = []
+    async with aclosing(store.watch("", since=since)) as watch:
+        while not found or found[-1].entry.revision < store.revision:
+            found.append(await anext(watch))
+    return found
+
+
 async def test_an_etcd_that_lost_acknowledged_writes_is_not_served(etcd: EtcdProcess) -> None:
     async with opened(at(etcd)) as store:
         for i in range(5):
@@ -260,6 +388,9 @@ async def test_both_sides_prove_themselves_by_certificates(
     pki.ensure(tmp_path, ["127.0.0.1"])
     own = tmp_path / "client"
     pki.ensure_node(tmp_path, "client", ("client",), own, SystemClock().now())
+    pki.ensure(tmp_path / "apart", ["127.0.0.1"])
+    other = tmp_path / "other"
+    pki.ensure_node(tmp_path / "apart", "client", ("client",), other, SystemClock().now())
     (tmp_path / "etcd").mkdir()
     etcd = EtcdProcess(
         tmp_path / "etcd",
@@ -284,9 +415,20 @@ async def test_both_sides_prove_themselves_by_certificates(
         strangers = (
             EtcdConnection(endpoints=known.endpoints),
             EtcdConnection(endpoints=known.endpoints, authority=known.authority),
+            replace(known, certificate=other / "node.crt", key=other / "node.key"),
+            replace(known, authority=other / "ca.crt"),
         )
-        for each in strangers:
-            with pytest.raises(StoreUnavailable, match="does not answer"):
+        for each, words in zip(
+            strangers,
+            (
+                "does not answer",
+                "does not answer by TLS.*trusts the certificate in --etcd-certfile",
+                "does not answer by TLS.*trusts the certificate in --etcd-certfile",
+                "does not answer by TLS.*--etcd-cafile is its certificate authority",
+            ),
+            strict=True,
+        ):
+            with pytest.raises(StoreUnavailable, match=words):
                 await EtcdStore.open(each, SystemClock())
     finally:
         etcd.remove()

@@ -9,10 +9,12 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
@@ -39,6 +41,7 @@ from kedge.storage.store import (
 from kedge.testing.clock import FakeClock
 from kedge.testing.etcd_process import free_port
 from kedge.testing.postgresql_process import DATABASE, USER, PostgresProcess
+from kedge.testing.postgresql_tls import admit, client_certificate, protected_server
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -480,43 +483,18 @@ async def test_the_library_may_be_missing(
 
 
 @pytest.fixture
-def protected(tmp_path: Path) -> Iterator[PostgresProcess]:
-    """A server that wants certificates from strangers, and passwords from others."""
-    server = PostgresProcess(Path(tempfile.mkdtemp(prefix="kedge-postgresql-")))
-    try:
-        server.create()
-    except Exception:
-        server.remove()
-        raise
-    yield server
-    server.remove()
+def protected(shared_postgresql: PostgresProcess, tmp_path: Path) -> Iterator[PostgresProcess]:
+    """A server with TLS, whose certificate is of the authority in `tmp_path`."""
+    with protected_server(tmp_path) as server:
+        yield server
 
 
 async def test_both_sides_prove_themselves(
-    shared_postgresql: PostgresProcess,
-    protected: PostgresProcess,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    protected: PostgresProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.1)
-    pki.ensure(tmp_path, ["127.0.0.1"])
-    own = tmp_path / "client"
-    pki.ensure_node(tmp_path, USER, (USER,), own, SystemClock().now())
-    for name in ("ca.crt", "server.crt", "server.key"):
-        shutil.copy(tmp_path / name, protected.data / name)
-        shutil.chown(protected.data / name, protected.data.owner(), protected.data.group())
-        (protected.data / name).chmod(0o600)
-    protected.settings = (
-        "fsync=off",
-        "ssl=on",
-        "ssl_ca_file=ca.crt",
-        "password_encryption=scram-sha-256",
-    )
-    protected.start()
     protected.query("ALTER ROLE kedge PASSWORD 's3cret:word'")
-    rules = "hostssl all all 127.0.0.1/32 {}\nlocal all all trust\n"
-    (protected.data / "pg_hba.conf").write_text(rules.format("scram-sha-256"))
-    protected.reload()
+    admit(protected, "scram-sha-256")
 
     file = tmp_path / "password"
     plain = at(protected)
@@ -541,8 +519,59 @@ async def test_both_sides_prove_themselves(
     stranger = PostgresConnection(
         address=plain.address, authority=other / "ca.crt", password_file=file
     )
-    with pytest.raises(StoreError, match="certificate verify failed"):
+    with pytest.raises(StoreError, match=r"certificate verify failed.*--postgresql-cafile"):
         await PostgresStore.open(stranger, SystemClock())
+
+
+async def test_a_user_proves_itself_by_a_certificate(
+    protected: PostgresProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.1)
+    admit(protected, "cert clientcert=verify-full")
+    own = client_certificate(tmp_path, USER)
+    known = PostgresConnection(
+        address=protected.address,
+        authority=tmp_path / "ca.crt",
+        certificate=own.with_suffix(".crt"),
+        key=own.with_suffix(".key"),
+    )
+    async with opened(known) as one, opened(known) as two:
+        entry = await one.put("/a", b"1", expect=0)
+        assert await first(two, 1, since=1) == [StoreEvent("put", entry, None)]
+        assert (await two.delete("/a", expect=entry.revision)).revision == entry.revision + 1
+        # Connections that are made later show it, too.
+        for each in (one._rows, one._lists, one._writer):
+            each._session.disconnect()
+        assert await one.get("/a") is None
+        assert (await one.put("/b", b"", expect=0)).revision == entry.revision + 2
+
+    async def refused(connection: PostgresConnection, words: str) -> None:
+        with pytest.raises(StoreError, match=words) as error:
+            await PostgresStore.open(connection, SystemClock())
+        assert not isinstance(error.value, StoreUnavailable), "it would be tried again"
+
+    def with_certificate(of: Path) -> PostgresConnection:
+        return replace(known, certificate=of.with_suffix(".crt"), key=of.with_suffix(".key"))
+
+    nothing = replace(known, certificate=None, key=None)
+    await refused(nothing, "requires a valid client certificate.*--postgresql-certfile")
+    jane = client_certificate(tmp_path, "jane")
+    await refused(with_certificate(jane), 'failed for user "kedge".*--postgresql-certfile')
+    other = tmp_path / "other"
+    pki.ensure(other, ["127.0.0.1"])
+    await refused(
+        with_certificate(client_certificate(other, USER)),
+        "refuses the certificate of --postgresql-certfile: .*unknown ca.*ssl_ca_file",
+    )
+    old = SystemClock().now() - timedelta(days=1000)
+    await refused(
+        with_certificate(client_certificate(tmp_path, USER, old)),
+        "refuses the certificate of --postgresql-certfile: .*expired",
+    )
+    elsewhere = replace(
+        known, address=known.address._replace(hosts=(PostgresHost("127.0.0.2", protected.port),))
+    )
+    await refused(elsewhere, "is not trusted: .*IP address mismatch.*the name in --store")
 
 
 @pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="needs the program pgbouncer")

@@ -582,10 +582,13 @@ class Kubectl:
         self.cluster = cluster
         self.namespace = namespace
         self.environment = dict(cluster.environment)
+        self.server = ""
+        """The server to use, if the cluster has several."""
 
     def command(self, arguments: tuple[str, ...]) -> list[str]:
         words = shlex.split(arguments[0]) if len(arguments) == 1 else list(arguments)
-        return [self.program, f"--namespace={self.namespace}", *words]
+        server = [f"--server={self.server}"] if self.server else []
+        return [self.program, f"--namespace={self.namespace}", *server, *words]
 
     def __call__(self, *arguments: str, input: str | None = None, check: bool = True) -> Outcome:
         done = subprocess.run(

@@ -14,10 +14,12 @@ from tests.e2e.test_etcd import is_ready
 from kedge.machinery.clock import SystemClock
 from kedge.storage.postgresql.connection import PostgresConnection
 from kedge.storage.postgresql.store import PostgresStore
-from kedge.testing.postgresql_process import PostgresMissing, PostgresProcess
+from kedge.testing.postgresql_process import USER, PostgresMissing, PostgresProcess
+from kedge.testing.postgresql_tls import admit, client_certificate, protected_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import Any
 
     from kedge.storage.store import StoreEntry
@@ -171,3 +173,29 @@ def test_a_postgresql_that_is_down_is_told_in_words(
     eventually(lambda: is_ready(api))
     assert api.exists(f"{PATH}/first")
     assert not api.exists(f"{PATH}/second")
+
+
+def test_a_cluster_proves_itself_by_a_certificate(
+    server: PostgresProcess, own_cluster: OwnCluster, tmp_path: Path
+) -> None:
+    with protected_server(tmp_path) as postgresql:
+        admit(postgresql, "cert clientcert=verify-full")
+        own, other = (client_certificate(tmp_path, user) for user in (USER, "jane"))
+
+        def flags(certificate: Path) -> tuple[str, ...]:
+            return (
+                *("--store", postgresql.url, "--postgresql-cafile", str(tmp_path / "ca.crt")),
+                *("--postgresql-certfile", f"{certificate}.crt"),
+                *("--postgresql-keyfile", f"{certificate}.key"),
+            )
+
+        refused = own_cluster.fails("up", *own_cluster.which, "--nodes=0", *flags(other), code=125)
+        assert 'certificate authentication failed for user "kedge"' in refused
+        assert "--postgresql-certfile" in refused
+        api = own_cluster.up(*flags(own)).api
+        api.create(PATH, {"metadata": {"name": "a"}})
+        assert "postgresql" in own_cluster.kedge("status", *own_cluster.which)
+        used = "SELECT bool_and(ssl AND client_dn = '/CN=kedge') FROM pg_stat_ssl JOIN"
+        used += " pg_stat_activity USING (pid) WHERE application_name = 'kedge'"
+        assert postgresql.query(used) == "t"
+        own_cluster.kedge("down", *own_cluster.which)

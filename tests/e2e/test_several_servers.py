@@ -13,11 +13,21 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.e2e.conftest import Api, Cluster, OwnCluster, Refused, private_environment
+from tests.e2e.conftest import (
+    NO_KUBECTL,
+    Api,
+    Cluster,
+    Kubectl,
+    OwnCluster,
+    Refused,
+    kubectls,
+    private_environment,
+)
 
 from kedge.cli.cluster import process, server_parts
 from kedge.client.transport import Call, Reply
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
 
 SERVERS: Final = 3
 CORE: Final = "/api/v1/namespaces/default"
+SCHEDULING: Final = "/apis/scheduling.kedge/v1alpha1"
 LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
@@ -105,6 +116,9 @@ def test_quotas_names_ports_and_addresses_are_given_once(cluster: Cluster) -> No
     for server in servers:
         found = [each["metadata"]["name"] for each in server.get(path)["items"]]
         assert len(found) == 60
+        # The status has each of them before its create is acknowledged.
+        status = server.get("/api/v1/namespaces/small/resourcequotas/q")["status"]
+        assert status["used"] == {"count/configmaps": "60"}
         # One is of a controller.
         assert codes.count(201) == sum(name != "kube-root-ca.crt" for name in found)
     assert set(codes) == {201, 403}
@@ -195,6 +209,69 @@ def test_a_client_that_goes_from_server_to_server_sees_its_own_writes(cluster: C
     assert servers[2].get(path)["items"] == []
 
 
+def test_what_requests_are_judged_by_counts_on_every_server_at_once(cluster: Cluster) -> None:
+    servers = each_server(cluster.api)
+    container = {"name": "c", "image": "web", "resources": {"limits": {"cpu": "2"}}}
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [container], "serviceAccountName": "robot"},
+    }
+    most = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    for i in range(6):
+        one, two, three = (servers[(i + k) % SERVERS] for k in range(SERVERS))
+        name = f"judged-{i}"
+        path = f"/api/v1/namespaces/{name}"
+        # A namespace.
+        one.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        two.create(f"{path}/serviceaccounts", {"metadata": {"name": "robot"}})
+        # A LimitRange.
+        three.create(f"{path}/limitranges", {"metadata": {"name": "l"}, "spec": most})
+        assert attempt(one, f"{path}/pods", pod) == 403
+        two.delete(f"{path}/limitranges/l")
+        three.create(f"{path}/pods?dryRun=All", pod)
+        # A quota.
+        hard = {"hard": {"count/configmaps": "0"}}
+        one.create(f"{path}/resourcequotas", {"metadata": {"name": "q"}, "spec": hard})
+        made = {"metadata": {"name": "c"}}
+        assert attempt(two, f"{path}/configmaps", made) == 403
+        # A webhook, which nobody answers.
+        hook = {
+            "name": "nobody.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["secrets"],
+                }
+            ],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail",
+        }
+        hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        one.create(hooks, {"metadata": {"name": name}, "webhooks": [hook]})
+        secret = {"metadata": {"name": "s"}}
+        assert attempt(three, f"{path}/secrets", secret) == 500
+        two.delete(f"{hooks}/{name}")
+        one.create(f"{path}/secrets", secret)
+        # A token, and the account that it is of.
+        asked = two.create(f"{path}/serviceaccounts/robot/token", {"spec": {}})
+        user = three.stranger()
+        user.token = asked["status"]["token"]
+        reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        me = user.create(reviews, {})["status"]["userInfo"]["username"]
+        assert me == f"system:serviceaccount:{name}:robot"
+        one.delete(f"{path}/serviceaccounts/robot")
+        assert attempt(user, reviews, {}) == 401
+        # A namespace that ends.
+        two.delete(path)
+        late = {"metadata": {"name": "late"}}
+        assert attempt(three, f"{path}/secrets", late) in (403, 404)
+
+
 def test_a_watch_is_handed_from_server_to_server_without_a_gap(cluster: Cluster) -> None:
     servers = each_server(cluster.api)
     version = cluster.api.get(f"{CORE}/configmaps")["metadata"]["resourceVersion"]
@@ -216,6 +293,70 @@ def test_a_watch_is_handed_from_server_to_server_without_a_gap(cluster: Cluster)
                 seen.append(int(version))
     assert seen == written[: len(seen)]
     assert len(seen) > 40
+
+
+def serving_pod(eventually: Callable[..., Any], api: Api) -> None:
+    """Run a pod that prints a line, and serves a page on port 8000."""
+    script = "echo ready; cd $(mktemp -d); echo hello > page; exec python3 -m http.server 8000"
+    listens = "import socket; socket.create_connection(('127.0.0.1', 8000))"
+    probe = {"exec": {"command": ["python3", "-c", listens]}, "periodSeconds": 1}
+    container = {"name": "c", "image": "host", "command": ["sh", "-c", script]}
+    pod = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container | {"readinessProbe": probe}],
+        },
+    }
+    api.create(f"{CORE}/pods", pod)
+
+    def is_ready() -> bool:
+        status = api.get(f"{CORE}/pods/web")["status"]
+        found = {each["type"]: each["status"] for each in status.get("conditions", [])}
+        return found.get("Ready") == "True"
+
+    eventually(is_ready, 30)
+
+
+def test_commands_logs_and_ports_of_pods_are_reached_through_every_server(
+    cluster: Cluster, eventually: Callable[..., Any]
+) -> None:
+    program = next(iter(kubectls().values()), None)
+    if program is None:
+        pytest.skip(NO_KUBECTL)
+    serving_pod(eventually, cluster.api)
+    node = cluster.api.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    for server in each_server(cluster.api):
+        kubectl = Kubectl(program, cluster, "default")
+        kubectl.server = server.url
+        done = kubectl(
+            *("exec", "-i", "web", "--", "sh", "-c", "cat; echo err >&2; exit 42"),
+            input="through\n",
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (42, "through\n"), done.stderr
+        assert "err" in done.stderr
+        assert kubectl.says("logs", "web").startswith("ready")
+        with kubectl.start("logs", "-f", "web") as lines:
+            assert lines.next() == "ready"
+            kubectl("exec", "web", "--", "sh", "-c", f"echo {server.url} > /proc/1/fd/1")
+            assert lines.until(server.url)
+        with kubectl.start("port-forward", "pod/web", ":8000") as lines:
+            port = lines.until("Forwarding from 127.0.0.1").split(":")[1].split()[0]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/page", timeout=20) as answer:
+                assert answer.read() == b"hello\n"
+        assert kubectl.says("get", "--raw", f"/api/v1/nodes/{node}/proxy/healthz") == "ok"
+        proxied = f"{CORE}/pods/web:8000/proxy/page"
+        assert kubectl.says("get", "--raw", proxied) == "hello"
+        # Only the leader of the schedulers knows.
+        decision = server.get(f"{SCHEDULING}/namespaces/default/schedulingdecisions/web")
+        assert decision["node"] == node
+        listed = kubectl.says("get", "schedulingdecisions", "web", "-o", "name")
+        assert listed == "schedulingdecision.scheduling.kedge/web"
+    with pytest.raises(Refused) as refused:
+        server("GET", f"{SCHEDULING}/schedulingdecisions", None, Impersonate_User="jane")
+    assert refused.value.code == 403
+    cluster.api.delete(f"{CORE}/pods/web")
 
 
 class Client(threading.Thread):

@@ -1,5 +1,7 @@
-"""What clients of three servers do and see is linearizable, and their watches are complete, while
-servers and members of etcd are killed, stopped for a moment, and cut off from each other.
+"""What clients of API servers do and see is linearizable, and their watches are complete: of three
+servers on etcd, while servers and members of etcd are killed, stopped for a moment, and cut off
+from each other, and of one on SQLite, which is killed. Clients create, update, delete, read and
+list.
 
 KEDGE_HISTORY_SECONDS=600 makes a long run of it. Each run prints how many faults there were.
 """
@@ -15,115 +17,69 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kedge.client.transport import Call
 from kedge.machinery.clock import SystemClock
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.store import EtcdStore
-from kedge.testing.api_history import (
-    NAMESPACE,
-    ApiHistoryClient,
-    ApiStore,
-    HoppingWatch,
-    record_writes,
-)
+from kedge.storage.sqlite.store import SqliteStore
+from kedge.testing.api_history import ApiHistory, record_writes, replayed_writes
 from kedge.testing.etcd_process import LOOPBACK, EtcdMissing, EtcdProcess, three_members
 from kedge.testing.member_networks import MemberNetworks
 from kedge.testing.server_process import ApiServerProcess, three_servers
 from kedge.testing.store_history import violations
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kedge.storage.store import StoreEvent
+    from kedge.testing.api_history import Fault
     from kedge.testing.etcd_process import MemberNetwork
 
-SECONDS: Final = float(os.environ.get("KEDGE_HISTORY_SECONDS", "12"))
+SECONDS: Final = float(os.environ.get("KEDGE_HISTORY_SECONDS", "10"))
+ROUND_SECONDS: Final = 150.0
+"""A server keeps the history of five minutes in SQLite, which is compared after each round."""
 CLIENTS: Final = 6
 SEED: Final = int(os.environ.get("KEDGE_HISTORY_SEED", "1"))
 
 pytestmark = [pytest.mark.timeout(240 + 2 * SECONDS)]
-Fault = "Callable[[random.Random], Awaitable[str]]"
 
 
 async def check(
-    servers: Sequence[ApiServerProcess],
-    endpoints: tuple[str, ...],
-    faults: Sequence[Callable[[random.Random], Awaitable[str]]],
+    servers: Sequence[ApiServerProcess], endpoints: tuple[str, ...], faults: Sequence[Fault]
 ) -> None:
     """Let clients work while faults happen one after the other, then look at their history."""
-    clock, chance = SystemClock(), random.Random(SEED)
+    clock = SystemClock()
     store = await EtcdStore.open(EtcdConnection(endpoints=endpoints), clock)
     transports = [server.transport() for server in servers]
-    since = store.revision
-    made = await transports[0].send(
-        Call(
-            "POST",
-            "/api/v1/namespaces",
-            "",
-            {"content-type": "application/json"},
-            b'{"metadata":{"name":"%b"}}' % NAMESPACE.encode(),
-        )
-    )
-    assert made.status == 201, made.body
-    clients = [
-        ApiHistoryClient(
-            ApiStore(transports, random.Random(SEED + i)),  # type: ignore[arg-type]
-            clock,
-            f"c{i}",
-            random.Random(100 * SEED + i),
-        )
-        for i in range(CLIENTS)
-    ]
-    watches = [HoppingWatch(transports, random.Random(i), since) for i in range(2)]
-    happened: dict[str, int] = {}
-
-    async def pause() -> None:
-        await clock.sleep(0.05)
-
-    async def disturb() -> None:
-        while True:
-            await clock.sleep(chance.uniform(0.05, 0.4))
-            what = await chance.choice(faults)(chance)
-            happened[what] = happened.get(what, 0) + 1
-
+    clients = ApiHistory(transports, clock, SEED, CLIENTS)
+    since = await clients.begin()
     history: list[StoreEvent] = []
     async with asyncio.TaskGroup() as group:
         # As it happens: it is kept for five minutes only.
         recording = group.create_task(record_writes(store, since, history))
-        following = [group.create_task(watch.run(pause)) for watch in watches]
-        work = [group.create_task(client.run(SECONDS)) for client in clients]
-        disturbing = group.create_task(disturb())
-        await asyncio.wait(work)
-        disturbing.cancel()
-        await asyncio.wait([disturbing])
+        last = await clients.run(SECONDS, faults)
         until = await store.newest()
-        while store.revision < until:
+        while store.revision < until or history[-1].entry.revision < last:
             await clock.sleep(0.02)
         await clock.sleep(0.1)
         recording.cancel()
-        last = history[-1].entry.revision if history else 0
-        deadline = clock.monotonic() + 60
-        while any(watch.position < last for watch in watches) and clock.monotonic() < deadline:
-            await clock.sleep(0.05)
-        for each in following:
-            each.cancel()
-    operations = [each for client in clients for each in client.operations]
-    outcomes: dict[str, int] = {}
-    for each in operations:
-        outcomes[each.outcome] = outcomes.get(each.outcome, 0) + 1
-    print(
-        f"faults {sum(happened.values())} {happened}, operations {outcomes}, writes {len(history)},"
-        f" watches moved on {[watch.hops for watch in watches]} times"
-    )
     for transport in transports:
         await transport.close()
     await store.close()
-    assert list(violations(operations, history)) == []
-    revisions = [event.entry.revision for event in history]
-    for watch in watches:
-        assert [each for each in watch.seen if each <= last] == revisions
-    assert outcomes["ok"] > 2 * SECONDS
+    conclude(clients, history, shares_deletions=True)
+
+
+def conclude(
+    clients: ApiHistory, history: Sequence[StoreEvent], *, shares_deletions: bool = False
+) -> None:
+    """Compare what clients saw with what the store says."""
+    print(clients.summary(history))
+    found = violations(clients.operations, history, shares_deletions=shares_deletions)
+    assert list(found) == []
+    assert clients.watch_violations(history) == []
+    assert sum(each.outcome == "ok" for each in clients.operations) > 2 * min(SECONDS, 20)
+    done = {each.kind for each in clients.operations if each.outcome == "ok"}
+    assert done == {"get", "list", "put", "delete"}
 
 
 def settings(directory: Path, networks: Sequence[MemberNetwork]) -> list[EtcdProcess]:
@@ -167,6 +123,14 @@ async def test_servers_and_members_are_killed(tmp_path: Path) -> None:
         await asyncio.to_thread(member.wait)
         return "member SIGKILL"
 
+    async def stop_member(chance: random.Random) -> str:
+        """Servers go to the next member, and repeat what this one may still carry out."""
+        member = chance.choice(members)
+        member.pause()
+        await clock.sleep(chance.uniform(0.1, min(6.0, SECONDS / 4)))
+        member.go_on()
+        return "member SIGSTOP"
+
     async def stop(chance: random.Random) -> str:
         server = chance.choice(servers)
         server.send(signal.SIGSTOP)
@@ -176,12 +140,42 @@ async def test_servers_and_members_are_killed(tmp_path: Path) -> None:
 
     try:
         servers += three_servers(tmp_path, f"etcd://{','.join(endpoints)}", [("127.0.0.1", ())] * 3)
-        await check(servers, endpoints, [kill, kill_member, stop])
+        await check(servers, endpoints, [kill, kill_member, stop, stop_member])
     finally:
         for each in servers:
             each.end()
         for member in members:
             member.kill()
+
+
+async def test_a_server_on_sqlite_is_killed(tmp_path: Path) -> None:
+    clock, left, number = SystemClock(), SECONDS, 0
+    while left > 0:
+        number += 1
+        server = ApiServerProcess(tmp_path / f"s{number}", "sqlite")
+        server.directory.mkdir(mode=0o700)
+
+        async def kill(chance: random.Random, server: ApiServerProcess = server) -> str:
+            number = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+            await asyncio.to_thread(server.end, number)
+            await brought_back(server)
+            return f"server {number.name}"
+
+        try:
+            server.spawn()
+            await asyncio.to_thread(server.wait)
+            transport = server.transport()
+            clients = ApiHistory([transport], clock, SEED + number, CLIENTS)
+            since = await clients.begin()
+            await clients.run(min(left, ROUND_SECONDS), [kill])
+            await transport.close()
+        finally:
+            server.end()
+        store = await SqliteStore.open(server.directory / "store.db", clock)
+        history = await replayed_writes(store, since)
+        await store.close()
+        conclude(clients, history)
+        left -= ROUND_SECONDS
 
 
 @pytest.mark.skipif(

@@ -38,7 +38,7 @@ WITHOUT_A_LOOP = (
 """Processes that do not import asyncio, which takes longer than all modules of `kedge up`."""
 MOST = {
     "kedge.control_plane": 566,
-    "kedge.node.agent": 463,
+    "kedge.node.agent": 464,
     "kedge.cli.cluster.up.start": 46,
     "kedge.supervisor.supervisor": 62,
     "kedge.restarter.restarter": 4,

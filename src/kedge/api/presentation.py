@@ -64,6 +64,10 @@ class Presentation(msgspec.Struct, Generic[T], frozen=True, kw_only=True, eq=Fal
         default_factory=lambda: (name_column(), created_column())
     )
     further_column: FurtherColumn | None = None
+    row_source: Callable[[], type[Any]] | None = None
+    """Returns a Struct with just what `columns` and `row_conditions` read, if decoding it takes
+    much less time than the whole object: a table of thousands of objects decodes each of them.
+    Called with the first table."""
     row_conditions: Callable[[T], Sequence[Mapping[str, str]]] | None = None
     """Returns the conditions of an object's row, as kubectl reads them from a table."""
     fields: Mapping[str, Callable[[T], str]] = msgspec.field(default_factory=dict)

@@ -185,6 +185,12 @@ class Resource(
         source = self.presentation.field_source
         return self.decode if source is None else msgspec.json.Decoder(source).decode
 
+    @cached_property
+    def decode_row(self) -> Callable[[bytes], Any]:
+        """Decodes what the columns show of an object."""
+        source = self.presentation.row_source
+        return self.decode if source is None else tolerant(msgspec.json.Decoder(source()))
+
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
 

@@ -94,10 +94,9 @@ def field_docs(struct: type) -> dict[str, str]:
 
 @cache
 def _module_docs(module: str) -> dict[str, dict[str, str]]:
-    # Not with `inspect.getsource`, which keeps all lines of the file and a map of all modules.
-    file = sys.modules[module].__file__
-    assert file is not None
-    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    # Not with `inspect.getsource`, which keeps all lines of the file and a map of all modules. Not
+    # with the module's loader: that of pytest, which loads kedge as a plugin, has no sources.
+    tree = ast.parse(Path(sys.modules[module].__file__ or "").read_text(encoding="utf-8"))
     return {
         node.name: dict(_docs_under_fields(node.body))
         for node in tree.body

@@ -84,10 +84,10 @@ class Api:
     def find(self, request: Request) -> Item | None:
         """Return the object of a request; None if there is none. Raises StatusError if there is one
         that another program wrote and kedge cannot read: it must not be taken for absent."""
-        cache = self.cache_of(request.resource)
-        item = cache.get(request.key)
-        if item is None and request.key in cache.unreadable:
-            raise internal(str(cache.unreadable[request.key]))
+        cache, key = self.cache_of(request.resource), request.key
+        item = cache.get(key)
+        if item is None and key in cache.unreadable:
+            raise internal(str(cache.unreadable[key]))
         return item
 
     async def own_version(self, resource: Resource[Any], item: Item) -> Item:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kedge.api.builtin.service_networks import SERVICE_RANGE
 from kedge.api.catalog import BUILT_IN, Catalog
-from kedge.api.core_v1 import namespace, node, service
+from kedge.api.core_v1 import namespace, node, resource_quota, service
 from kedge.api.resource import Resource
 from kedge.apiserver import (
     identities,
@@ -51,8 +51,9 @@ from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.pod_templates import PodTemplates
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import User
-from kedge.apiserver.scheduling_decisions import SchedulingDecisions
+from kedge.apiserver.scheduling_decisions import Elsewhere, SchedulingDecisions, nowhere
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.ui.on_demand import DashboardOnDemand
 from kedge.apiserver.watchcache import WatchCache
@@ -68,7 +69,7 @@ from kedge.web.watchdog import LoopPauses
 
 if TYPE_CHECKING:
     from kedge.apiserver.allocation.port_records import PortRecords
-    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
+    from kedge.apiserver.quota.claims import QuotaClaims
     from kedge.apiserver.testing.fault_table import FaultTable
 
 SEATS: Final = 600
@@ -103,8 +104,11 @@ async def assemble(
     caller = webhook_caller(cache, network, faults, clock)
     # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
     random = Random(SystemRandom().getrandbits(256))
-    claims = quota_claims(store, cache, clock, random) if is_shared else None
-    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, configuration, claims)
+    shared = random if is_shared else None
+    quota = FirstQuota(
+        cache.of(resource_quota.RESOURCE), lambda: quota_claims(store, cache, clock, shared)
+    )
+    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock, quota, configuration)
     chosen = plugins.enabled(admission, given)
     if device_access:
         chosen.append(DeviceAccess(authorizer, device_access))
@@ -139,20 +143,26 @@ async def assemble(
         network=network,
         clock=clock,
         random=random,
-        work=() if claims is None else (claims.run,),
+        work=(quota.run,),
     )
 
 
 def quota_claims(
-    store: Store, cache: WatchCache, clock: Clock, random: Random
-) -> "SharedQuotaClaims":
-    """Return the claims by which servers of one store agree on quotas. A server that is started
-    again is another one: it does not know the writes that it admitted before."""
+    store: Store, cache: WatchCache, clock: Clock, shared: Random | None
+) -> "QuotaClaims":
+    """Return the claims of writes on quotas. `shared` names the server if others may write to the
+    store. A server that is started again is another one: it does not know the writes that it
+    admitted before."""
     from kedge.apiserver.quota.ledger import QuotaLedger
+
+    ledger = QuotaLedger(cache, clock)
+    if shared is None:
+        from kedge.apiserver.quota.local_claims import LocalQuotaClaims
+
+        return LocalQuotaClaims(store, cache, ledger, clock)
     from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 
-    name = f"{random.getrandbits(64):016x}"
-    return SharedQuotaClaims(store, cache, QuotaLedger(cache, clock), clock, name)
+    return SharedQuotaClaims(store, cache, ledger, clock, f"{shared.getrandbits(64):016x}")
 
 
 def shared_ports(store: Store, clock: Clock) -> "PortRecords":
@@ -245,11 +255,12 @@ def application(
     outside: OutsideIdentities = identities.NONE,
     extend_tokens: bool = True,
     controls: ControlSteps = NO_CONTROLS,
+    decisions_elsewhere: Elsewhere = nowhere,
 ) -> App:
     """Return the application on an Api. `tokens` are those of static users; `address` returns the
     host and port under which clients reach the server; `aggregator` forwards to extension
     servers; `outside` knows the users of other issuers; `controls` are the steps of a server for
-    tests."""
+    tests; `decisions_elsewhere` asks other servers for decisions of the scheduler."""
     components = components or ControlPlaneComponents()
     counts = telemetry(api, pauses)
     for add in outside.metrics:
@@ -271,7 +282,7 @@ def application(
         api,
         authenticator=authenticator,
         token_requests=TokenRequests(key, extends=extend_tokens),
-        decisions=SchedulingDecisions(components),
+        decisions=SchedulingDecisions(components, decisions_elsewhere),
         pages=Pages(
             api,
             openid=OpenId(key, address),

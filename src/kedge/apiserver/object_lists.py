@@ -1,6 +1,7 @@
 """Lists of objects as JSON and YAML, whole or metadata only, in pieces of a limited size."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from kedge.api.core_v1.pod import pod_addresses
 from kedge.api.model import ListMeta
 from kedge.api.resource import Resource
-from kedge.apiserver.watchcache import Item
+from kedge.apiserver.watchcache import Item, bodies_of
 
 PIECE: Final = 256 << 10
 """Long bodies are written in pieces of about this size."""
@@ -47,7 +48,7 @@ def list_pieces(resource: Resource[Any], items: Sequence[Item], meta: ListMeta) 
 def _typed(resource: Resource[Any], items: Sequence[Item]) -> Iterable[Sequence[bytes]]:
     """Return whole objects, some at a time."""
     if resource.relabelling is None:
-        return ([item.body for item in group] for group in _groups(items))
+        return _groups(items)
     return in_turns(items, lambda item: own_version(resource, item.body))
 
 
@@ -60,28 +61,29 @@ def _untyped(resource: Resource[Any], items: Sequence[Item]) -> Iterable[Sequenc
         msgspec.json.encode(resource.kind),
         msgspec.json.encode(resource.api_version),
     )
-    length = len(start)
-    # This server writes the kind first; a body that begins otherwise is decoded. The slice is
-    # inside the expression because a call for each item of a long list is felt.
-    return (
-        [
-            body[length:]
-            if (body := item.body).startswith(start)
-            else _encoded(msgspec.json.decode(body))
-            for item in group
-        ]
-        for group in _groups(items)
-    )
+    return (_without_start(bodies, start) for bodies in _groups(items))
 
 
-def _groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Return some items at a time, large ones by themselves."""
+def _without_start(bodies: Sequence[bytes], start: bytes) -> Sequence[bytes]:
+    """Return objects without their kind, apiVersion and first brace, with which they begin if this
+    server wrote them. Not a call for each of them: it is felt in long lists."""
+    shortened = list(map(bytes.removeprefix, bodies, repeat(start)))
+    if sum(map(len, bodies)) - sum(map(len, shortened)) == len(bodies) * len(start):
+        return shortened
+    return [
+        body.removeprefix(start) if body.startswith(start) else _encoded(msgspec.json.decode(body))
+        for body in bodies
+    ]
+
+
+def _groups(items: Sequence[Item]) -> Iterator[Sequence[bytes]]:
+    """Return the bodies of some items at a time, large ones by themselves."""
     for at in range(0, len(items), TOGETHER):
-        group = items[at : at + TOGETHER]
-        if sum([item.size for item in group]) <= PIECE:
-            yield group
+        bodies = bodies_of(items[at : at + TOGETHER])
+        if sum(map(len, bodies)) <= PIECE:
+            yield bodies
         else:
-            yield from ((item,) for item in group)
+            yield from ((body,) for body in bodies)
 
 
 def _encoded(document: dict[str, Any]) -> bytes:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kedge.api.core_v1.pod import pod
-from kedge.api.model import ListMeta, Object
+from kedge.api.model import ListMeta
 from kedge.api.presentation import Age, Column
 from kedge.api.protobuf.messages import MEDIA_TYPE
 from kedge.api.resource import Resource
@@ -43,9 +44,17 @@ ROWS_TOGETHER: Final = 32
 _INCLUDES = ("None", "Metadata", "Object")
 
 
+PLAIN_JSON: Final = frozenset(("", "*/*", "application/json"))
+"""Accept headers of clients that get JSON, of whatever is offered."""
+_JSON: Final = ResponseForm("json")
+
+
 def response_form(request: Request, offered: Sequence[Form]) -> ResponseForm:
     """The form the client prefers among those on offer; 406 if there is none."""
-    choices = negotiate(request.http.headers.get("accept", ""))
+    accept = request.http.headers.get("accept", "")
+    if accept in PLAIN_JSON:
+        return _JSON
+    choices = negotiate(accept)
     for choice in choices:
         if choice.form in offered and (choice.form != "protobuf" or request.resource.message):
             return choice
@@ -203,18 +212,23 @@ class TableForm(NamedTuple):
     include: str
     """How much of each object a row carries."""
     version: str
+    row_form: tuple[object, ...]
+    """All that the text of a row depends on, besides the object and the time. Rows share it."""
 
-    @property
-    def row_form(self) -> tuple[object, ...]:
-        """All that the text of a row depends on, besides the object and the time."""
-        return self.resource, len(self.columns), self.include, self.version
+
+def table_form(
+    resource: Resource[Any], columns: Sequence[Column], include: str, version: str
+) -> TableForm:
+    """Return the form of a table."""
+    asked = resource, len(columns), include, version
+    return TableForm(resource, columns, include, version, asked)
 
 
 def table_pieces(
     request: Request, items: Sequence[Item], meta: ListMeta, now: datetime, version: str
 ) -> Iterator[bytes]:
     columns = columns_for(request.resource, items)
-    form = TableForm(request.resource, columns, included(request), version)
+    form = table_form(request.resource, columns, included(request), version)
     rows = _row_groups(form, items, int(now.timestamp()))
     return joined(table_head(form, meta), rows, b"]}\n")
 
@@ -237,12 +251,16 @@ def _row_groups(form: TableForm, items: Sequence[Item], seconds: int) -> Iterato
         if len(texts) == len(group):
             yield texts
             continue
+        texts = []
         for item in group:
             effort += item.size
             if effort > TURN:
+                if texts:
+                    yield texts
                 yield ()
-                effort = item.size
-            yield (row(form, item, seconds),)
+                effort, texts = item.size, []
+            texts.append(row(form, item, seconds))
+        yield texts
 
 
 def columns_for(resource: Resource[Any], items: Iterable[Item]) -> Sequence[Column]:
@@ -252,7 +270,7 @@ def columns_for(resource: Resource[Any], items: Iterable[Item]) -> Sequence[Colu
     for item in items if further is not None else ():
         assert further is not None
         kept = item.row
-        if kept.is_marked if kept is not None else further.marker in item.body:
+        if kept.cells.is_marked if kept is not None else further.marker in item.body:
             return (*presentation.columns, further.column)
         left -= item.size
         if left < 0:
@@ -289,101 +307,124 @@ def column_definitions(columns: Sequence[Column]) -> list[dict[str, Any]]:
     ]
 
 
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """A row as it was written. It is replaced as a whole, because threads read it meanwhile."""
+
+    asked: tuple[object, ...]
+    """The form of the text."""
+    since: int
+    until: int
+    """The text holds for all seconds from `since` to before `until`."""
+    text: bytes
+    cells: "_Cells"
+    length: int
+    """How many bytes of the text are its cells and conditions. The others do not change."""
+
+
 def row(form: TableForm, item: Item, seconds: int) -> bytes:
     """One row. All but the ages is made once for each state of an object."""
-    kept = item.row
-    if not isinstance(kept, _Row) or not kept.is_for(form):
-        kept = _Row(form, item)
-        if item.size <= ROW_KEPT:
-            item.row = kept
-    return kept.written(form, item, seconds)
+    kept, asked = item.row, form.row_form
+    rest: Sequence[bytes]
+    if isinstance(kept, Row) and kept.asked == asked:
+        if kept.since <= seconds < kept.until:
+            return kept.text
+        cells, rest = kept.cells, (kept.text[kept.length :],)
+    else:
+        is_for = isinstance(kept, Row) and kept.cells.is_for(form)
+        cells, rest = kept.cells if is_for else _cells(form, item), _rest(form, item)
+    text, constant = cells.written(seconds)
+    written = Row(asked, seconds, seconds + constant, b"".join((text, *rest)), cells, len(text))
+    if item.size <= ROW_KEPT:
+        item.row = written
+    return written.text
 
 
-class _Row:
-    """The cells of a row with gaps where ages go, and the row as it was last written."""
+def _rest(form: TableForm, item: Item) -> tuple[bytes, ...]:
+    """Return what follows the cells of a row, in parts that are joined once."""
+    if form.include == "None":
+        return (b"}",)
+    is_whole = form.include == "Object"
+    body = own_version(form.resource, item.body) if is_whole else partial(item, form.version)
+    return b',"object":', body, b"}"
 
-    __slots__ = (
-        "_ages",
-        "_resource",
-        "_texts",
-        "_width",
-        "asked",
-        "is_marked",
-        "since",
-        "text",
-        "until",
-    )
 
-    def __init__(self, form: TableForm, item: Item) -> None:
-        self._resource = resource = form.resource
-        self._width = len(form.columns)
-        further = resource.presentation.further_column
-        self.is_marked = further is not None and further.marker in item.body
-        """Whether the object calls for the further column."""
-        self.asked: tuple[object, ...] = ()
-        """The form of the text."""
-        self.text = b""
-        """The row as it was last written, for all seconds from `since` to before `until`."""
-        self.since = self.until = 0
-        obj = resource.decode(own_version(resource, item.body))
-        texts = [b'{"cells":[']
-        ages: list[tuple[int | None, Age]] = []
-        for i, column in enumerate(form.columns):
-            cell = column.cell(obj)
-            if i:
-                texts[-1] += b","
-            if isinstance(cell, Age):
-                ages.append((_seconds(cell.timestamp), cell))
-                texts.append(b"")
-            else:
-                texts[-1] += msgspec.json.encode(cell, enc_hook=str)
-        texts[-1] += b"]" + _row_conditions(resource, obj)
-        self._texts = texts
-        self._ages = ages
+class _Cells(msgspec.Struct, frozen=True, gc=False):
+    """The cells of a row, with gaps where ages go. Part of no cycle, and there are as many as
+    objects: searches for garbage leave them out."""
+
+    resource: Resource[Any]
+    width: int
+    is_marked: bool
+    """Whether the object calls for the further column."""
+    texts: tuple[bytes, ...]
+    """The texts before, between and after the ages."""
+    ages: tuple[tuple[int | None, Age], ...]
 
     def is_for(self, form: TableForm) -> bool:
-        """Whether this is a row of such a table."""
-        return self._resource is form.resource and self._width == len(form.columns)
+        """Whether a table shows these cells."""
+        return self.resource is form.resource and self.width == len(form.columns)
 
-    def written(self, form: TableForm, item: Item, seconds: int) -> bytes:
-        asked = form.row_form
-        if self.asked != asked or not self.since <= seconds < self.until:
-            self.text = self._write(item, form.include, seconds, form.version)
-            self.asked = asked
-            self.since, self.until = seconds, seconds + self._constant_seconds(seconds)
-        return self.text
-
-    def _constant_seconds(self, seconds: int) -> int:
-        """Return for how long the row stays the same: the ages of old objects change rarely."""
-        moments = [moment for moment, _ in self._ages if moment is not None]
-        return min((constant_age(seconds - moment) for moment in moments), default=LONG_AGE)
-
-    def _write(self, item: Item, include: str, seconds: int, version: str) -> bytes:
-        cells = self._cells(seconds)
-        if include == "None":
-            return cells + b"}"
-        if include == "Object":
-            return b'%b,"object":%b}' % (cells, own_version(self._resource, item.body))
-        return b'%b,"object":%b}' % (cells, partial(item, version))
-
-    def _cells(self, seconds: int) -> bytes:
-        texts = self._texts
-        if len(texts) == 1:
-            return texts[0]
+    def written(self, seconds: int) -> tuple[bytes, int]:
+        """Return the cells, and for how many seconds they stay the same: the ages of old objects
+        change rarely."""
+        texts, constant = self.texts, LONG_AGE
         parts = [texts[0]]
-        for (moment, cell), text in zip(self._ages, texts[1:], strict=True):
-            age = "<unknown>" if moment is None else human_age(seconds - moment)
-            parts.append(b'"%b"' % cell.around(age).encode())
-            parts.append(text)
-        return b"".join(parts)
+        for at, (moment, cell) in enumerate(self.ages, 1):
+            age, left = _UNKNOWN if moment is None else _age(seconds - moment)
+            constant = min(constant, left)
+            parts += b'"%b"' % cell.around(age).encode(), texts[at]
+        return b"".join(parts), constant
 
 
-def _row_conditions(resource: Resource[Any], obj: Object) -> bytes:
+_UNKNOWN: Final = ("<unknown>", LONG_AGE)
+
+
+def _cells(form: TableForm, item: Item) -> _Cells:
+    resource, body = form.resource, item.body
+    further = resource.presentation.further_column
+    is_marked = further is not None and further.marker in body
+    obj = resource.decode_row(own_version(resource, body))
+    ages: list[tuple[int | None, Age]] = []
+    runs: list[list[object]] = [[]]
+    for column in form.columns:
+        cell = column.cell(obj)
+        if isinstance(cell, Age):
+            ages.append((_seconds(cell.timestamp), cell))
+            runs.append([])
+        else:
+            runs[-1].append(cell)
+    texts = _around_ages(runs)
+    texts[-1] += b"]" + _row_conditions(resource, obj)
+    return _Cells(resource, len(form.columns), is_marked, tuple(texts), tuple(ages))
+
+
+def _around_ages(runs: list[list[object]]) -> list[bytes]:
+    """Return the beginning of a row up to the first age, what is between ages, and what follows."""
+    first, *others = (msgspec.json.encode(run, enc_hook=str)[1:-1] for run in runs)
+    texts = [b'{"cells":[' + first]
+    if others and first:
+        texts[0] += b","
+    for run in others:
+        texts.append(b"," + run if run else b"")
+    for at in range(1, len(texts) - 1):
+        texts[at] += b","
+    return texts
+
+
+@lru_cache(4096)
+def _age(seconds: int) -> tuple[str, int]:
+    """Return an age as text, and for how many seconds it stays the same. Objects that were created
+    in the same second have it in common."""
+    return human_age(seconds), constant_age(seconds)
+
+
+def _row_conditions(resource: Resource[Any], obj: Any) -> bytes:
     if resource.presentation.row_conditions is None:
         return b""
     conditions = resource.presentation.row_conditions(obj)
     return b',"conditions":' + msgspec.json.encode(list(conditions)) if conditions else b""
 
 
+@lru_cache(4096)
 def _seconds(timestamp: str) -> int | None:
     return int(parse_time(timestamp).timestamp()) if timestamp else None

@@ -1,6 +1,6 @@
 """Get and list of the scheduler's decisions, which it keeps in memory."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kedge.api.model import ListMeta
 from kedge.api.scheduling_kedge_v1alpha1.scheduling_decision import (
@@ -20,21 +20,36 @@ from kedge.apiserver.watchcache import Item, Selection
 from kedge.machinery.errors import StatusError
 from kedge.web.message import Response
 
+Elsewhere = Callable[[Request], Awaitable[Response | None]]
+
+
+async def nowhere(request: Request) -> Response | None:
+    """Return nothing: there is no other server."""
+    return None
+
 
 class SchedulingDecisions:
-    """Answers for the scheduler that runs in this process."""
+    """Answers for the scheduler that runs in this process, or in that of another server."""
 
-    def __init__(self, components: ControlPlaneComponents) -> None:
+    def __init__(self, components: ControlPlaneComponents, elsewhere: Elsewhere = nowhere) -> None:
+        """`elsewhere` returns the answer of another server, for a user who may have it."""
         self._components = components
+        self._elsewhere = elsewhere
 
     def serve(self, api: Api, request: Request) -> Answer:
-        """The response to a get or list; 503 unless the scheduler runs in this process."""
+        """The response to a get or list; 503 unless a scheduler runs."""
         source = self._components.decisions
         if source is None:
-            raise no_scheduler()
+            return self._of_another_server(request)
         if request.verb == "get":
             return _one(api, request, source)
         return _list(api, request, source)
+
+    async def _of_another_server(self, request: Request) -> Response:
+        answer = await self._elsewhere(request)
+        if answer is None:
+            raise no_scheduler()
+        return answer
 
 
 def no_scheduler() -> StatusError:

@@ -55,6 +55,7 @@ from kedge.apiserver.identities import OutsideIdentities
 from kedge.apiserver.local_nodes import LocalNodes
 from kedge.apiserver.own_writes import unless_refused
 from kedge.apiserver.policies.type_check_status import PolicyTypeChecks
+from kedge.apiserver.scheduling_decisions import nowhere
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock, machine_clock
@@ -323,6 +324,8 @@ async def build(
     lifecycle = ServerLifecycle()
     extensions = ExtensionServers(Resolver(api.cache), config.front_proxy_pki, network)
     aggregator = Aggregator(api, extensions)
+    registrar = Registrar(api)
+    several = several_servers(config, api, registrar)
     app = application(
         api,
         {**users, token: ADMIN},
@@ -338,9 +341,8 @@ async def build(
         outside=outside,
         extend_tokens=config.extend_tokens,
         controls=control_steps(api, faults),
+        decisions_elsewhere=nowhere if several is None else several.decisions.answer,
     )
-    registrar = Registrar(api)
-    several = several_servers(config, api, registrar)
     listener = HttpServer(
         app.handle if several is None else several.before(app.handle),
         machine_clock(clock),
@@ -539,7 +541,7 @@ async def load_key(api: Api, key: SigningKey) -> None:
     try:
         await asyncio.to_thread(key.prepare)
     except (OSError, SigningKeyError) as error:
-        # A request for a token tries again, and answers with the error.
+        # A request for a token gets the error, and its client tries again.
         log.error("signing key not loaded error=%s", error)
 
 

@@ -177,7 +177,7 @@ def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
         )
         routes.check(resource, target, verb)
         routes.check_method(http.method, target)
-        if http.method != "GET" or http.headers.get("accept", "") not in _COMMON:
+        if http.method != "GET" or http.headers.get("accept", "") not in render.PLAIN_JSON:
             _check_form(request)
         handler = handler_of(resource, subresource, verb)
         make = _with_schema(handler) if resource.custom else handler
@@ -197,10 +197,6 @@ def _check_form(request: Request) -> None:
     if request.http.method != "GET":
         many = request.verb == "deletecollection"
         render.check(request, render.MANY if many else render.ONE)
-
-
-_COMMON: Final = frozenset(("", "*/*", "application/json"))
-"""Accept headers that need no check."""
 
 
 def _with_schema(handler: Handler) -> Handler:

@@ -140,13 +140,13 @@ class Item(msgspec.Struct, eq=False, gc=False):
         body = self._body
         if isinstance(body, bytes):
             return body
-        return body.form % tuple(body.own.split(b"\0"))
+        return body.whole()
 
     @property
     def size(self) -> int:
         """How many bytes clients get, or a few more: known without making them."""
         body = self._body
-        return len(body) if isinstance(body, bytes) else len(body.own) + len(body.form)
+        return len(body) if isinstance(body, bytes) else body.size
 
     def convert(self, body: bytes) -> None:
         """Take over the body under another definition of the resource."""
@@ -208,6 +208,11 @@ class Item(msgspec.Struct, eq=False, gc=False):
             self._fields = kept
         value: str = kept[name] if isinstance(kept, dict) else read(kept)
         return value
+
+
+def bodies_of(items: Iterable[Item]) -> list[bytes]:
+    """Return the bytes of many items, without a call for each that is kept whole."""
+    return [body if isinstance(body := item._body, bytes) else body.whole() for item in items]
 
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -306,7 +311,10 @@ class Selection:
 class ResourceCache:
     """The objects of one resource as they are now, and their latest changes."""
 
-    def __init__(self, resource: Resource[Any], loaded: int) -> None:
+    def __init__(
+        self, resource: Resource[Any], loaded: int, alike: "Callable[[], AlikeBodies]"
+    ) -> None:
+        """`alike` returns what shortens objects that have left the log."""
         self.resource = resource
         self.loaded = loaded
         """The store revision that this cache began with."""
@@ -326,7 +334,7 @@ class ResourceCache:
         self._head = splice_head(resource)
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
-        self._known: AlikeBodies | None = None
+        self._alike = alike
         self._quiet: deque[Item] = deque()
         """Objects that have left the log, to be shortened."""
 
@@ -572,18 +580,10 @@ class ResourceCache:
         for _ in range(min(SHORTENED_AT_ONCE, len(self._quiet))):
             item = self._quiet.popleft()
             if self._is_current(item):
-                item.shorten(self._alike)
+                item.shorten(self._alike())
 
     def _is_current(self, item: Item) -> bool:
         return self._items.get(item.key) is item
-
-    @property
-    def _alike(self) -> "AlikeBodies":
-        if self._known is None:
-            from kedge.apiserver.alike_bodies import AlikeBodies
-
-            self._known = AlikeBodies()
-        return self._known
 
     async def shorten(self, clock: Clock) -> None:
         """Keep only what differs from alike objects of all that have not changed of late, in many
@@ -591,7 +591,7 @@ class ResourceCache:
         for item in tuple(self._items.values()):
             await clock.give_way()
             if item.revision <= self.log_start:
-                item.shorten(self._alike)
+                item.shorten(self._alike())
 
 
 class WatchCache:
@@ -610,6 +610,7 @@ class WatchCache:
         self._order = count()
         self._log_bytes = 0
         """Bytes of all logs; never less than they have."""
+        self._known: AlikeBodies | None = None
 
     async def add(self, resource: Resource[Any]) -> ResourceCache:
         """Begin to serve one more resource from the objects that the store holds.
@@ -621,7 +622,7 @@ class WatchCache:
         cache = self._caches.get(resource.registry)
         if cache is None:
             page = await self.store.list(resource.prefix)
-            cache = ResourceCache(resource, page.revision)
+            cache = ResourceCache(resource, page.revision, self._alike)
             self._fill(cache, page.entries)
             self._caches[resource.registry] = cache
         return cache
@@ -632,7 +633,7 @@ class WatchCache:
         self.revision = page.revision
         shares: dict[str, list[StoreEntry]] = {}
         for resource in resources:
-            self._caches[resource.registry] = ResourceCache(resource, page.revision)
+            self._caches[resource.registry] = ResourceCache(resource, page.revision, self._alike)
             shares[resource.registry] = []
         for entry in page.entries:
             cache = self._cache_of(entry.key)
@@ -640,6 +641,15 @@ class WatchCache:
                 shares[cache.resource.registry].append(entry)
         for registry, entries in shares.items():
             self._fill(self._caches[registry], entries)
+
+    def _alike(self) -> "AlikeBodies":
+        """Return what shortens the objects of all resources: what it remembers is bounded for all
+        of them together."""
+        if self._known is None:
+            from kedge.apiserver.alike_bodies import AlikeBodies
+
+            self._known = AlikeBodies()
+        return self._known
 
     def _fill(self, cache: ResourceCache, entries: Iterable[StoreEntry]) -> None:
         if not self._is_shared:

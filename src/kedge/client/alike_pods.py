@@ -21,6 +21,8 @@ from kedge.api.model import ObjectMeta
 
 MOST: Final = 256
 """Owners or namespaces, and phases of their pods, whose last pod is known."""
+LONGEST_ADDRESS: Final = 64
+"""Longer addresses are none. A node may write them all the same, and they would be kept."""
 
 T = TypeVar("T")
 
@@ -125,11 +127,17 @@ def _status(status: PodStatus, like: PodStatus) -> PodStatus:
         conditions=_either(status.conditions, like.conditions),
         containerStatuses=_container_statuses(status.containerStatuses, like.containerStatuses),
         hostIP=sys.intern(status.hostIP),
-        hostIPs=_either(status.hostIPs, _only(status.hostIP)),
+        hostIPs=_host_addresses(status),
         podIPs=_either(status.podIPs, [PodIP(ip=status.podIP)]),
         startTime=_either(status.startTime, like.startTime),
         qosClass=_either(status.qosClass, like.qosClass),
     )
+
+
+def _host_addresses(status: PodStatus) -> Sequence[HostIP]:
+    if len(status.hostIP) > LONGEST_ADDRESS:
+        return status.hostIPs
+    return _either(status.hostIPs, _only(status.hostIP))
 
 
 @lru_cache(4096)

@@ -164,10 +164,16 @@ class Client:
             fieldSelector=fields,
             limit=str(limit or ""),
             resourceVersion=version,
-            **{"continue": continue_},
+            **{"continue": continue_, **view.parameters},
         )
         path = path_of(view.resource, namespace)
-        found = _listed.decode(await self._ask("GET", path, query, accept=view.accept_list))
+        try:
+            body = await self._ask("GET", path, query, accept=view.accept_list)
+        except StatusError as error:
+            if not _has_only_whole_objects(error, view):
+                raise
+            body = await self._ask("GET", path, query)
+        found = _listed.decode(body)
         metadata = found.metadata or ListMeta()
         return Listing(found.items or [], metadata.resourceVersion, metadata.continue_)
 
@@ -203,12 +209,17 @@ class Client:
             fieldSelector=fields,
             **view.parameters,
         )
-        headers = {**self._agent, "accept": view.accept}
-        call = Call("GET", path_of(view.resource, namespace), query, headers, told=True)
-        async with self._transport.stream(call) as stream:
-            if stream.status >= 300:
-                raise error_of(stream.status, await stream.whole())
-            yield _Events(view, stream)
+        path = path_of(view.resource, namespace)
+        for accept in (view.accept, JSON):
+            headers = {**self._agent, "accept": accept}
+            call = Call("GET", path, query, headers, told=True)
+            async with self._transport.stream(call) as stream:
+                if stream.status < 300:
+                    yield _Events(view, stream)
+                    return
+                error = error_of(stream.status, await stream.whole())
+            if accept == JSON or not _has_only_whole_objects(error, view):
+                raise error
 
     # Writing.
 
@@ -403,6 +414,15 @@ def path_of(
     if subresource:
         parts.append(subresource)
     return "/".join(parts)
+
+
+def _has_only_whole_objects(error: StatusError, view: View[Any]) -> bool:
+    """Return whether a server lacks the representation, and whole objects may stand in for it.
+
+    The representation is requested first each time: at another time another server may answer at
+    the same address, and one of kedge gives nodes nothing else.
+    """
+    return error.code == 406 and view.or_whole
 
 
 def error_of(status: int, body: bytes) -> StatusError:

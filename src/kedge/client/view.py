@@ -26,7 +26,9 @@ class View(msgspec.Struct, Generic[V], frozen=True, eq=False):
     accept_list: str = JSON
     """The media type of a list."""
     parameters: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Further query parameters of a watch."""
+    """Further query parameters of a list or watch."""
+    or_whole: bool = False
+    """Whether a server that does not have the representation is asked for whole objects."""
 
 
 class OutlineMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -61,7 +61,7 @@ CONTROLLERS: Final = (
     ControllerName(
         "resourcequota-controller",
         "resourcequota",
-        "keep the usage in the status of ResourceQuotas",
+        "count the usage in the status of ResourceQuotas, and lower it when objects end",
     ),
     ControllerName(
         "resourceclaim-controller",

@@ -21,6 +21,9 @@ ORPHAN = "orphan"
 _REFERENCES_PER_STEP: Final = 1_000
 FEW_OWNERS: Final = 4
 """So many owners are kept once for all objects that have the same. A tenant may write thousands."""
+SHORT_OWNERS: Final = 4 << 10
+"""Characters of owners that are kept so: a name may have a million, and they are kept when the
+objects are gone."""
 
 
 class DependentReference(NamedTuple):
@@ -68,7 +71,7 @@ class GraphNode:
         self.name = meta.name
         self.uid = meta.uid
         self.version = meta.resource_version
-        owners = _cached_owners if len(meta.owner_references) <= FEW_OWNERS else _owners
+        owners = _cached_owners if _are_small(meta.owner_references) else _owners
         self.references, self.owner_kinds = owners(meta.owner_references)
         """Of the owners: references by uid, groups and kinds."""
         self.deleting = bool(meta.deletion_timestamp)
@@ -104,6 +107,14 @@ def _owners(
     references = tuple(sorted(map(_reference, owners)))
     kinds = {(each.api_version, each.kind) for each in references}
     return references, frozenset((_group(version), kind) for version, kind in kinds)
+
+
+def _are_small(owners: tuple[OwnerReference, ...]) -> bool:
+    if len(owners) > FEW_OWNERS:
+        return False
+    return sum(len(o.apiVersion) + len(o.kind) + len(o.name) + len(o.uid) for o in owners) <= (
+        SHORT_OWNERS
+    )
 
 
 _cached_owners = lru_cache(1024)(_owners)

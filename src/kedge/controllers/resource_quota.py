@@ -1,4 +1,11 @@
-"""Keeps the status of ResourceQuotas: the used amounts."""
+"""Keeps the status of ResourceQuotas: the used amounts.
+
+The API server writes what a new object uses before it stores the object. So the controller has to
+lower amounts, when objects end, and to count everything for new quotas and changed bounds. Its
+informers do not have the objects that are admitted and not stored. So it does not answer writes of
+the status, and lowers an amount only if there was none of late; the API server, which knows all
+objects, lowers it with each create.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,11 +16,12 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1 import persistent_volume_claim, service
 from kedge.api.core_v1.pod import pod
-from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota, ResourceQuotaStatus
-from kedge.api.quota.account import QuotaAccount
+from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota
+from kedge.api.quota.account import QuotaAccount, increase
 from kedge.api.quota.extended_names import ExtendedNames, can_be_extended, extended_names
 from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
 from kedge.api.quota.meters import PODS, RESOURCE_CLAIMS, Kind, kinds_of, meter_of
+from kedge.api.quota.status import at_least, status_of
 from kedge.api.resource import Resource
 from kedge.api.resource_v1 import device_class, resource_claim
 from kedge.client.client import Client
@@ -30,6 +38,9 @@ RECOUNT = 300.0
 """Seconds between full counts: some pods stop counting without anybody writing them."""
 PAUSE = 0.05
 """Seconds between two writes of one status: many changes in a row become one write."""
+SETTLE = 0.2
+"""Seconds in which an object is stored and in all informers once the status has it; and in which
+the status has an object once an informer has it, unless the admission plugin is off."""
 
 _TYPED: dict[Kind, Resource[Any]] = {
     ("", "pods"): pod.RESOURCE,
@@ -134,6 +145,11 @@ class ResourceQuotaController:
         self._extended: ExtendedNames = {}
         self._written: dict[Key, float] = {}
         """When each status was last written."""
+        self._changed: dict[Key, float] = {}
+        """When each quota was last changed."""
+        self._may_fall: set[Key] = set()
+        """Quotas whose amounts may be lowered. Those of others contain objects that are admitted
+        and not stored yet."""
         self._loop: ControllerLoop[Key] = ControllerLoop(
             "resource-quota", self.reconcile, clock, workers=WORKERS
         )
@@ -173,15 +189,24 @@ class ResourceQuotaController:
         if quota is None:
             accounts.pop(name, None)
             self._written.pop(key, None)
+            self._changed.pop(key, None)
+            self._may_fall.discard(key)
         elif name not in accounts or accounts[name].spec != quota.spec:
             account = accounts[name] = QuotaAccount(quota.spec, self._extended)
             self._count_all(namespace, account)
         else:
-            self._loop.add(key)
+            self._changed[key] = self._clock.monotonic()
+            if lacks_usage(quota, accounts[name].used):
+                self._count_again(key)
             return
         if not accounts:
             del self._accounts[namespace]
         self._follow()
+        self._count_again(key)
+
+    def _count_again(self, key: Key) -> None:
+        """Write what is counted, be it more or less than the status has."""
+        self._may_fall.add(key)
         self._loop.add(key)
 
     def _follow(self) -> None:
@@ -222,7 +247,7 @@ class ResourceQuotaController:
             for name, old in accounts.items():
                 account = accounts[name] = QuotaAccount(old.spec, extended)
                 self._count_all(namespace, account)
-                self._loop.add(Key(namespace, name))
+                self._count_again(Key(namespace, name))
         self._follow()
 
     # Usage.
@@ -252,7 +277,7 @@ class ResourceQuotaController:
                     self._count_all(namespace, account)
                 else:
                     self._count(monitor, namespace, account)
-                self._loop.add(Key(namespace, name))
+                self._count_again(Key(namespace, name))
 
     def changed(self, monitor: QuotaMonitor, key: Key, measure: QuotaMeasure | None) -> None:
         """One object is different, or gone."""
@@ -260,28 +285,34 @@ class ResourceQuotaController:
         for name, account in self._accounts.get(key.namespace, {}).items():
             if not account.has_begun(kind):
                 continue
-            if self._put(account, monitor, key.name, measure):
-                self._loop.add(Key(key.namespace, name))
+            quota = Key(key.namespace, name)
+            self._put(quota, account, monitor, key.name, measure)
             claims = self._monitors.get(RESOURCE_CLAIMS)
             if kind == PODS and claims and (covered := account.covered_claim(key.name)):
                 again = claims.measure(Key(key.namespace, covered))
-                if self._put(account, claims, covered, again):
-                    self._loop.add(Key(key.namespace, name))
+                self._put(quota, account, claims, covered, again)
 
     def _put(
         self,
+        quota: Key,
         account: QuotaAccount,
         monitor: QuotaMonitor,
         name: str,
         measure: QuotaMeasure | None,
-    ) -> bool:
-        """Charge an object; return whether the account changes."""
+    ) -> None:
+        """Charge an object, and see to the quota if that changes its account."""
+        before = account.charged(monitor.kind, name)
         if measure is None:
-            return account.remove(monitor.kind, name)
-        account.cover(measure.covered_by, name)
-        usage = measure.at(self._clock.now())
-        charge = account.charge(monitor.kind, monitor.meter, measure, usage, name)
-        return account.put(monitor.kind, name, charge)
+            is_changed = account.remove(monitor.kind, name)
+        else:
+            account.cover(measure.covered_by, name)
+            usage = measure.at(self._clock.now())
+            charge = account.charge(monitor.kind, monitor.meter, measure, usage, name)
+            is_changed = account.put(monitor.kind, name, charge)
+        if increase(before, account.charged(monitor.kind, name)):
+            self._count_again(quota)
+        elif is_changed:
+            self._loop.add_later(quota, SETTLE)
 
     # One quota.
 
@@ -291,15 +322,28 @@ class ResourceQuotaController:
         account = self._accounts.get(key.namespace, {}).get(key.name)
         if quota is None or account is None:
             return
-        status = status_of(quota, account.used)
+        may_fall = key in self._may_fall
+        self._may_fall.discard(key)
+        raised = status_of(quota.spec, quota.status, at_least(quota.status.used, account.used))
+        status = status_of(quota.spec, quota.status, account.used) if may_fall else raised
+        if status != raised and (wait := self._unsettled(key)) > 0:
+            self._may_fall.add(key)
+            self._loop.add_later(key, wait)
+            status = raised
         if status == quota.status:
             return
         self._written[key] = self._clock.monotonic()
         try:
             await self._client.update(RESOURCE, replace(quota, status=status), subresource="status")
         except StatusError as error:
+            if may_fall:
+                self._may_fall.add(key)
             if error.code != 404:
                 raise
+
+    def _unsettled(self, key: Key) -> float:
+        """Return the seconds for which the status may still have objects that are not stored."""
+        return self._changed.get(key, -SETTLE) + SETTLE - self._clock.monotonic()
 
     async def _pause(self, key: Key) -> None:
         """Wait if the status was written a moment ago."""
@@ -308,10 +352,7 @@ class ResourceQuotaController:
             await self._clock.sleep(left)
 
 
-def status_of(quota: ResourceQuota, used: Usage) -> ResourceQuotaStatus:
-    """Return the status; usage that is not counted yet stays as it was."""
-    hard = quota.spec.hard
-    known = {**quota.status.used, **used}
-    return ResourceQuotaStatus(
-        hard=hard, used={name: known[name] for name in sorted(hard) if name in known}
-    )
+def lacks_usage(quota: ResourceQuota, used: Usage) -> bool:
+    """Whether the status has other bounds than the spec, or lacks an amount that is counted."""
+    status = quota.status
+    return status.hard != quota.spec.hard or not used.keys() <= status.used.keys()

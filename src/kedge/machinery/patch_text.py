@@ -23,7 +23,9 @@ def after_merge(live: dict[str, Any], data: bytes) -> str:
 def after_json(live: dict[str, Any], data: bytes) -> str:
     """Return the text of an object after the JSON patch in a body."""
     operations = _read(data) or []
-    changed: Any = patch.apply_json(live, operations)
+    # Tests have passed, and would not with numbers as text.
+    changes = [each for each in operations if each["op"] != "test"]
+    changed: Any = patch.apply_json(live, changes)
     for operation in operations:
         for name in ("path", "from"):
             if isinstance(pointer := operation.get(name, ""), str):

@@ -39,12 +39,11 @@ class BoundedReads(asyncio.BufferedProtocol):
 
     def __init__(self, tls: asyncio.BufferedProtocol) -> None:
         self._tls = tls
+        # Without a call in between: the event loop calls it for each read.
+        cast(Any, self).buffer_updated = tls.buffer_updated
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._tls.get_buffer(READ_BYTES))[:READ_BYTES]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._tls.buffer_updated(nbytes)
 
     def pause_writing(self) -> None:
         self._tls.pause_writing()

@@ -70,6 +70,9 @@ class GroupUsage(UsageObject):
             self.kept_rest = aggregate_encoding.group(list(self.members.values()))
         return self.kept_rest
 
+    def core_rest(self) -> bytes:
+        return self.rest()
+
 
 class Aggregates:
     """The groups of all pods that are listed. `current` brings them up to date."""

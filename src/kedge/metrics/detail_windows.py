@@ -4,13 +4,16 @@ A detail has one value for each tick, not for each second. Ticks of the last hou
 a day the mean and the maximum of every five minutes. So `10s`, `1m` and `1h` are exact to the
 codes, and of a day the mean and the maximum; its 95th is that of means of five minutes. A day may
 lack up to five minutes. That is 1.9 KB for each detail, and a detail that is always 0 is never
-written at all.
+written at all, nor read. One more series has the ticks in which nothing was measured, such as those
+in which the agent did not run; a detail that begins to be more than 0 takes its ticks over.
 
 A row of a frame has, of each detail that is not 0, nine codes instead of twelve numbers: the three
 statistics of one tick are equal, and the 95th of six ticks is their maximum.
 """
 
 import struct
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -21,9 +24,12 @@ from kedge.metrics.windows import DETAILS, MINUTE, TICK_SECONDS
 
 _BLOCKS: Final = DAY_TICKS // BLOCK_TICKS
 _MINUTE_TICKS: Final = MINUTE // TICK_SECONDS
-_HEAD: Final = 2 + 2 * len(DETAILS)
-"""Shorts before the first series: the last tick, and the first tick of each series. They are
-together, so that the pages of series without any value but 0 are not even read."""
+_WRITTEN_AT: Final = 2
+_SINCE_AT: Final = 4
+_HEAD: Final = _SINCE_AT + 2 * (len(DETAILS) + 1)
+"""Shorts before the first series: the last tick, a bit for each series that was written, and the
+first tick of each series (0 for that of gaps). They are together, so that the pages of series
+without any value but 0 are not even read: those of a file take memory as soon as they are."""
 # Shorts of a series, in this order: the ticks of an hour, then for each block of a day its mean and
 # its maximum.
 _MEANS: Final = HOUR_TICKS
@@ -41,9 +47,14 @@ _OFTEN: Final = (
 )
 """Details that are rarely 0 for an hour. Their series are side by side, on the same pages."""
 _ORDER: Final = sorted(DETAILS, key=lambda each: each.name not in _OFTEN)
-_BEGINS: Final = tuple(_HEAD + _ORDER.index(each) * _SERIES for each in DETAILS)
-"""Where the series of each detail begins."""
-SIZE: Final = 2 * (_HEAD + len(DETAILS) * _SERIES)
+_GAPS: Final = len(DETAILS)
+"""The number of the series of ticks in which nothing was measured: they are ABSENT, others 0."""
+_BEGINS: Final = (
+    *(_HEAD + _ORDER.index(each) * _SERIES for each in DETAILS),
+    _HEAD + _GAPS * _SERIES,
+)
+"""Where the series of each detail begins, and that of gaps."""
+SIZE: Final = 2 * (_HEAD + len(_BEGINS) * _SERIES)
 """Bytes of the memory."""
 
 CODES: Final = 9
@@ -56,28 +67,28 @@ NO_ROW: Final = MASKS.pack(0, 0)
 """A row without any detail."""
 NONE_KNOWN: Final = (UNKNOWN,) * len(DETAILS)
 """Values of a tick in which nothing is known."""
+_ZEROED: Final = memoryview(bytes(2 * _SERIES)).cast("H")
 
 
 class DetailWindows:
     """All details of one thing; the memory belongs to the caller."""
 
-    __slots__ = ("_active", "_days", "_hours", "_shorts")
+    __slots__ = ("_active", "_days", "_hours", "_known", "_shorts")
 
     def __init__(self, memory: memoryview) -> None:
         """Continue with the data in the memory."""
         self._shorts: memoryview[int] = memory.cast("H")
-        self._active = 0
-        """A bit for each detail that may have another code than NOTHING."""
+        self._active = self._shorts[_WRITTEN_AT] | self._shorts[_WRITTEN_AT + 1] << 16
+        """A bit for each series that may have another code than NOTHING."""
+        self._known = sum(bool(self._since(at)) << at for at in range(len(DETAILS)))
+        """A bit for each detail that was known in some tick."""
         self._hours: dict[int, float] = {}
         """The sum of the ticks of an hour, for details that were read."""
         self._days: dict[int, _ClosedBlocks] = {}
-        if self.tick:
-            for number in range(len(DETAILS)):
-                begin = _BEGINS[number]
-                if self._since(number) and self._shorts[begin : begin + _SERIES].tobytes().strip(
-                    b"\0"
-                ):
-                    self._active |= 1 << number
+        for number, begin in enumerate(_BEGINS):
+            if self._is_active(number) and self._shorts[begin : begin + _SERIES] == _ZEROED:
+                self._active ^= 1 << number
+        self._write_active()
 
     @property
     def tick(self) -> int:
@@ -93,28 +104,36 @@ class DetailWindows:
         if last and tick // BLOCK_TICKS != last // BLOCK_TICKS:
             self._close_blocks(last // BLOCK_TICKS, tick // BLOCK_TICKS)
         late = bool(last) and tick != last + 1
-        slot, active = tick % HOUR_TICKS, self._active
+        slot = tick % HOUR_TICKS
+        if late:
+            self._skip(_GAPS, last + 1, tick)
+        if self._is_active(_GAPS):
+            self._write(_GAPS, slot, NOTHING)
+        active, known = self._active, self._known
         for number, each in enumerate(values):
-            if not self._since(number):
+            if not known >> number & 1:
                 if each < 0:
                     continue
                 self._begin(number, tick)
-            elif late:
+            elif late and active >> number & 1:
                 self._skip(number, last + 1, tick)
-            coded = code(each)
-            if coded or active >> number & 1:
-                self._write(number, slot, coded)
+            if each or active >> number & 1:
+                coded = code(each)
+                if coded or active >> number & 1:
+                    self._write(number, slot, coded)
         self._shorts[0], self._shorts[1] = tick & 0xFFFF, tick >> 16
 
     def row(self) -> bytes:
         """The masks, and the codes of each detail that is known and not 0."""
         known = filled = 0
         parts = []
-        tick = self.tick
+        tick, active = self.tick, self._active
+        if not tick:
+            return NO_ROW
         for number in range(len(DETAILS)):
-            if not tick or not self._since(number):
+            if not self._known >> number & 1:
                 continue
-            if not self._active >> number & 1:
+            if not active >> number & 1:
                 known |= 1 << number
                 continue
             codes = self._codes(number, tick)
@@ -129,25 +148,45 @@ class DetailWindows:
         """Forget everything: the clock was set back behind this tick."""
         if self.tick > tick:
             clear(self._shorts)
-            self._active = 0
+            self._active = self._known = 0
             self._hours, self._days = {}, {}
 
     def _since(self, number: int) -> int:
         """The first tick of a detail; 0 if it was never known."""
-        at = 2 + 2 * number
+        at = _SINCE_AT + 2 * number
         return self._shorts[at] | self._shorts[at + 1] << 16
 
     def _begin(self, number: int, tick: int) -> None:
-        at = 2 + 2 * number
+        at = _SINCE_AT + 2 * number
         self._shorts[at], self._shorts[at + 1] = tick & 0xFFFF, tick >> 16
+        self._known |= 1 << number
+
+    def _is_active(self, number: int) -> bool:
+        return bool(self._active >> number & 1)
+
+    def _activate(self, number: int) -> None:
+        """Begin to write a series, which was 0 whenever something was measured."""
+        self._active |= 1 << number
+        # Before the series: what is not marked is not cleared either.
+        self._write_active()
+        gaps, begin = _BEGINS[_GAPS], _BEGINS[number]
+        has_gaps = number != _GAPS and self._is_active(_GAPS)
+        filled = self._shorts[gaps : gaps + _SERIES] if has_gaps else _ZEROED
+        self._shorts[begin : begin + _SERIES] = filled
+
+    def _write_active(self) -> None:
+        low, high = self._active & 0xFFFF, self._active >> 16
+        if (self._shorts[_WRITTEN_AT], self._shorts[_WRITTEN_AT + 1]) != (low, high):
+            self._shorts[_WRITTEN_AT], self._shorts[_WRITTEN_AT + 1] = low, high
 
     def _write(self, number: int, slot: int, coded: int) -> None:
+        if not self._is_active(number):
+            self._activate(number)
         at = _BEGINS[number] + slot
         old = self._shorts[at]
         if old == coded:
             return
         self._shorts[at] = coded
-        self._active |= 1 << number
         if number in self._hours:
             self._hours[number] += _amount(coded) - _amount(old)
 
@@ -199,9 +238,9 @@ class DetailWindows:
         weight = len(closed.means) * BLOCK_TICKS + ticks
         if not weight:
             return ABSENT, ABSENT, ABSENT
-        means = sorted([*closed.means, code(used / ticks)]) if ticks else closed.means
         mean = code((closed.sum * BLOCK_TICKS + used) / weight)
-        return mean, max(closed.peak, *open_, NOTHING), means[rank(len(means)) - 1]
+        newest = code(used / ticks) if ticks else None
+        return mean, max(closed.peak, *open_, NOTHING), _percentile(closed.means, newest)
 
     def _closed(self, number: int, block: int) -> "_ClosedBlocks":
         """The blocks of the last day before this one."""
@@ -211,16 +250,17 @@ class DetailWindows:
         means = [code for at in places if (code := self._shorts[_MEANS + at]) != ABSENT]
         peaks = [code for at in places if (code := self._shorts[_MAXIMA + at]) != ABSENT]
         total = sum(map(value, means))
-        return _ClosedBlocks(block, sorted(means), total, max(peaks, default=NOTHING))
+        return _ClosedBlocks(block, array("H", sorted(means)), total, max(peaks, default=NOTHING))
 
     def _close_blocks(self, first: int, now: int) -> None:
         """Write the mean and the maximum of the block with the last data; those between it and
         `now` have none."""
         # Sums that are only ever changed by differences drift.
         self._hours.clear()
-        for number in range(len(DETAILS)):
-            begin = _BEGINS[number]
-            if not self._since(number) or not self._active >> number & 1:
+        if now > first + 1 and not self._is_active(_GAPS):
+            self._activate(_GAPS)
+        for number, begin in enumerate(_BEGINS):
+            if not self._is_active(number):
                 continue
             codes = self._ticks(number, self.tick, self.tick % BLOCK_TICKS + 1)
             self._write_block(begin, first, _mean(codes), _most(codes))
@@ -237,7 +277,7 @@ class _ClosedBlocks(NamedTuple):
 
     block: int
     """The first block after them."""
-    means: list[int]
+    means: "array[int]"
     """Sorted codes."""
     sum: float
     peak: int
@@ -254,6 +294,17 @@ def _mean(codes: Sequence[int]) -> int:
     return code(sum(map(value, codes)) / len(codes))
 
 
+def _percentile(ordered: "array[int]", another: int | None) -> int:
+    """The 95th of sorted codes and another one: looked up, because to sort 288 codes for each
+    detail of each report takes longer than everything else in it."""
+    if another is None:
+        return ordered[rank(len(ordered)) - 1]
+    at, place = rank(len(ordered) + 1) - 1, bisect_left(ordered, another)
+    if at == place:
+        return another
+    return ordered[at if at < place else at - 1]
+
+
 def _amount(coded: int) -> float:
     return 0.0 if coded == ABSENT else value(coded)
 
@@ -265,8 +316,31 @@ def _most(codes: Sequence[int]) -> int:
 def clear(memory: "memoryview[int]") -> None:
     """Make the memory that of a thing without details. Memory that is clear is not written, because
     the pages of a file that were never written take no room."""
-    if memory[0] or memory[1]:
-        memory[:] = memoryview(bytes(2 * len(memory))).cast("H")
+    written = memory[_WRITTEN_AT] | memory[_WRITTEN_AT + 1] << 16
+    for number, begin in enumerate(_BEGINS):
+        if written >> number & 1:
+            memory[begin : begin + _SERIES] = _ZEROED
+    if any(memory[:_HEAD]):
+        memory[:_HEAD] = memoryview(bytes(2 * _HEAD)).cast("H")
+
+
+def with_marks(older: "memoryview[int]") -> bytes:
+    """The memory of details that were written by an earlier release: without marks of the series
+    that were written, and without that of gaps."""
+    made = memoryview(bytearray(SIZE)).cast("H")
+    more = _HEAD - _WRITTEN_AT - 2 * len(DETAILS)
+    made[:_WRITTEN_AT] = older[:_WRITTEN_AT]
+    made[_SINCE_AT : _SINCE_AT + 2 * len(DETAILS)] = older[
+        _WRITTEN_AT : _WRITTEN_AT + 2 * len(DETAILS)
+    ]
+    written = 0
+    for number, begin in enumerate(_BEGINS[:_GAPS]):
+        series = older[begin - more : begin - more + _SERIES]
+        if series != _ZEROED:
+            made[begin : begin + _SERIES] = series
+            written |= 1 << number
+    made[_WRITTEN_AT], made[_WRITTEN_AT + 1] = written & 0xFFFF, written >> 16
+    return made.tobytes()
 
 
 class DetailCodes(NamedTuple):
@@ -278,10 +352,9 @@ class DetailCodes(NamedTuple):
     """Nine of them."""
 
 
-def size_of(row: memoryview | bytes) -> int:
-    """The bytes of the row at the begin of this memory; raises struct.error if it is too short."""
-    filled: int = MASKS.unpack_from(row)[1]
-    return MASKS.size + filled.bit_count() * _CODES.size
+def size_of_filled(filled: int) -> int:
+    """The bytes of a row behind its masks; `filled` is the second mask."""
+    return filled.bit_count() * _CODES.size
 
 
 def known_details(row: bytes) -> int:

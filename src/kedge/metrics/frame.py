@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 from math import ceil
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 from kedge.metrics import detail_windows
 from kedge.metrics.series import Series
@@ -90,6 +90,46 @@ class Frame(NamedTuple):
     def pair(self, number: int, at: int) -> tuple[int, int]:
         """Two neighbours among these numbers: cpu and memory of one statistic."""
         return _PAIR.unpack_from(self.values, number * ROW.size + 8 * at)
+
+
+class DetailRows(Sequence[bytes]):
+    """The details of all rows of a frame, as they were received: one piece of memory for a node
+    instead of one for each pod. A row is cut out when it is read; most are replaced unread."""
+
+    __slots__ = ("_ends", "_text")
+
+    def __init__(self, text: bytes, count: int) -> None:
+        """Raises struct.error if the text has fewer rows, and ValueError if it has more."""
+        self._text = text
+        self._ends = array("I")
+        end, masks_of, size = 0, detail_windows.MASKS.unpack_from, detail_windows.MASKS.size
+        for _ in range(count):
+            end += size + detail_windows.size_of_filled(masks_of(text, end)[1])
+            self._ends.append(end)
+        if end != len(text):
+            raise ValueError("there are bytes behind the last row")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DetailRows) and (self._text, self._ends) == (
+            other._text,
+            other._ends,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        return self._text[self._ends[at - 1] if at else 0 : self._ends[at]]
 
 
 def index(window: str, statistic: str, resource: str) -> int:

@@ -44,10 +44,11 @@ from urllib.parse import quote
 import msgspec
 
 from kedge.metrics import frame_packing
-from kedge.metrics.detail_windows import CODES, NO_ROW, size_of
+from kedge.metrics.detail_windows import CODES, NO_ROW
 from kedge.metrics.frame import (
     ROW,
     WIDTH,
+    DetailRows,
     Frame,
     FrameContainer,
     FramePod,
@@ -364,14 +365,10 @@ def _details(version: int, sent: bytes, count: int) -> Sequence[bytes]:
     text = _details_text(version, sent, most)
     if len(text) > most:
         raise MalformedFrame("the details are longer than their rows")
-    found, view, place = [], memoryview(text), 0
-    for _ in range(count):
-        size = size_of(view[place:])
-        found.append(text[place : place + size])
-        place += size
-    if place != len(text):
-        raise MalformedFrame(f"there should be details of {count} rows")
-    return found
+    try:
+        return DetailRows(text, count)
+    except ValueError:
+        raise MalformedFrame(f"there should be details of {count} rows") from None
 
 
 def _details_text(version: int, sent: bytes, most: int) -> bytes:

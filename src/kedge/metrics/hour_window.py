@@ -10,7 +10,6 @@ from typing import Final
 
 from kedge.metrics import series_memory
 from kedge.metrics.series_memory import (
-    COVERED,
     HOUR_TICKS,
     MAXIMA,
     MEANS,
@@ -37,11 +36,11 @@ class HourWindow:
     takes a run of ticks in which large values leave and small ones come.
     """
 
-    __slots__ = ("_floats", "_shorts", "_top", "_total", "ticks")
+    __slots__ = ("_covered", "_floats", "_top", "_total", "ticks")
 
-    def __init__(self, floats: "memoryview[float]", shorts: "memoryview[int]") -> None:
+    def __init__(self, floats: "memoryview[float]", covered: "memoryview[int]") -> None:
         self._floats = floats
-        self._shorts = shorts
+        self._covered = covered
         self.ticks = 0
         """Ticks with data."""
         self._top = array("f")
@@ -54,8 +53,11 @@ class HourWindow:
         return self._total.peak
 
     def is_empty(self) -> bool:
-        """Whether the memory has no mean: cheap, because every new pod asks."""
-        return self._floats[MEANS:MAXIMA].tobytes() == series_memory.NO_MEANS
+        """Whether the memory has nothing: cheap, because every new pod asks. Covered time without
+        means is what a loss of power leaves, and `load` must drop it."""
+        return self._floats[
+            MEANS:SUMS
+        ].tobytes() == series_memory.NO_HOUR and not self._covered.tobytes().strip(b"\0")
 
     def load(self) -> None:
         """Compute everything that is not in the memory."""
@@ -68,23 +70,23 @@ class HourWindow:
     def _drop_torn(self) -> None:
         """Drop ticks with a part of their data missing. A process that is killed leaves none, but
         a machine that loses its power has written some pages of the file and not others."""
-        floats, shorts = self._floats, self._shorts
+        floats = self._floats
         hour = zip(
             listed(floats[MEANS:MAXIMA]),
             listed(floats[MAXIMA:SUMS]),
-            shorts[COVERED:].tolist(),
+            self._covered.tolist(),
             strict=True,
         )
         for slot, (mean, peak, covered) in enumerate(hour):
             if not (mean < 0) == (peak < 0) == (not covered):
                 floats[MEANS + slot] = floats[MAXIMA + slot] = UNKNOWN
-                shorts[COVERED + slot] = 0
+                self._covered[slot] = 0
 
     def put(self, tick: int, mean: float, peak: float, covered: float) -> None:
         """Replace the tick of an hour ago; the mean is UNKNOWN if the tick has no data."""
         slot = tick % HOUR_TICKS
         floats, total = self._floats, self._total
-        weight = self._shorts[COVERED + slot]
+        weight = self._covered[slot]
         old, old_peak = floats[MEANS + slot], floats[MAXIMA + slot]
         if old >= 0:
             self.ticks -= 1
@@ -93,7 +95,7 @@ class HourWindow:
             total.add(-old * weight, -weight, UNKNOWN)
         floats[MEANS + slot] = mean
         floats[MAXIMA + slot] = peak
-        self._shorts[COVERED + slot] = weight = min(round(covered * 1000), 0xFFFF)
+        self._covered[slot] = weight = min(round(covered * 1000), 0xFFFF)
         if mean >= 0:
             # Read back, since the memory rounds to 32 bits: `old >= top[0]` and bisect above must
             # meet this very number again an hour later.
@@ -125,12 +127,12 @@ class HourWindow:
         end = tick % HOUR_TICKS + 1
         begin = max(end - ticks, 0)
         means = listed(self._floats[MEANS + begin : MEANS + end])
-        covered = self._shorts[COVERED + begin : COVERED + end].tolist()
+        covered = self._covered[begin:end].tolist()
         if end < ticks:
             # They begin before the end of the ring.
             begin = HOUR_TICKS + end - ticks
             means += listed(self._floats[MEANS + begin : MAXIMA])
-            covered += self._shorts[COVERED + begin :].tolist()
+            covered += self._covered[begin:].tolist()
         return means, covered
 
     def history(self, tick: int) -> UsageHistory:
@@ -159,7 +161,7 @@ class HourWindow:
         found = Total()
         floats = self._floats
         for mean, weight, peak in zip(
-            floats[MEANS:MAXIMA], self._shorts[COVERED:], floats[MAXIMA:SUMS], strict=True
+            floats[MEANS:MAXIMA], self._covered, floats[MAXIMA:SUMS], strict=True
         ):
             if weight:
                 found.add(mean * weight, weight, peak)

@@ -9,6 +9,9 @@ from kedge.metrics.usage_object import UsageObject
 HURRY_NODES: Final = "hurryNodes"
 """The query parameter of a watch which, if it is false, lets nodes keep their own resolution."""
 
+DETAILS: Final = "details"
+"""The query parameter of a list which, if it is false, leaves all but cpu and memory out."""
+
 
 class UsageSelection(NamedTuple):
     """The objects that a list or a watch asks for."""

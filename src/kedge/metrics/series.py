@@ -2,7 +2,7 @@
 
 Each window keeps no more than it needs. 10s and 1m keep every second and are exact. 1h keeps every
 tick of ten seconds (`hour_window`). 1d keeps blocks and codes, with bounded errors (`day_window`).
-Together that is 24 KB per series; a day of seconds would be 345 KB.
+Together that is 18 KB per series; a day of seconds would be 345 KB.
 
 Cost: `add` writes one float, in each second. `close` takes constant time, in each tick. The windows
 are computed only when they are read. Everything that cannot be computed from other data lies in
@@ -17,17 +17,16 @@ from kedge.metrics import series_memory
 from kedge.metrics.day_window import DayWindow
 from kedge.metrics.hour_window import HourWindow
 from kedge.metrics.percentiles import Percentile
-from kedge.metrics.scale import ABSENT, LogScale
+from kedge.metrics.scale import LogScale
 from kedge.metrics.series_memory import (
     BLOCK_TICKS,
-    COVERED,
-    DAY_TICKS,
     MAXIMA,
     MEANS,
     PEAKS,
     SUMS,
     UNKNOWN,
     WEIGHTS,
+    DayCodes,
     fill,
     known,
     listed,
@@ -40,22 +39,22 @@ from kedge.metrics.windows import DAY, HOUR, MINUTE, TICK_SECONDS, WINDOWS
 class Series:
     """The windows of one quantity. Time is counted in whole seconds and ticks since the epoch."""
 
-    __slots__ = ("_day", "_floats", "_hour", "_minute", "_scale", "_shorts", "_tick")
+    __slots__ = ("_codes", "_covered", "_day", "_floats", "_hour", "_minute", "_scale", "_tick")
 
     def __init__(
         self, memory: memoryview, minute: "memoryview[float]", scale: LogScale, tick: int
     ) -> None:
         """Continue with the data in the memory, which end with this tick. `minute` has one value
         for each second, at the second modulo 60; others may write it too."""
-        self._floats, self._shorts = series_memory.split(memory)
+        self._floats, self._covered, self._codes = series_memory.split(memory)
         self._minute = minute
         self._scale = scale
         self._tick = tick
         self._load()
 
     def _load(self) -> None:
-        self._hour = HourWindow(self._floats, self._shorts)
-        self._day = DayWindow(self._floats, self._shorts, self._scale)
+        self._hour = HourWindow(self._floats, self._covered)
+        self._day = DayWindow(self._floats, self._codes, self._scale)
         # Most series that are opened are new. Finding that out must not delay the pod's start.
         if not self._hour.is_empty() or not self._day.is_empty():
             self._hour.load()
@@ -155,11 +154,11 @@ class Series:
     def _drop_many(self, first: int, last: int) -> None:
         """The same for a long gap: a machine that was off for a week has 60,480 ticks to drop."""
         self._tick = last
-        floats, shorts = self._floats, self._shorts
+        floats = self._floats
         fill(floats[MEANS:MAXIMA], first, last, UNKNOWN)
         fill(floats[MAXIMA:SUMS], first, last, UNKNOWN)
-        fill(shorts[COVERED:], first, last, 0)
-        fill(shorts[:DAY_TICKS], first, last, ABSENT)
+        fill(self._covered, first, last, 0)
+        DayCodes(self._codes).drop(first, last)
         # The block in which the gap begins may have data from before it.
         first, last = (first + BLOCK_TICKS - 1) // BLOCK_TICKS, last // BLOCK_TICKS
         fill(floats[SUMS:WEIGHTS], first, last, 0.0)

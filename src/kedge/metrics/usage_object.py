@@ -133,6 +133,16 @@ class UsageObject:
                 self.kept_rest = encoding.pod(self.frame, self.end_tick, self.containers, total)
         return self.kept_rest
 
+    def core_rest(self) -> bytes:
+        """JSON after the metadata, in metrics/v1alpha1 and without details. It is not kept: one
+        client reads it, each report once."""
+        if not self.frame.details:
+            return self.rest()
+        frame = self.frame._replace(details=())
+        if self.containers is None:
+            return encoding.node(frame)
+        return encoding.pod(frame, self.end_tick, self.containers, (self.row, self.since))
+
     def usage_rest(self, window: str) -> bytes:
         """JSON after the metadata, in metrics.k8s.io."""
         if self.kept_usage is None:
@@ -159,3 +169,6 @@ class ClaimUsageObject(UsageObject):
         if self.kept_rest is None:
             self.kept_rest = encoding.claim(self.frame, self.end_tick, self.row, self.since)
         return self.kept_rest
+
+    def core_rest(self) -> bytes:
+        return self.rest()

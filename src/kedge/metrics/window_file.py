@@ -5,7 +5,7 @@ then pieces of equal size, each mapped by itself, so that the file can grow whil
 piece has slots, one for each thing, and columns before the slots.
 
 Why columns: each second one value of every thing is written. In slots these would be on as many
-pages as there are things, 49 KB apart: a cache miss and a dirty page each. In columns all values of
+pages as there are things, 70 KB apart: a cache miss and a dirty page each. In columns all values of
 one second are next to each other, and the next second touches the neighbouring column.
 """
 
@@ -17,7 +17,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kedge.metrics import detail_windows, series_memory
 from kedge.metrics.detail_windows import DetailWindows
@@ -25,10 +25,13 @@ from kedge.metrics.scale import CPU, MEMORY
 from kedge.metrics.series import Series
 from kedge.metrics.windows import MINUTE
 
+if TYPE_CHECKING:
+    from kedge.metrics.older_window_file import OlderSlot
+
 log = logging.getLogger(__name__)
 
 _MAGIC: Final = b"KEDGSTAT"
-_LAYOUT: Final = 4
+_LAYOUT: Final = 5
 _HEADER: Final = 1 << 16
 _PIECE: Final = 1 << 21
 """Bytes; both are multiples of any page's size."""
@@ -160,6 +163,16 @@ class TrackSlot:
             series_memory.clear(*part)
         self.save(TrackState())
 
+    def take_in(self, older: "OlderSlot") -> None:
+        """Copy all data of a slot of a file of an earlier layout."""
+        for (mine, minute), given, values in zip(
+            self._parts(), older.series, older.minutes, strict=True
+        ):
+            mine[:] = given
+            minute[:] = memoryview(values)
+        self.memory[_DETAILS_AT:] = older.details
+        self.save(TrackState._make(older.state))
+
     def take_over(self, other: "TrackSlot") -> None:
         """Copy all data of another slot."""
         self.memory[_KEY.size :] = other.memory[_KEY.size :]
@@ -254,8 +267,10 @@ class WindowFile:
 
     def _begin(self) -> None:
         size = os.fstat(self._file).st_size
+        older = -1
         if size and not self._known(size):
-            self._set_aside()
+            older = self._older(size)
+            self._set_aside(older)
             size = 0
         try:
             os.posix_fallocate(self._file, 0, _HEADER)
@@ -275,6 +290,39 @@ class WindowFile:
         self._pieces = max(0, size - _HEADER) // _PIECE
         for number in range(self._pieces):
             self._read(self._map(number))
+        if older >= 0:
+            self._take_in(older)
+
+    def _older(self, size: int) -> int:
+        """Another descriptor of the file, if it has an earlier layout; -1 if it has none."""
+        # Once after an upgrade: every other start of an agent does without the module.
+        from kedge.metrics import older_window_file
+
+        head = os.pread(self._file, _IDENTITY.size, 0)
+        if size < _HEADER or len(head) < _IDENTITY.size:
+            return -1
+        *kind, boot, tick = _IDENTITY.unpack(head)
+        if tuple(kind) != (_MAGIC, older_window_file.LAYOUT, older_window_file.SLOT_BYTES, _PIECE):
+            return -1
+        self.tick = tick
+        self.same_boot = boot.rstrip(b"\0").decode("ascii", "replace") == self._boot
+        return os.dup(self._file)
+
+    def _take_in(self, older: int) -> None:
+        """Copy the slots of a file of an earlier layout, and remove it."""
+        from kedge.metrics import older_window_file
+
+        for found in older_window_file.slots(older, _HEADER, _PIECE):
+            key = TrackKey(_text(found.uid), _text(found.container))
+            if key in self._slots:
+                continue
+            self.claim(key).take_in(found)
+            if not self._slots[key].is_plausible():
+                self.release(key)
+        os.close(older)
+        with contextlib.suppress(OSError):
+            os.unlink(self._aside)
+        log.info("usage of an earlier release was taken over things=%d", len(self._slots))
 
     def _known(self, size: int) -> bool:
         head = os.pread(self._file, _IDENTITY.size, 0)
@@ -282,12 +330,17 @@ class WindowFile:
             return False
         return _IDENTITY.unpack(head)[:4] == (_MAGIC, _LAYOUT, SLOT_BYTES, _PIECE)
 
-    def _set_aside(self) -> None:
-        aside = self._path.with_name(f"{self._path.name}.aside")
-        log.warning("the file of usage is not ours, or torn; set aside as %s", aside)
+    @property
+    def _aside(self) -> Path:
+        return self._path.with_name(f"{self._path.name}.aside")
+
+    def _set_aside(self, older: int) -> None:
+        """Move a file away that cannot be continued; `older` is negative if it is lost."""
+        if older < 0:
+            log.warning("the file of usage is not ours, or torn; set aside as %s", self._aside)
         os.close(self._file)
         with contextlib.suppress(OSError):
-            os.replace(self._path, aside)
+            os.replace(self._path, self._aside)
         self._file = self._open()
 
     def _map(self, number: int) -> memoryview:

@@ -29,6 +29,7 @@ from kedge.node.host.machine import is_disk_short
 from kedge.node.host.node_description import NodeDescription
 from kedge.node.host.registration import NodeRegistration
 from kedge.node.network.addresses import internal_address
+from kedge.node.network.node_sites import NodeSites
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.server.server import NodeServer
 from kedge.node.traffic import NodeTraffic, open_network
@@ -137,6 +138,7 @@ class Agent:
                 stack.callback(opened.way_out.close)
             port = await server.listen(self._config.address, self._config.port, access.serving())
             address = await self._internal_address(server, port, access)
+            sites = NodeSites()
             this = NodeRegistration(
                 client,
                 base.clock,
@@ -146,6 +148,7 @@ class Agent:
                 self._config.exposed_labels,
                 opened.claimed,
                 has_disk_pressure=lambda: is_disk_short(self._config.state),
+                cluster_size=lambda: len(sites),
             )
             parts = components.connect(base, client, this)
             self._description.write_record(port)
@@ -154,6 +157,7 @@ class Agent:
                 client,
                 parts,
                 opened.way_out,
+                sites,
                 address=address,
                 port=port,
                 server=_address(access.url),

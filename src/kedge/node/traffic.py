@@ -20,6 +20,7 @@ from kedge.node.network.addresses import CLUSTER
 from kedge.node.network.bridge import DNS_PORT, DNS_SERVICE, SERVICE, SERVICE_PORT, Bridge
 from kedge.node.network.network_place import NetworkPlace
 from kedge.node.network.node_network import NodeNetwork
+from kedge.node.network.node_sites import NodeSites
 from kedge.node.network.peers import NODE_NETWORK, NodeSite
 from kedge.node.network.way_out import WayOut
 from kedge.node.policies.hosted_ports import hosted_ports
@@ -80,6 +81,7 @@ class NodeTraffic:
         client: Client,
         parts: NodeComponents,
         way_out: WayOut | None,
+        sites: NodeSites,
         *,
         address: str,
         port: int,
@@ -90,6 +92,7 @@ class NodeTraffic:
         self._client = client
         self._parts = parts
         self._way_out = way_out
+        self._sites = sites
         self._address = address
         self._port = port
         self._server = server
@@ -185,6 +188,7 @@ class NodeTraffic:
             bridge,
             own,
             machines.underlay,
+            self._sites,
             lack=machines.lack,
             report=report,
             warn=warn,

@@ -14,6 +14,7 @@ from kedge.client.client import Client
 from kedge.client.view import sketches
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.metrics.selection import DETAILS
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import PodReport, PodUsage, used_by_pod
 
@@ -29,7 +30,7 @@ PACE: Final = 500
 AT_ONCE: Final = 100
 """Pods that are read without a pause if there was one before."""
 
-_view = sketches(pod_metrics.RESOURCE, PodReport)
+_view = sketches(pod_metrics.RESOURCE, PodReport, **{DETAILS: "false"})
 
 
 class NodeReading:
@@ -114,7 +115,7 @@ class PodUsageReader:
         """This is all that is said of the pods of a node."""
         found = self._rounds.setdefault(name, NodeReading())
         measured = {
-            report.metadata.uid: used
+            self._kept_uid(report.metadata.uid): used
             for report in reports
             if (used := used_by_pod(report)) is not None
         }
@@ -125,6 +126,11 @@ class PodUsageReader:
             self._snapshot.measure_pod(uid, used)
         found.uids = tuple(measured)
         self._plan(found, self._new(name, measured))
+
+    def _kept_uid(self, uid: str) -> str:
+        """The same uid as the snapshot keeps: 85 bytes less of each pod."""
+        demand = self._snapshot.placed(uid)
+        return uid if demand is None else demand.uid
 
     def _plan(self, found: NodeReading, new: int) -> None:
         """When to read again: soon as long as something is still to be learnt. Of pods that cannot

@@ -45,6 +45,8 @@ class Write:
         deadline: int,
         future: asyncio.Future[Any],
     ) -> None:
+        if isinstance(expect, PendingRevision) and expect.value != NEVER:
+            expect = expect.value  # committed by now: there is nothing to wait behind
         self.key = key
         self.value = value
         self.after = expect if isinstance(expect, PendingRevision) else None

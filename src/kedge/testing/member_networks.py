@@ -9,7 +9,6 @@ from typing import Final
 
 from kedge.testing.etcd_process import MemberNetwork
 
-_CLIENTS: Final = "10.231.77"
 _PEERS: Final = "10.232.77"
 
 
@@ -18,11 +17,13 @@ class MemberNetworks:
 
     def __init__(self, count: int) -> None:
         self._name = f"ke{os.getpid() % 100_000}"
+        # Those of another run of the tests, at the same time, have other addresses.
+        self._clients = f"10.231.{os.getpid() % 250}"
         self.members = [self._member(number) for number in range(1, count + 1)]
 
     def _member(self, number: int) -> MemberNetwork:
         return MemberNetwork(
-            f"{_CLIENTS}.{4 * number + 2}",
+            f"{self._clients}.{4 * number + 2}",
             f"{_PEERS}.{number}",
             ("ip", "netns", "exec", f"{self._name}-{number}"),
         )
@@ -49,7 +50,7 @@ class MemberNetworks:
         _ip("netns", "add", own)
         _ip("-n", own, "link", "set", "lo", "up")
         _ip("link", "add", link, "type", "veth", "peer", "name", "client", "netns", own)
-        _ip("address", "add", f"{_CLIENTS}.{4 * number + 1}/30", "dev", link)
+        _ip("address", "add", f"{self._clients}.{4 * number + 1}/30", "dev", link)
         _ip("link", "set", link, "up")
         _ip("-n", own, "address", "add", f"{member.client_address}/30", "dev", "client")
         _ip("-n", own, "link", "set", "client", "up")

@@ -130,7 +130,17 @@ class PostgresProcess:
         """Run a statement as the owner of everything; returns its rows as text."""
         return self._run(
             "psql",
-            *("-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(self.port)),
+            *(
+                "-X",
+                "-A",
+                "-t",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-h",
+                str(self.directory),
+                "-p",
+                str(self.port),
+            ),
             *("-U", USER, "-d", database, "-c", statement),
         ).strip()
 

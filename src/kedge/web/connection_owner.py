@@ -12,6 +12,7 @@ from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response
 from kedge.web.output import WriteQueue
 from kedge.web.peer_certificate import PeerCertificates
+from kedge.web.response_head import ResponseHeads
 from kedge.web.tenant_turns import TenantTurns
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class ConnectionOwner(WriteQueue, Protocol):
     comma_headers: tuple[str, ...]
     certificates: PeerCertificates
     connections: "set[ServerConnection]"
-    date: str
+    heads: ResponseHeads
     share: TurnShare
     pieces: Turns
     turns: "TenantTurns[ServerConnection]"

@@ -24,6 +24,10 @@ class Output:
 
     def __init__(self, transport: asyncio.Transport, queue: WriteQueue) -> None:
         self._transport = transport
+        # Without TLS, asyncio's writelines never pauses in Python 3.12.0 to 3.12.8, 3.13.0 and
+        # 3.13.1 (CVE-2024-12254).
+        has_tls = transport.get_extra_info("sslcontext") is not None
+        self._write_parts = transport.writelines if has_tls else self._write_each
         self._queue = queue
         self.paused = False
         """Whether the peer reads more slowly than this server writes."""
@@ -34,6 +38,15 @@ class Output:
         self._unwritten_size = 0
         self._stalled_from = 0.0
         self._unsent = 0
+
+    def write_one(self, data: bytes) -> None:
+        """Write a whole response, together with others, at the end of the turn."""
+        if not self._unwritten:
+            self._queue.write_soon(self)
+        self._unwritten.append(data)
+        self._unwritten_size += len(data)
+        if self._unwritten_size > _MAX_UNWRITTEN:
+            self.flush()
 
     def write(self, *parts: bytes) -> None:
         """Write a whole response or chunk, together with others, at the end of the turn."""
@@ -58,13 +71,15 @@ class Output:
         if self._transport.is_closing():
             return
         if size > max(_MAX_UNWRITTEN, len(parts) * _LONG):
-            # A copy of so much costs more than records of their own for the few short parts.
-            # Not writelines: that of asyncio never pauses in Python 3.12.0 to 3.12.8, 3.13.0 and
-            # 3.13.1 (CVE-2024-12254).
-            for part in parts:
-                self._transport.write(part)
+            # A copy of so much costs more than records of their own for the few short parts. They
+            # are one write to the socket.
+            self._write_parts(parts)
         else:
             self._transport.write(b"".join(parts))  # no copy if there is one
+
+    def _write_each(self, parts: Iterable[bytes]) -> None:
+        for part in parts:
+            self._transport.write(part)
 
     def pause(self, now: float) -> None:
         """Note that the transport's buffer is full."""

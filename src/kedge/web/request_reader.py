@@ -108,7 +108,9 @@ class RequestReader:
         """Parse received bytes; returns how many of them belong to HTTP: fewer than all after a
         request for another protocol. The parser cannot be stopped in the middle."""
         was_between = self._is_between
-        if was_between and self._known is not None and self._read_known(data, self._known):
+        target = self.target_of_known(data)
+        if target is not None:
+            self._read_known(target)
             return -1
         message, used = self._messages, -1
         try:
@@ -126,20 +128,28 @@ class RequestReader:
             self._learn(data)
         return used
 
-    def _read_known(self, data: bytes, known: HeaderBlock) -> bool:
-        """Read a GET with known header fields; False if it is anything else."""
-        if not data.endswith(known.sent):
-            return False
+    def target_of_known(self, data: bytes) -> bytes | None:
+        """Return the target of received bytes that are a whole GET with known header fields, which
+        need not be parsed; None if they are anything else."""
+        known = self._known
+        if known is None or not self._is_between or not data.endswith(known.sent):
+            return None
         line = _GET_LINE.fullmatch(data, 0, len(data) - len(known.sent))
         if line is None or len(data) > self._limits.head_bytes:
-            return False
-        url = line[1]
-        if len(url) > self._limits.url_bytes:
-            return False
-        self.method, self.url, self.headers = "GET", url, known.headers
+            return None
+        target = line[1]
+        return target if len(target) <= self._limits.url_bytes else None
+
+    @property
+    def known_headers(self) -> dict[str, str]:
+        """The known header fields."""
+        assert self._known is not None
+        return self._known.headers
+
+    def _read_known(self, target: bytes) -> None:
+        self.method, self.url, self.headers = "GET", target, self.known_headers
         self._owner.request_begun()
         self._owner.request_received(b"", chunked=True, is_last=False)
-        return True
 
     def _learn(self, data: bytes) -> None:
         """Keep the header fields of a message that is all of these bytes, if it is a plain GET."""

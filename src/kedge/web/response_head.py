@@ -3,39 +3,71 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 from itertools import chain
+from typing import Final
 
-from kedge.web.message import JSON, HttpRequest, Response, header_line
+from kedge.web.message import HttpRequest, Response, header_line
 
 GZIP_FROM = 128 << 10
 """Shorter responses are sent as they are."""
 WHOLE_UP_TO = 1 << 20
 """Longer responses are sent in pieces: to encrypt a hundred megabytes takes a tenth of a second."""
 BODILESS = (204, 304)
-_JSON_LINE = header_line("Content-Type", JSON)
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
 }
 
 
-def response_head(
-    response: Response, length: int | None, *, date: str, close: bool, chunked: bool
-) -> bytes:
-    """Return the head of a response; `length` is None if it is not known yet."""
-    lines = _STATUS_LINES.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
-    if response.content_type == JSON:
-        lines += _JSON_LINE
-    elif response.content_type:
-        lines += header_line("Content-Type", response.content_type)
-    lines += date
-    for name, value in response.headers:
-        lines += header_line(name, value)
-    if close:
-        lines += "Connection: close\r\n"
+_KNOWN: Final = 256
+"""Beginnings of heads that are kept."""
+_KNOWN_HEADERS: Final = 2
+"""Header fields of a kept one. Responses with more differ from each other, for instance in the id
+of their audit event."""
+
+
+class ResponseHeads:
+    """Makes the heads of responses. All but the length of the body is the same for most of a
+    second, so it is kept until the Date changes."""
+
+    def __init__(self) -> None:
+        self.date = ""
+        """The header field."""
+        self._known: dict[tuple[object, ...], bytes] = {}
+
+    def stamp(self, date: str) -> None:
+        """Set the date of responses."""
+        self.date = f"Date: {date}\r\n"
+        self._known.clear()
+
+    def of(self, response: Response, length: int | None, *, close: bool, chunked: bool) -> bytes:
+        """Return the head of a response; `length` is None if it is not known yet."""
+        headers = response.headers
+        if length is None or close or len(headers) > _KNOWN_HEADERS or response.status in BODILESS:
+            return self._beginning(response) + _ending(response, length, close, chunked)
+        key = response.status, response.content_type, *headers
+        beginning = self._known.get(key)
+        if beginning is None:
+            beginning = self._beginning(response)
+            if len(self._known) < _KNOWN:
+                self._known[key] = beginning
+        return b"%bContent-Length: %d\r\n\r\n" % (beginning, length)
+
+    def _beginning(self, response: Response) -> bytes:
+        lines = _STATUS_LINES.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
+        if response.content_type:
+            lines += header_line("Content-Type", response.content_type)
+        lines += self.date
+        for name, value in response.headers:
+            lines += header_line(name, value)
+        return lines.encode("latin-1", "replace")
+
+
+def _ending(response: Response, length: int | None, close: bool, chunked: bool) -> bytes:
+    lines = b"Connection: close\r\n" if close else b""
     if length is not None and response.status not in BODILESS:
-        lines += f"Content-Length: {length}\r\n"
+        lines += b"Content-Length: %d\r\n" % length
     elif length is None and chunked:
-        lines += "Transfer-Encoding: chunked\r\n"
-    return f"{lines}\r\n".encode("latin-1", "replace")
+        lines += b"Transfer-Encoding: chunked\r\n"
+    return lines + b"\r\n"
 
 
 def upgrade_head(response: Response, date: str) -> bytes:

@@ -19,6 +19,7 @@ from kedge.web.listener import Listener, listening_sockets
 from kedge.web.output import Output
 from kedge.web.peer_certificate import PeerCertificates
 from kedge.web.request_reader import COMMA_HEADERS
+from kedge.web.response_head import ResponseHeads
 from kedge.web.server_connection import ServerConnection
 from kedge.web.tenant_turns import TenantTurns
 
@@ -76,7 +77,7 @@ class HttpServer:
         self.comma_headers = comma_headers
         self.certificates = PeerCertificates()
         self.connections: set[ServerConnection] = set()
-        self.date = ""
+        self.heads = ResponseHeads()
         self._unwritten: list[Output] = []
         self._backlog: deque[ServerConnection] = deque()
         """Connections with work that can be done now."""
@@ -189,7 +190,7 @@ class HttpServer:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _stamp(self) -> None:
-        self.date = f"Date: {http_date(self.clock.now())}\r\n"
+        self.heads.stamp(http_date(self.clock.now()))
 
 
 def _work_on(connection: ServerConnection) -> None:

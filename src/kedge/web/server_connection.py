@@ -20,7 +20,6 @@ from kedge.web.response_head import (
     BODILESS,
     fits_one_write,
     is_short,
-    response_head,
     slices,
     split_first,
     takes_gzip,
@@ -142,11 +141,17 @@ class ServerConnection(asyncio.Protocol):
                 self.abort()
             return
         self._has_answered = False
-        if self._unparsed or not self._is_reading or len(data) > self._piece_size:
+        if (
+            self._unparsed
+            or not self._is_reading
+            or (len(data) > _PIECE and len(data) > self._piece_size)
+        ):
             self._unparsed = self._unparsed[self._parsed :] + data
             self._parsed = 0
             if not self._is_in_backlog:
                 self._parse()
+        elif (target := self._reader.target_of_known(data)) is not None:
+            self._get_received(target)
         else:
             self._feed(data)
         if self._waiting or self._unparsed or self._reader.in_body:
@@ -167,7 +172,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def _piece_size(self) -> int:
         """How many bytes can be parsed with little work: the rest of a body is one piece."""
-        left = self._reader.length - self._reader.size if self._screened else 0
+        left = self._reader.length - self._reader.size if self._takes_body else 0
         return left if left > _PIECE else _PIECE
 
     def _feed(self, data: bytes) -> None:
@@ -188,7 +193,14 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def _may_take_body(self) -> bool:
-        return self._screened or not self._reader.in_body
+        return not self._reader.in_body or self._takes_body
+
+    @property
+    def _takes_body(self) -> bool:
+        """Whether the body was let in, or the rest of it is here: then there is no more to be
+        refused before it is read, and the handler checks the request anyway."""
+        left = self._reader.length - self._reader.size
+        return self._screened or 0 < left <= len(self._unparsed) - self._parsed
 
     def work(self) -> None:
         """Do the next piece of work, if it does not have to wait."""
@@ -198,7 +210,9 @@ class ServerConnection(asyncio.Protocol):
             return
         if self._waiting:
             if not self._output.paused:
-                self._begin(self._waiting.popleft())
+                pending = self._waiting.popleft()
+                begun = self.server.clock.monotonic()
+                self._begin(pending.request, pending.chunked, pending.body_bytes, begun)
         elif self._unparsed and self._may_take_body:
             self._parse()
         self._continue()
@@ -270,20 +284,47 @@ class ServerConnection(asyncio.Protocol):
 
     def request_received(self, body: bytes, *, chunked: bool, is_last: bool) -> None:
         held = self.server.bodies.finish(self) if self._counted else 0
-        pending = PendingRequest(self._request(body), chunked, held)
+        request = self._request(body)
         if is_last:
             self.closing = True
         self._reader.reset()
         self._counted = 0
         self._screened = False
-        is_next = not (self._is_busy or self._has_answered or self._output.paused)
-        load = self.load
-        is_next = is_next and (load is None or not load.is_busy(self.server.clock.monotonic()))
-        if not is_next or not self.server.share.is_left():
-            self._waiting.append(pending)
-        else:
+        now = self.server.clock.monotonic()
+        if self._is_next(now):
             self._has_answered = True
-            self._begin(pending)
+            self._begin(request, chunked, held, now)
+        else:
+            self._waiting.append(PendingRequest(request, chunked, held))
+
+    def _get_received(self, target: bytes) -> None:
+        """Handle a GET with known header fields: most requests are, so it takes few calls. The
+        request passes the same steps as any other."""
+        path, _, query = target.decode("latin-1").partition("?")
+        request = HttpRequest(
+            "GET",
+            path,
+            query,
+            self._reader.known_headers,
+            b"",
+            self._certificate,
+            self._peer,
+            self._identify,
+            self._queued,
+        )
+        now = self.server.clock.monotonic()
+        if self._is_next(now):
+            self._begin(request, True, 0, now)
+        else:
+            self.request_begun()
+            self._waiting.append(PendingRequest(request, True, 0))
+
+    def _is_next(self, now: float) -> bool:
+        """Return whether a request that was read now is answered now."""
+        if self._task is not None or self._waiting or self._has_answered or self._output.paused:
+            return False
+        load = self.load
+        return (load is None or not load.is_busy(now)) and self.server.share.is_left()
 
     def _request(self, body: bytes) -> HttpRequest:
         reader = self._reader
@@ -306,17 +347,10 @@ class ServerConnection(asyncio.Protocol):
 
     # Answering.
 
-    def _begin(self, pending: PendingRequest) -> None:
+    def _begin(self, request: HttpRequest, chunked: bool, body_bytes: int, begun: float) -> None:
         self._deadline = 0.0
-        self._chunked = pending.chunked
-        self._body_bytes = pending.body_bytes
-        monotonic = self.server.clock.monotonic
-        begun = monotonic()
-        self._handle(pending.request)
-        if self.load is not None:
-            self.load.spend(begun, monotonic())
-
-    def _handle(self, request: HttpRequest) -> None:
+        self._chunked = chunked
+        self._body_bytes = body_bytes
         try:
             answer = self.server.handler(request)
         except Exception:
@@ -324,8 +358,14 @@ class ServerConnection(asyncio.Protocol):
             answer = Response(500)
         if isinstance(answer, Response) and is_short(answer, request):
             self._write_whole(answer, request.method)
-            self._rest()
-            return
+            self._rest(begun)
+        else:
+            self._answer_soon(request, answer)
+        if self.load is not None:
+            self.load.spend(begun, self.server.clock.monotonic())
+
+    def _answer_soon(self, request: HttpRequest, answer: Response | Awaitable[Response]) -> None:
+        """Finish an answer in a task."""
         work: Coroutine[Any, Any, None] = self._answer(request, answer)
         if self.load is not None:
             self.server.turns.begin(self, self.load)
@@ -341,13 +381,14 @@ class ServerConnection(asyncio.Protocol):
         elif self.load is not None and self._task is not None:
             self.server.turns.begin(self, self.load)
 
-    def _rest(self) -> None:
+    def _rest(self, now: float) -> None:
         """Wait for the next request, after one was answered."""
         if self._body_bytes:
             self.server.bodies.release(self._body_bytes)
             self._body_bytes = 0
         limits = self.server.limits
-        self._wait_for(limits.idle_seconds if self._identify is None else limits.first_seconds)
+        seconds = limits.idle_seconds if self._identify is None else limits.first_seconds
+        self._deadline = now + seconds
         if self.closing:
             self._finish_if_idle()
 
@@ -366,7 +407,7 @@ class ServerConnection(asyncio.Protocol):
             self.server.turns.end(self)
             self._task = None
             self._streaming = False
-            self._rest()
+            self._rest(self.server.clock.monotonic())
         self._continue()
 
     async def _write(self, request: HttpRequest, response: Response) -> None:
@@ -414,7 +455,7 @@ class ServerConnection(asyncio.Protocol):
     async def _hand_over(self, response: Response, take_over: TakeOver) -> None:
         if self._held is None:
             raise ValueError("the client has not asked for another protocol")
-        self._output.send(upgrade_head(response, self.server.date))
+        self._output.send(upgrade_head(response, self.server.heads.date))
         held, self._held = self._held, b""
         self._duplex = Duplex.over(self._transport, held, self.connection_lost)
         try:
@@ -429,12 +470,11 @@ class ServerConnection(asyncio.Protocol):
         known = response.length is not None or (is_head and not body)
         head = self._head(response, response.length if known else len(body))
         bodiless = is_head or response.status in BODILESS
-        self._output.write(head if bodiless else head + body)
+        self._output.write_one(head if bodiless else head + body)
 
     def _head(self, response: Response, length: int | None) -> bytes:
         close = self.closing and not self._waiting
-        date = self.server.date
-        return response_head(response, length, date=date, close=close, chunked=self._chunked)
+        return self.server.heads.of(response, length, close=close, chunked=self._chunked)
 
     def refuse(self, error: StatusError) -> None:
         """Answer and close: further input of the peer is not worth reading."""

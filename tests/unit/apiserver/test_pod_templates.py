@@ -274,6 +274,7 @@ async def no_account(server: LocalServer) -> None:
 
 async def default_priority(server: LocalServer) -> None:
     place = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await server.call("DELETE", f"{place}/usual")  # there can be one only
     await made(server, place, "usual", value=7, globalDefault=True)
 
 

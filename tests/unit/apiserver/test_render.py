@@ -104,6 +104,40 @@ def test_a_row_is_written_again_only_when_its_age_changes() -> None:
     assert set(table(1260)) == {"21m"}
 
 
+@pytest.mark.parametrize("include", ["None", "Metadata", "Object"])
+def test_a_row_with_a_new_age_is_the_row_of_a_table_that_was_not_kept(include: str) -> None:
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    several = [aged_item(number, made) for number in range(render.ROWS_TOGETHER + 1)]
+    http = HttpRequest("GET", "/api/v1/configmaps", f"includeObject={include}")
+    asked = Request(http, None, RESOURCE, "list", "", "", "")  # type: ignore[arg-type]
+    for seconds in (9, 10, 599, 601, 28_800, 5, 9):
+        now = made + timedelta(seconds=seconds)
+        fresh = [aged_item(number, made) for number in range(len(several))]
+        kept, anew = (
+            b"".join(render.table_pieces(asked, items, META, now, "v1"))
+            for items in (several, fresh)
+        )
+        assert kept == anew
+
+
+def test_tables_of_different_forms_share_no_row() -> None:
+    several = [aged_item(number, datetime(2026, 1, 1, tzinfo=UTC)) for number in range(3)]
+    now = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+
+    def table(include: str) -> list[list[str]]:
+        http = HttpRequest("GET", "/api/v1/configmaps", f"includeObject={include}")
+        asked = Request(http, None, RESOURCE, "list", "", "", "")  # type: ignore[arg-type]
+        rows = json.loads(b"".join(render.table_pieces(asked, several, META, now, "v1")))["rows"]
+        return [sorted(each.get("object", ())) for each in rows]
+
+    names = {name: table(name)[0] for name in ("Metadata", "None", "Object", "Metadata")}
+    assert names["None"] == []
+    assert names["Metadata"] == ["apiVersion", "kind", "metadata"] == names["Object"]
+    assert table("Metadata") == [["apiVersion", "kind", "metadata"]] * 3
+    kinds = [each.row.text.count(b"PartialObjectMetadata") for each in several]
+    assert kinds == [1, 1, 1]
+
+
 def aged_item(number: int, made: datetime) -> Item:
     meta = {"name": f"m{number}", "namespace": "default", "creationTimestamp": format_time(made)}
     document = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}

@@ -30,6 +30,11 @@ from kedge.storage.store import RevisionCompacted, StoreEntry, StoreEvent, Unrea
 from kedge.testing.clock import FakeClock
 
 
+def empty() -> ResourceCache:
+    alike = AlikeBodies()
+    return ResourceCache(RESOURCE, 0, lambda: alike)
+
+
 def written(number: int) -> StoreEvent:
     name = f"m-{number % 512}"
     fields: dict[str, Any] = {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
@@ -42,13 +47,13 @@ def derive(item: Item) -> None:
     """Ask for all that is derived of an object."""
     assert item.labels == {"a": "b"}
     assert item.field(RESOURCE, "metadata.other") == ""
-    form = render.TableForm(RESOURCE, RESOURCE.presentation.columns, "Metadata", "v1")
+    form = render.table_form(RESOURCE, RESOURCE.presentation.columns, "Metadata", "v1")
     render.row(form, item, item.revision // 50)
 
 
 def test_small_changes_take_no_more_memory_than_is_counted() -> None:
-    derive(ResourceCache(RESOURCE, 0).item(written(1).entry))
-    cache = ResourceCache(RESOURCE, 0)
+    derive(empty().item(written(1).entry))
+    cache = empty()
     tracemalloc.start()
     try:
         for number in range(1, 4_000):
@@ -79,7 +84,7 @@ def test_small_changes_take_no_more_memory_than_is_counted() -> None:
 def test_a_page_is_found_by_its_keys(
     namespace: str, after: str, most: int, found: list[str], count: int
 ) -> None:
-    cache = ResourceCache(RESOURCE, 0)
+    cache = empty()
     value = written(1).entry.value
     for number, key in enumerate(("b/2", "a/1", "a/3"), 1):
         entry = StoreEntry(RESOURCE.key(*key.split("/")), value, number, number)
@@ -100,7 +105,7 @@ def padded(number: int, name: str) -> StoreEvent:
 
 
 def test_what_alike_objects_share_is_kept_once_when_they_have_left_the_log() -> None:
-    cache = ResourceCache(RESOURCE, 0)
+    cache = empty()
     events = [padded(number, f"m-{number}") for number in range(1, LOG_LENGTH + 51)]
     bodies = [cache.stamped(each.entry.value, each.entry.revision) for each in events]
     tracemalloc.start()
@@ -121,7 +126,7 @@ def test_what_alike_objects_share_is_kept_once_when_they_have_left_the_log() -> 
 
 
 def test_objects_are_shortened_a_few_at_a_time() -> None:
-    cache = ResourceCache(RESOURCE, 0)
+    cache = empty()
     events = [padded(number, f"m-{number}") for number in range(1, 41)]
     for event in events:
         cache.feed(event)
@@ -140,7 +145,7 @@ def test_objects_are_shortened_a_few_at_a_time() -> None:
 
 
 def test_a_short_state_has_its_fields_and_what_follows_it() -> None:
-    alike, cache = AlikeBodies(), ResourceCache(RESOURCE, 0)
+    alike, cache = AlikeBodies(), empty()
     items = [cache.item(padded(number, f"m-{number}").entry) for number in range(1, 3)]
     bodies = [item.body for item in items]
     for item in items:
@@ -173,7 +178,7 @@ async def test_objects_that_were_loaded_are_shortened_unless_the_log_has_them() 
 
 
 def test_listeners_share_a_line_which_the_log_does_not_keep() -> None:
-    cache = ResourceCache(RESOURCE, 0)
+    cache = empty()
     lines: list[bytes] = []
     for _ in range(2):
         cache.listeners.add(lambda change: lines.append(change.line) if change else None)
@@ -186,7 +191,7 @@ def test_listeners_share_a_line_which_the_log_does_not_keep() -> None:
 
 
 def test_a_superseded_state_keeps_no_row() -> None:
-    cache = ResourceCache(RESOURCE, 0)
+    cache = empty()
     cache.feed(written(512))
     first = cache.log[-1].item
     derive(first)
@@ -223,7 +228,7 @@ async def test_writes_that_are_due_together_are_applied_in_turns() -> None:
 def test_the_newline_of_a_value_of_kube_apiserver_is_not_served() -> None:
     entry = written(1).entry
     ended = StoreEntry(entry.key, entry.value + b"\n", entry.revision, entry.created)
-    cache = ResourceCache(RESOURCE, 0)
+    cache = empty()
     assert cache.item(ended).body == cache.item(entry).body
 
 

@@ -331,32 +331,161 @@ _requests = st.one_of(
     ),
     st.tuples(st.just("PUT"), st.just(""), st.just(JSON), _bodies.map(_named)),
 )
-Call = tuple[str, str, str, dict[str, Any]]
+Call = tuple[str, str, str, Any]
+_WITH_DATA: dict[str, Any] = {"metadata": {"name": "m"}, "data": {"a": "0"}}
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_requests, min_size=2, max_size=6))
 async def test_requests_at_once_have_the_answers_of_requests_in_turn(calls: list[Call]) -> None:
-    at_once = await _answers(calls, is_at_once=True)
-    in_turn = await _answers(calls, is_at_once=False)
+    at_once = await _answers(MAPS, _WITH_DATA, calls, is_at_once=True)
+    in_turn = await _answers(MAPS, _WITH_DATA, calls, is_at_once=False)
     assert at_once == in_turn
 
 
-async def _answers(calls: Sequence[Call], *, is_at_once: bool) -> list[Any]:
+# The same of a kind with a generation, a status and a scale, whose last request may be a deletion.
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_DEPLOYMENT: dict[str, Any] = {
+    "metadata": {"name": "m"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "busybox:1"}]},
+        },
+    },
+}
+_owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "1"}
+_changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.fixed_dictionaries(
+            {},
+            optional={
+                "annotations": st.dictionaries(st.sampled_from("xy"), _values, max_size=2),
+                "ownerReferences": st.sampled_from([[_owner], None]),
+                "generation": st.just(7),
+                "managedFields": st.sampled_from([[{}], None]),
+                "resourceVersion": st.sampled_from(["0", "1", None]),
+            },
+        ),
+        "spec": st.fixed_dictionaries(
+            {},
+            optional={
+                "replicas": st.sampled_from([0, 3, -1]),
+                "minReadySeconds": st.sampled_from([0, 3]),
+            },
+        ),
+        "status": st.sampled_from(
+            [{"replicas": 2}, {"conditions": [{"type": "A", "status": "True"}]}]
+        ),
+    },
+)
+_scales = st.sampled_from([0, 1, 4]).map(lambda number: {"spec": {"replicas": number}})
+_operations = st.sampled_from(
+    [
+        {"op": "test", "path": "/metadata/generation", "value": 1},
+        {"op": "copy", "from": "/metadata/name", "path": "/metadata/annotations"},
+        {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/f"]},
+        {"op": "replace", "path": "/spec/replicas", "value": 5},
+    ]
+)
+_merging = st.sampled_from([MERGE, STRATEGIC])
+_writes_of_deployments = st.one_of(
+    st.tuples(
+        st.just("PATCH"), st.sampled_from(["", "/status", "?dryRun=All"]), _merging, _changes
+    ),
+    st.tuples(st.just("PATCH"), st.just("/scale"), st.just(MERGE), _scales),
+    st.tuples(
+        st.just("PATCH"),
+        st.just(""),
+        st.just(JSON_PATCH),
+        st.lists(_operations, min_size=1, max_size=2),
+    ),
+)
+_no_deletion: Sequence[Call] = ()
+_deletion: Sequence[Call] = (("DELETE", "", JSON, {}),)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(_writes_of_deployments, min_size=2, max_size=6),
+    st.sampled_from([_no_deletion, _deletion]),
+)
+async def test_all_sorts_of_writes_at_once_have_the_answers_of_writes_in_turn(
+    writes: list[Call], last: Sequence[Call]
+) -> None:
+    calls = [*writes, *last]
+    at_once = await _answers(DEPLOYMENTS, _DEPLOYMENT, calls, is_at_once=True)
+    in_turn = await _answers(DEPLOYMENTS, _DEPLOYMENT, calls, is_at_once=False)
+    assert at_once == in_turn
+
+
+def annotating(server: LocalServer, number: int, sort: str) -> Awaitable[LocalAnswer]:
+    """Add an annotation by a request of one sort."""
+    url, name = f"{DEPLOYMENTS}/m", f"n{number}"
+    patch: dict[str, Any] = {"metadata": {"annotations": {name: "yes"}}}
+    if sort == JSON_PATCH:
+        add = {"op": "add", "path": f"/metadata/annotations/{name}", "value": "yes"}
+        return server.call("PATCH", url, [add], content_type=sort)
+    if sort == APPLY:
+        identity = {"apiVersion": "apps/v1", "kind": "Deployment"}
+        applied = {**identity, "metadata": {**patch["metadata"], "name": "m"}}
+        manager = f"?fieldManager={name}"
+        return server.call("PATCH", url + manager, applied, content_type=sort)
+    if sort == "status":
+        return server.call("PATCH", f"{url}/status", patch, content_type=MERGE)
+    return server.call("PATCH", url, patch, content_type=sort)
+
+
+_sorts = st.sampled_from([MERGE, STRATEGIC, JSON_PATCH, APPLY, "status"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(_sorts, min_size=2, max_size=8), st.integers(0, 7))
+async def test_of_all_sorts_of_writes_the_one_that_fails_leaves_nothing(
+    sorts: list[str], fails: int
+) -> None:
+    clock = FakeClock()
+    store = QueueingStore(clock)
+    async with LocalServer.running(store, clock) as server:
+        first = {**_DEPLOYMENT, "metadata": {"name": "m", "annotations": {"first": "yes"}}}
+        await server.post(DEPLOYMENTS, first)
+        calls = [annotating(server, number, sort) for number, sort in enumerate(sorts)]
+        answers = await together(server, store, *calls, fails=fails)
+        stored = [number for number, each in enumerate(answers) if each.status == 200]
+        assert len(stored) >= len(sorts) - 1
+        meta = (await server.get(f"{DEPLOYMENTS}/m"))["metadata"]
+        assert set(meta["annotations"]) == {"first", *(f"n{number}" for number in stored)}
+        # A write to the status does not count.
+        assert meta["generation"] == 1 + sum(sorts[number] != "status" for number in stored)
+        appliers = {f"n{number}" for number in stored if sorts[number] == APPLY}
+        assert {each["manager"] for each in meta["managedFields"]} - {"test"} == appliers
+
+
+async def _answers(
+    place: str,
+    first: dict[str, Any],
+    calls: Sequence[Call],
+    *,
+    is_at_once: bool,
+) -> list[Any]:
     clock = FakeClock()
     store = QueueingStore(clock) if is_at_once else MemoryStore(clock)
     async with LocalServer.running(store, clock) as server:
-        made = await server.post(MAPS, {"metadata": {"name": "m"}, "data": {"a": "0"}})
+        made = await server.post(place, first)
         version = int(made["metadata"]["resourceVersion"])
         sent = [
-            server.call(method, MAP + query, body, content_type=content_type)
-            for method, query, content_type, body in calls
+            server.call(method, f"{place}/m{rest}", body, content_type=content_type)
+            for method, rest, content_type, body in calls
         ]
         if isinstance(store, QueueingStore):
             answers = await together(server, store, *sent)
         else:
             answers = [await each for each in sent]
-        answers.append(await server.call("GET", MAP))
+        answers.append(await server.call("GET", f"{place}/m"))
         uid = made["metadata"]["uid"]
         return [
             (each.status, each.warnings, _comparable(each.document, uid, version))
@@ -375,4 +504,4 @@ def _comparable(value: Any, uid: str, version: int) -> Any:
         }
     if isinstance(value, list):
         return [_comparable(each, uid, version) for each in value]
-    return "uid" if value == uid else value
+    return value.replace(uid, "uid") if isinstance(value, str) else value

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
-from kedge.client.alike_pods import MOST, AlikePods
+from kedge.client.alike_pods import LONGEST_ADDRESS, MOST, AlikePods
 
 
 def made(name: str, owner: str = "set", **status: Any) -> Pod:
@@ -155,3 +155,13 @@ def test_addresses_are_kept_once() -> None:
     both = [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
     dual = alike.trimmed(made("c", **addresses | {"hostIPs": both}))
     assert [each.ip for each in dual.status.hostIPs] == ["10.0.0.1", "fd00::1"]
+
+
+def test_texts_that_are_no_addresses_are_not_kept() -> None:
+    long = "1" * (LONGEST_ADDRESS + 1)
+    alike = AlikePods()
+    one, same = (
+        alike.trimmed(made(name, owner=name, hostIP=long, hostIPs=[{"ip": long}])) for name in "ab"
+    )
+    assert same.status.hostIPs == one.status.hostIPs
+    assert same.status.hostIPs is not one.status.hostIPs

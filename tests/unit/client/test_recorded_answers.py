@@ -5,17 +5,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kedge.api import catalog
 from kedge.api.coordination_v1 import lease
 from kedge.api.core_v1 import config_map
-from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod import pod, pod_addresses
 from kedge.api.model import Document
 from kedge.api.resource import Resource
 from kedge.client.client import Client, error_of
 from kedge.client.discovery import ServedResources, parse
 from kedge.client.transport import Body, Call, LocalTransport
-from kedge.client.view import outlines
+from kedge.client.view import JSON, View, outlines
 from kedge.machinery import yaml_text
 from kedge.machinery.errors import StatusError
 
@@ -101,6 +102,7 @@ async def test_metadata_alone_is_taken() -> None:
         ("refused by limits", 403, "Forbidden", "maximum cpu usage per Container is 4"),
         ("apply conflict", 409, "Conflict", "using v1: .data.colour"),
         ("media", 415, "UnsupportedMediaType", "accepted media types include"),
+        ("representation", 406, "NotAcceptable", "only the following media types are accepted"),
         ("method", 405, "MethodNotAllowed", "does not allow this method"),
         ("too large version", 504, "Timeout", "^Timeout: request did not complete"),
         ("no access to logs", 400, "BadRequest", "container absent is not valid for pod web"),
@@ -112,6 +114,62 @@ def test_a_refusal_is_understood(name: str, code: int, reason: str, words: str) 
     assert (error.code, error.reason) == (code, reason)
     with pytest.raises(StatusError, match=words):
         raise error
+
+
+class PlainServer:
+    """A server that has no representation but whole objects."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.requested: list[str] = []
+        self.client = Client(LocalTransport(self._answer))
+
+    def _answer(self, call: Call) -> RecordedAnswer:
+        self.requested.append(call.headers["accept"])
+        is_whole = self.requested[-1] == JSON
+        return RecordedAnswer(self._name if is_whole else "status representation")
+
+
+ADDRESSES = View(
+    pod.RESOURCE, pod_addresses.decode, pod_addresses.MEDIA_TYPE, pod_addresses.MEDIA_TYPE
+)
+
+
+async def test_pods_are_listed_whole_where_the_server_has_no_addresses_of_pods() -> None:
+    server = PlainServer("list pods")
+    for _ in range(2):
+        found = await server.client.list_as(replace(ADDRESSES, or_whole=True))
+        ended = next(each for each in found.items if each.metadata.name == "ended")
+        assert (ended.metadata.namespace, ended.status.phase) == ("recorded", "Pending")
+    assert server.requested == [pod_addresses.MEDIA_TYPE, JSON] * 2
+
+
+async def test_pods_are_watched_whole_where_the_server_has_no_addresses_of_pods() -> None:
+    server = PlainServer("watch pods")
+    view = replace(ADDRESSES, or_whole=True)
+    async with server.client.watch_as(view, version="1") as events:
+        seen = {event.object.metadata.name: event.object async for event in events}
+    assert seen.keys() == {"ask", "web"}
+    assert (seen["web"].metadata.labels, seen["web"].status.podIP) == ({"app": "web"}, "10.244.1.2")
+    assert server.requested == [pod_addresses.MEDIA_TYPE, JSON]
+
+
+async def test_other_views_do_not_fall_back_to_whole_objects() -> None:
+    server = PlainServer("list pods")
+    with pytest.raises(StatusError, match="only the following media types"):
+        await server.client.list_as(ADDRESSES)
+    with pytest.raises(StatusError, match="only the following media types"):
+        async with server.client.watch_as(ADDRESSES, version="1"):
+            pass
+    assert server.requested == [pod_addresses.MEDIA_TYPE] * 2
+
+
+async def test_a_server_that_refuses_whole_objects_too_is_asked_once_for_them() -> None:
+    server = PlainServer("status representation")
+    with pytest.raises(StatusError, match="only the following media types"):
+        async with server.client.watch_as(replace(ADDRESSES, or_whole=True), version="1"):
+            pass
+    assert server.requested == [pod_addresses.MEDIA_TYPE, JSON]
 
 
 async def test_changes_are_told_in_their_order() -> None:

@@ -89,6 +89,16 @@ def test_dependents_of_one_owner_share_what_is_kept_of_it() -> None:
     assert [each.blocks for each in (*one.references, *other.references)] == [False, True]
 
 
+def test_long_names_of_owners_are_not_kept_for_other_objects() -> None:
+    long = "x" * owner_graph.SHORT_OWNERS
+    graph = graph_of(thing("a", long), thing("b", long))
+    one, same = graph.get("a"), graph.get("b")
+    assert one is not None
+    assert same is not None
+    assert same.references == one.references
+    assert same.references is not one.references
+
+
 def test_a_dependent_of_a_living_owner_stays() -> None:
     graph = graph_of(thing("owner"), thing("child", "owner"))
     assert decision(graph, "child") == LEAVE

@@ -3,14 +3,6 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-from msgspec.structs import replace
-
-from kedge.api.core_v1.resource_quota import (
-    ResourceQuota,
-    ResourceQuotaSpec,
-    ResourceQuotaStatus,
-)
 from kedge.api.quota.meters import PODS, meter_of
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
@@ -18,11 +10,10 @@ from kedge.client.informer import Key
 from kedge.client.transport import Call, LocalTransport
 from kedge.controllers.resource_quota import (
     RECOUNT,
+    SETTLE,
     QuotaMonitor,
     ResourceQuotaController,
-    status_of,
 )
-from kedge.machinery.quantity import Quantity
 from kedge.testing.admission import admit_only_with
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import pod_document
@@ -114,6 +105,68 @@ async def test_what_others_write_into_the_status_is_put_right() -> None:
         assert await cluster.used() == {"pods": "0"}
 
 
+async def test_what_the_api_server_has_admitted_and_not_stored_yet_stays() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9", "secrets": "9"})
+        await cluster.pod("p")
+        assert await cluster.used() == {"pods": "1", "secrets": "0"}
+        status = f"{CORE}/resourcequotas/q/status"
+        await cluster.server.merge(status, {"status": {"used": {"pods": "3"}}})
+        assert await cluster.used() == {"pods": "3", "secrets": "0"}
+        # A new object raises its own amount only.
+        await cluster.server.post(f"{CORE}/secrets", {"metadata": {"name": "s"}})
+        assert await cluster.used() == {"pods": "3", "secrets": "1"}
+        await cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
+        assert await cluster.used() == {"pods": "0", "secrets": "1"}
+
+
+async def test_an_amount_is_not_lowered_while_objects_are_being_admitted() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"})
+        await cluster.pod("p")
+        assert await cluster.used() == {"pods": "1"}
+        quota = f"{CORE}/resourcequotas/q"
+        await cluster.server.merge(f"{quota}/status", {"status": {"used": {"pods": "2"}}})
+        await cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
+        await cluster.server.clock.advance(SETTLE / 2)
+        assert (await cluster.server.get(quota))["status"]["used"] == {"pods": "2"}
+        await cluster.server.clock.advance(SETTLE)
+        assert (await cluster.server.get(quota))["status"]["used"] == {"pods": "0"}
+
+
+async def test_what_the_api_server_writes_is_not_written_again() -> None:
+    async with LocalServer.running(admission=("NamespaceLifecycle", "ResourceQuota")) as server:
+        client = client_of(server)
+        controller = ResourceQuotaController(client, Discovery(client), server.clock)
+        server.start(controller.run())
+        cluster = Cluster(server)
+        await cluster.quota({"pods": "99"})
+        assert await cluster.used() == {"pods": "0"}
+        before = server.store.revision
+        for i in range(20):
+            await cluster.pod(f"p{i}")
+            assert (await server.get(f"{CORE}/resourcequotas/q"))["status"]["used"] == {
+                "pods": str(i + 1)
+            }
+        assert await cluster.used() == {"pods": "20"}
+        # Two for each pod, all of the API server.
+        assert server.store.revision - before == 40
+
+
+async def test_lowering_that_conflicts_is_repeated() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"})
+        await cluster.pod("p")
+        assert await cluster.used() == {"pods": "1"}
+        quota = f"{CORE}/resourcequotas/q"
+        labels = [
+            cluster.server.merge(quota, {"metadata": {"labels": {f"l{i}": "x"}}}) for i in range(5)
+        ]
+        gone = cluster.server.delete(f"{CORE}/pods/p", {"gracePeriodSeconds": 0})
+        await asyncio.gather(gone, *labels)
+        assert await cluster.used() == {"pods": "0"}
+
+
 async def test_scopes_decide_what_is_counted() -> None:
     async with looked_after() as cluster:
         await cluster.quota({"pods": "9"}, "lazy", scopes=["BestEffort"])
@@ -188,17 +241,6 @@ async def test_many_changes_in_a_row_become_few_writes() -> None:
             await cluster.pod(f"p{i}")
         assert await cluster.used() == {"pods": "20"}
         assert cluster.server.store.revision - before <= 23
-
-
-@pytest.mark.parametrize("known", [{}, {"pods": "3", "old": "1"}])
-def test_what_nobody_has_counted_yet_stays_as_it_was(known: dict[str, str]) -> None:
-    used = {name: Quantity.parse(amount) for name, amount in known.items()}
-    hard = {"pods": Quantity.parse("9"), "services": Quantity.parse("9")}
-    quota = ResourceQuota(spec=ResourceQuotaSpec(hard=hard))
-    quota = replace(quota, status=ResourceQuotaStatus(used=used))
-    one = Quantity.parse("1")
-    expected = {"services": one} | ({"pods": used["pods"]} if known else {})
-    assert status_of(quota, {"services": one}) == ResourceQuotaStatus(hard=hard, used=expected)
 
 
 async def test_claims_count_as_the_extended_resource_that_their_class_names() -> None:

@@ -35,3 +35,8 @@ def test_a_json_patch_of_a_list_keeps_other_items() -> None:
     live = {"b": [{"y": 1, "x": 2}, {"d": 1, "c": 2}], "a": 1}
     text = patch_text.after_json(live, b'[{"op":"add","path":"/b/1/e","value":1.50}]')
     assert text == '{"a":1,"b":[{"y":1,"x":2},{"c":2,"d":1,"e":1.50}]}'
+
+
+def test_a_number_that_a_json_patch_tests_is_not_compared_again() -> None:
+    operations = b'[{"op":"test","path":"/a","value":1},{"op":"replace","path":"/b","value":2.0}]'
+    assert patch_text.after_json({"b": 1, "a": 1}, operations) == '{"a":1,"b":2.0}'

@@ -1,5 +1,8 @@
 """The window of a day: its errors are as small as its description says."""
 
+import random
+from decimal import Decimal
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,24 +10,27 @@ from hypothesis import strategies as st
 from kedge.metrics import series_memory
 from kedge.metrics.day_window import DayWindow
 from kedge.metrics.hour_window import HourWindow
-from kedge.metrics.scale import CODES, CPU, ZERO
+from kedge.metrics.percentiles import Percentile
+from kedge.metrics.scale import ABSENT, CODES, CPU, ZERO
 from kedge.metrics.series_memory import (
     BLOCK_TICKS,
     BLOCKS,
     DAY_TICKS,
     PEAKS,
     SIZE,
+    UNKNOWN,
     WEIGHTS,
     fill,
 )
+from kedge.metrics.statistics import rank
 from kedge.metrics.windows import MINUTE
 
 
 def blank() -> tuple[HourWindow, DayWindow]:
     memory = memoryview(bytearray(SIZE))
     series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
-    floats, shorts = series_memory.split(memory)
-    return HourWindow(floats, shorts), DayWindow(floats, shorts, CPU)
+    floats, covered, codes = series_memory.split(memory)
+    return HourWindow(floats, covered), DayWindow(floats, codes, CPU)
 
 
 @given(st.integers(0, BLOCK_TICKS - 1), st.integers(1, BLOCK_TICKS))
@@ -82,17 +88,17 @@ def test_a_day_is_empty_until_a_tick_has_a_code() -> None:
 def test_a_day_whose_codes_or_blocks_were_lost_with_the_power_has_no_statistics(lost: str) -> None:
     memory = memoryview(bytearray(SIZE))
     series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
-    floats, shorts = series_memory.split(memory)
-    day = DayWindow(floats, shorts, CPU)
+    floats, covered, codes = series_memory.split(memory)
+    day = DayWindow(floats, codes, CPU)
     for tick in range(1, 6):
         day.put(tick, 1.0, 1.0, 10.0)
     if lost == "codes":
-        fill(shorts[:DAY_TICKS], 0, DAY_TICKS, 0)
+        codes[:] = bytes(len(codes))
     else:
         fill(floats[WEIGHTS:PEAKS], 0, BLOCKS, 0.0)
-    again = DayWindow(floats, shorts, CPU)
+    again = DayWindow(floats, codes, CPU)
     again.load(5)
-    assert again.statistics(5, HourWindow(floats, shorts)) is None
+    assert again.statistics(5, HourWindow(floats, covered)) is None
 
 
 def test_a_peak_is_remembered_for_a_day_and_at_most_a_block_longer() -> None:
@@ -107,6 +113,30 @@ def test_a_peak_is_remembered_for_a_day_and_at_most_a_block_longer() -> None:
         peaks[tick] = found.max
     assert peaks[DAY_TICKS - 1] == 8.0
     assert peaks[DAY_TICKS + BLOCK_TICKS] == 0.5
+
+
+def test_percentiles_are_those_of_all_codes_after_any_changes() -> None:
+    """Against a sorted list of the codes of a whole day, before and after a restart."""
+    chance = random.Random(11)
+    hour, day = blank()
+    kept: list[int] = []
+    for tick in range(DAY_TICKS + 3000):
+        # It rises and falls by turns, and every tenth tick has no data.
+        level = 1 + (tick // 1500 % 3) * 300
+        value = CPU.value(level + chance.randrange(300)) if tick % 10 else UNKNOWN
+        hour.put(tick, value, value, 10.0 if value >= 0 else 0.0)
+        day.put(tick, value, value, 10.0 if value >= 0 else 0.0)
+        kept.append(ABSENT if value < 0 else CPU.code(value))
+        if tick % 499 == 0 and tick > 500:
+            codes = sorted(filter(None, kept[-DAY_TICKS:]))
+            found = day.statistics(tick, hour)
+            assert found is not None
+            assert found.percentile == min(CPU.value(codes[rank(len(codes)) - 1]), found.max)
+    wanted = [Percentile(Decimal(each)) for each in ("0.01", "50", "99.9", "100")]
+    codes = sorted(filter(None, kept[-DAY_TICKS:]))
+    assert day.percentiles(tick, hour, wanted) == [
+        CPU.value(codes[each.rank(len(codes)) - 1]) for each in wanted
+    ]
 
 
 def test_the_cursor_follows_the_95th_in_both_directions() -> None:

@@ -43,7 +43,7 @@ def test_of_details_that_are_always_0_only_the_head_is_written() -> None:
         windows.put(FIRST + tick, [0.0] * len(DETAILS))
     assert known_details(windows.row()) == (1 << len(DETAILS)) - 1
     # The pages behind it take no room as long as nobody touches them.
-    head = 2 * (2 + 2 * len(DETAILS))
+    head = 2 * (4 + 2 * (len(DETAILS) + 1))
     assert not any(held[head:])
 
 
@@ -113,6 +113,52 @@ def test_ticks_without_data_do_not_count() -> None:
     found = shown(windows)
     assert found["10s"]["mean"] == pytest.approx(20, rel=0.001)
     assert found["1m"]["mean"] == pytest.approx(15, rel=0.001)
+
+
+@pytest.mark.parametrize("gap", [1, 3, 29, 40, 200, 400])
+def test_a_detail_that_was_0_before_a_gap_does_not_count_the_gap(gap: int) -> None:
+    windows, expected = DetailWindows(memory()), DetailWindows(memory())
+    begin = FIRST + 100 + gap
+    for tick in (*range(FIRST, FIRST + 100), *range(begin, begin + 50)):
+        # The last ticks alone are more than 0; the other one was never 0.
+        late = tick >= begin + 40
+        windows.put(tick, received(7.0 if late else 0.0))
+        expected.put(tick, received(7.0 if late else 2.0**-20))
+    found, wanted = shown(windows), shown(expected)
+    assert found["1h"] == pytest.approx(wanted["1h"], rel=0.001, abs=1e-5)
+    assert found["1d"] == pytest.approx(wanted["1d"], rel=0.001, abs=1e-5)
+    again = DetailWindows(windows._shorts.cast("B"))
+    assert again.row() == windows.row()
+
+
+def test_a_gap_writes_one_series_and_a_restart_reads_no_more() -> None:
+    kept = memory()
+    windows = DetailWindows(kept)
+    for tick in (*range(200), *range(300, 500)):
+        windows.put(FIRST + tick, [0.0] * len(DETAILS))
+    written = [at for at, each in enumerate(kept) if each]
+    series = SIZE // (len(DETAILS) + 1)
+    assert written
+    assert not [at for at in written if 100 <= at < SIZE - series]
+    # What is behind the head of series that were never written is not looked at.
+    kept[100 : SIZE - series] = b"\x01" * (SIZE - series - 100)
+    again = DetailWindows(kept)
+    assert known_details(again.row()) == (1 << len(DETAILS)) - 1
+    assert set(shown(again)["1d"].values()) == {0.0}
+    again.put(FIRST + 500, received(10.0))
+    assert shown(again)["1h"]["mean"] == pytest.approx(10 / 261, rel=0.01)
+
+
+def test_series_without_anything_but_0_left_count_as_never_written_after_a_restart() -> None:
+    kept = memory()
+    windows = DetailWindows(kept)
+    windows.put(FIRST, received(5.0))
+    for tick in range(1, DAY + 60):
+        windows.put(FIRST + tick, received(0.0))
+    head = kept[4:8].tobytes()
+    DetailWindows(kept)
+    assert int.from_bytes(head, "little") == 1 << RECEIVE
+    assert not any(kept[4:8])
 
 
 def test_a_gap_of_days_leaves_no_old_values() -> None:

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from kedge.metrics import series_memory
 from kedge.metrics.hour_window import HourWindow
-from kedge.metrics.series_memory import COVERED, HOUR_TICKS, MAXIMA, MEANS, SIZE, UNKNOWN
+from kedge.metrics.series_memory import HOUR_TICKS, MAXIMA, MEANS, SIZE, UNKNOWN
 from kedge.metrics.windows import MINUTE
 
 
 def blank() -> HourWindow:
     memory = memoryview(bytearray(SIZE))
     series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
-    return HourWindow(*series_memory.split(memory))
+    floats, covered, _ = series_memory.split(memory)
+    return HourWindow(floats, covered)
 
 
 @given(st.integers(2, 40), st.sampled_from([-1, 1]))
@@ -118,14 +119,14 @@ def test_an_hour_is_empty_until_something_is_known() -> None:
 def test_ticks_with_a_part_of_their_data_missing_are_dropped_when_they_are_loaded() -> None:
     memory = memoryview(bytearray(SIZE))
     series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
-    floats, shorts = series_memory.split(memory)
-    window = HourWindow(floats, shorts)
+    floats, covered_of, _ = series_memory.split(memory)
+    window = HourWindow(floats, covered_of)
     for tick in range(1, 7):
         window.put(tick, 0.0 if tick == 6 else float(tick), 0.0 if tick == 6 else 9.0, 10.0)
     floats[MEANS + 2] = UNKNOWN
     floats[MAXIMA + 3] = UNKNOWN
-    shorts[COVERED + 4] = 0
-    again = HourWindow(floats, shorts)
+    covered_of[4] = 0
+    again = HourWindow(floats, covered_of)
     again.load()
     assert again.ticks == 3
     assert again.statistics() == (2.0, 9.0, 5.0)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kedge.metrics import series_memory
@@ -269,6 +269,7 @@ PAGE = 4096
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, PAGE - 1), st.lists(st.booleans(), min_size=8, max_size=8), st.booleans())
+@example(1086, [False, True, *[False] * 6], False)
 def test_pages_of_two_moments_never_say_more_than_there_was(
     offset: int, newer: list[bool], began: bool
 ) -> None:

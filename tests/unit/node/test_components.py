@@ -30,6 +30,7 @@ async def test_connected_parts_register_the_node(server: LocalServer, tmp_path: 
         base.images_in_status,
         base.devices,
         has_disk_pressure=bool,
+        cluster_size=int,
     )
     parts = components.connect(base, server.client, this)
     assert this in parts.tasks

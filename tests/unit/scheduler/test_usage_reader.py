@@ -38,7 +38,10 @@ class Cluster:
     def _answer(self, call: Call) -> Response:
         if self.broken:
             return Response(500)
-        [selector] = parse_qs(call.query)["fieldSelector"]
+        query = parse_qs(call.query)
+        [selector] = query["fieldSelector"]
+        # Details are most of the JSON, and the scheduler uses none of them.
+        assert query["details"] == ["false"]
         name = selector.removeprefix("spec.nodeName=")
         self.reads.append(name)
         found = {"metadata": {"resourceVersion": "1"}, "items": self.listed[name]}
@@ -189,3 +192,11 @@ async def test_a_node_that_says_too_little_is_not_measured_but_its_pods_are(made
     made.nodes.put(NodeReport(metadata=node_report("a").metadata))
     assert made.snapshot.usage.node("a") is None
     assert made.known() == 1
+
+
+async def test_uids_are_those_that_the_snapshot_keeps(made: Cluster) -> None:
+    placed = made.place("web")
+    made.listed["a"] = [pod_report(bytes(placed.uid, "ascii").decode(), "1", "1Mi")]
+    await made.report("a")
+    (kept,) = made.rounds._rounds["a"].uids
+    assert kept is placed.uid

@@ -17,23 +17,23 @@ TWO = StoreOperation(2, 3, "put", KEY, "ok", 2, b"two", 3)
 
 def test_writes_and_reads_in_order_are_fine() -> None:
     reads = [
-        StoreOperation(1.5, 1.6, "get", KEY, "ok", revision=2),
+        StoreOperation(1.5, 1.6, "get", KEY, "ok", revision=2, value=b"one"),
         # While the second write is under way, both values are right.
-        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=2),
-        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=3),
+        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=2, value=b"one"),
+        StoreOperation(2.1, 2.9, "get", KEY, "ok", revision=3, value=b"two"),
         StoreOperation(0.1, 0.2, "get", KEY, "ok", revision=0),
     ]
     assert list(violations([ONE, TWO, *reads], [FIRST, SECOND])) == []
 
 
 def test_a_stale_read_is_found() -> None:
-    stale = StoreOperation(4, 5, "get", KEY, "ok", revision=2)
+    stale = StoreOperation(4, 5, "get", KEY, "ok", revision=2, value=b"one")
     absent = StoreOperation(4, 5, "get", KEY, "ok", revision=0)
     assert len(list(violations([ONE, TWO, stale, absent], [FIRST, SECOND]))) == 2
 
 
 def test_a_read_of_the_future_is_found() -> None:
-    early = StoreOperation(0.5, 1.5, "get", KEY, "ok", revision=3)
+    early = StoreOperation(0.5, 1.5, "get", KEY, "ok", revision=3, value=b"two")
     assert list(violations([ONE, TWO, early], [FIRST, SECOND])) != []
 
 
@@ -47,6 +47,22 @@ def test_a_write_that_happened_twice_or_after_a_refusal_is_found() -> None:
     refused = TWO._replace(outcome="conflict")
     assert any("refused" in each for each in violations([ONE, refused], [FIRST, SECOND]))
     assert list(violations([ONE, TWO._replace(outcome="unknown")], [FIRST, SECOND])) == []
+
+
+def test_a_deletion_is_that_of_one_client_unless_the_store_cannot_tell() -> None:
+    gone = StoreEvent("delete", StoreEntry(KEY, b"one", 3, 2), FIRST.entry)
+    # The first one is of the API, whose answer does not tell the revision.
+    deletions = [
+        StoreOperation(2, 4, "delete", KEY, "ok", 2, revision=revision) for revision in (0, 3)
+    ]
+    assert list(violations([ONE, deletions[0]], [FIRST, gone])) == []
+    assert ["2 clients" in each for each in violations([ONE, *deletions], [FIRST, gone])] == [True]
+    assert list(violations([ONE, *deletions], [FIRST, gone], shares_deletions=True)) == []
+    assert any("is lost" in each for each in violations([ONE, *deletions], [FIRST]))
+    # They must have been under way at the same time.
+    late = deletions[0]._replace(begin=4.5, end=5)
+    found = list(violations([ONE, late, deletions[1]], [FIRST, gone], shares_deletions=True))
+    assert found == [f"the delete of {KEY} at 2: revision 3 was given out after 3 had been"]
 
 
 def test_a_write_that_replaced_another_revision_is_found() -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from kedge.machinery.turns import Turns
 from kedge.testing.clock import BusyClock
@@ -65,8 +66,21 @@ class NotedWrites(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
+
+
+class SecureWrites(NotedWrites):
+    """The same with TLS."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return "context" if name == "sslcontext" else default
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.writes.append(b"|".join(map(bytes, list_of_data)))
 
 
 class EndOfTurn:
@@ -109,6 +123,13 @@ def test_a_long_piece_is_not_copied() -> None:
     Chunks(Output(transport, turn), framed=True).write(b"x" * (256 << 10))
     turn.end()
     assert list(map(len, transport.writes)) == [7, 256 << 10, 2]
+
+
+def test_a_long_piece_and_its_frame_are_one_write_to_the_socket_of_tls() -> None:
+    transport, turn = SecureWrites(), EndOfTurn()
+    Chunks(Output(transport, turn), framed=True).write(b"x" * (256 << 10))
+    turn.end()
+    assert transport.writes == [b"40000\r\n|%b|\r\n" % (b"x" * (256 << 10))]
 
 
 def test_many_events_are_few_records_although_they_are_large_together() -> None:

@@ -952,6 +952,26 @@ async def test_a_body_is_read_only_of_those_who_may_send_one(site: Site) -> None
     assert site.requests[0].body == b"abcde"
 
 
+async def test_a_request_that_arrives_whole_is_checked_once(site: Site) -> None:
+    screenings: list[HttpRequest] = []
+    server = HttpServer(site.handle, FakeClock(), screen=screenings.append)
+    connection = ServerConnection(server)
+    connection.connection_made(cast(asyncio.Transport, FakeTransport()))
+    body = b"x" * 25_000
+    whole = b"POST /x HTTP/1.1\r\nContent-Length: 25000\r\n\r\n" + body
+    connection.data_received(whole)
+    # In the same turn: it does not wait for others either.
+    assert [each.body for each in site.requests] == [body]
+    assert screenings == []
+    connection.data_received(whole[:-1])
+    await turn()
+    connection.data_received(whole[-1:])
+    await turn()
+    assert len(site.requests) == 2
+    assert len(screenings) == 1
+    assert server.bodies.size == 0
+
+
 async def test_a_body_behind_other_requests_waits_to_be_let_in(site: Site) -> None:
     connection, transport = screened(site, FakeClock())
     connection.data_received(

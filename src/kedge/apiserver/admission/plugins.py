@@ -45,7 +45,7 @@ from kedge.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondi
 from kedge.apiserver.admission.validating_policy import ValidatingAdmissionPolicy
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -56,7 +56,6 @@ from kedge.machinery.clock import Clock
 if TYPE_CHECKING:
     from kedge.apiserver.policies.mutating_policies import MutatingPolicies
     from kedge.apiserver.policies.validating_policies import ValidatingPolicies
-    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -67,9 +66,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     caller: Caller
     authorizer: Authorizer
     clock: Clock
+    quota: FirstQuota
     configuration: AdmissionConfiguration = UNCONFIGURED
-    quota_claims: "SharedQuotaClaims | None" = None
-    """By which servers of one store agree on quotas; None if there can be no other server."""
     earlier: tuple[AdmissionPlugin, ...] = ()
     """The plugins before this one."""
 
@@ -222,9 +220,7 @@ def _deny_service_external_ips(given: Surroundings) -> AdmissionPlugin:
 
 
 def _resource_quota(given: Surroundings) -> AdmissionPlugin:
-    if given.quota_claims is not None:
-        return ResourceQuotaPlugin(given.quota_claims.ledger, given.quota_claims)
-    return ResourceQuotaPlugin(QuotaLedger(given.cache, given.clock))
+    return ResourceQuotaPlugin(given.quota)
 
 
 PLUGINS: dict[str, Callable[[Surroundings], AdmissionPlugin]] = {

@@ -1,17 +1,11 @@
 """ResourceQuota: the objects of a namespace together take no more than its quotas allow."""
 
-from typing import TYPE_CHECKING
-
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.model import Object
 from kedge.api.quota.pods import is_terminating
 from kedge.apiserver.admission.chain import Attempt, ValidatingPlugin
 from kedge.apiserver.admission.refusal import refused
-from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.request import Request, check_dry_run
-
-if TYPE_CHECKING:
-    from kedge.apiserver.quota.shared_claims import SharedQuotaClaims
 
 _GROWING = frozenset(
     (
@@ -28,31 +22,17 @@ class ResourceQuotaPlugin(ValidatingPlugin):
 
     name = "ResourceQuota"
 
-    def __init__(self, ledger: QuotaLedger, shared: "SharedQuotaClaims | None" = None) -> None:
-        """`shared` agrees with other servers of the store; None if there can be none."""
-        self._ledger = ledger
-        self._shared = shared
+    def __init__(self, quota: FirstQuota) -> None:
+        self._quota = quota
 
     async def validate(self, attempt: Attempt) -> None:
         request, obj = attempt.request, attempt.object
-        if not self._ledger.limits(request.namespace) or obj is None or not counts(attempt):
+        claims = self._quota.get()
+        if claims is None or not claims.ledger.limits(request.namespace):
             return
-        if self._shared is not None:
-            await self._agree(self._shared, attempt, obj)
+        if obj is None or not counts(attempt):
             return
-        # A request that tries again, under another name or on a newer object, begins anew.
-        self._ledger.release(request)
-        claim = self._ledger.claim(request, obj, new=attempt.operation == "CREATE")
-        if claim is None:
-            return
-        if claim.refusal:
-            raise refused(attempt, claim.refusal)
-        if not check_dry_run(request.query.all("dryRun"), "CreateOptions"):
-            self._ledger.hold(request, claim)
-
-    async def _agree(self, shared: "SharedQuotaClaims", attempt: Attempt, obj: Object) -> None:
-        request = attempt.request
-        refusal = await shared.admit(
+        refusal = await claims.admit(
             request,
             obj,
             new=attempt.operation == "CREATE",
@@ -63,12 +43,13 @@ class ResourceQuotaPlugin(ValidatingPlugin):
 
     def holds(self, request: Request) -> bool:
         """Whether a quota is charged for the write."""
-        return self._ledger.holds(request)
+        claims = self._quota.claims
+        return claims is not None and claims.ledger.holds(request)
 
     def release(self, request: Request) -> None:
         """The request is over, whether or not anything was stored."""
-        if self._ledger.release(request) and self._shared is not None:
-            self._shared.released(request.namespace)
+        if self._quota.claims is not None:
+            self._quota.claims.release(request)
 
 
 def counts(attempt: Attempt) -> bool:

@@ -153,7 +153,7 @@ class Authenticator:
 
     def _known(self, header: str) -> User | None:
         """The common case, a token that was seen before, at the price of a hash."""
-        digest = self._digests.get(header)
+        remembered = digest = self._digests.get(header)
         if digest is None:
             if header[:7] != "Bearer " or len(header) > jwt.LONGEST:
                 return None
@@ -164,9 +164,10 @@ class Authenticator:
             if verified is None:
                 return None
             user = verified.user
-        if len(self._digests) >= MOST_DIGESTS:
-            self._digests.clear()
-        self._digests[header] = digest
+        if remembered is None:
+            if len(self._digests) >= MOST_DIGESTS:
+                self._digests.clear()
+            self._digests[header] = digest
         return user
 
     def _user(self, http: HttpRequest) -> User:

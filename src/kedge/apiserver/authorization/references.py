@@ -24,6 +24,9 @@ _OF_CSI: Final = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecre
 
 FEW: Final = 8
 """Sets of so many references are kept once if they are equal. A tenant may write larger ones."""
+SHORT: Final = 4 << 10
+"""Characters of the names in such a set. A name may have a million, and sets are kept when their
+pods are gone."""
 
 
 class Reference(NamedTuple):
@@ -47,7 +50,8 @@ def of_pod(pod: Pod) -> frozenset[Reference]:
         return frozenset()
     namespace = pod.metadata.namespace
     found = frozenset(Reference(plural, namespace, name) for plural, name in _named_by(pod) if name)
-    return _one_of_equal(found) if len(found) <= FEW else found
+    is_small = len(found) <= FEW and sum(len(each.name) for each in found) <= SHORT
+    return _one_of_equal(found) if is_small else found
 
 
 def _named_by(pod: Pod) -> Iterator[tuple[str, str]]:

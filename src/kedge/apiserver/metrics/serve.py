@@ -16,7 +16,7 @@ from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import bad_request, unknown_resource
 from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels
 from kedge.metrics.collection import Collection
-from kedge.metrics.selection import HURRY_NODES, UsageSelection
+from kedge.metrics.selection import DETAILS, HURRY_NODES, UsageSelection
 from kedge.metrics.serve import lists
 from kedge.metrics.serve.lists import ListForm
 from kedge.metrics.usage_object import UsageObject
@@ -117,7 +117,10 @@ def _list(api: Api, request: Request, collection: Collection, form: ListForm) ->
     selected = selection(request)
     choice = render.response_form(request, render.MANY)
     meta = ListMeta(resourceVersion=str(version))
-    if choice.form == "json" and selected.everything and not any(options):
+    query = request.query
+    form = form._replace(has_details=DETAILS not in query or query.flag(DETAILS))
+    is_whole = selected.everything and not any(options) and form.has_details
+    if choice.form == "json" and is_whole:
         return Response(200, lists.whole(form, collection, selected, meta))
     objects, meta = page(
         collection.select(selected),

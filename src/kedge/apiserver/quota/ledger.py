@@ -1,6 +1,6 @@
 """Ledger: what is used of every quota at this moment, writes that are under way included."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -15,7 +15,7 @@ from kedge.api.model import Object
 from kedge.api.quota.account import QuotaAccount, greater, increase, listed
 from kedge.api.quota.extended_names import ExtendedNames, extended_names
 from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
-from kedge.api.quota.meters import PODS, RESOURCE_CLAIMS, Kind, meter_of
+from kedge.api.quota.meters import PODS, RESOURCE_CLAIMS, Kind, kinds_of, meter_of
 from kedge.api.resource import Resource, dec_hook
 from kedge.api.resource_v1 import device_class, resource_claim
 from kedge.apiserver.request import Request, stored
@@ -89,6 +89,8 @@ class QuotaClaim(msgspec.Struct, frozen=True):
     """Why it may not; empty if it may."""
     number: int = 0
     """Differs between the claims of this server, also between those of one object."""
+    quotas: Sequence[str] = ()
+    """The names of the quotas that count the object."""
 
 
 class QuotaLedger:
@@ -109,6 +111,9 @@ class QuotaLedger:
         self._followed: dict[str, Followed] = {}
         """By where their objects are stored."""
         self._numbers = count(1)
+        self.newest_claim = 0
+        """The number of the last claim."""
+        self._listeners: list[Callable[[str, str], None]] = []
         self._claims: dict[str, list[QuotaClaim]] = {}
         """Admitted writes that have not finished, by the keys of the objects."""
         self._held: dict[int, tuple[Request, list[QuotaClaim]]] = {}
@@ -134,13 +139,21 @@ class QuotaLedger:
 
     # Quotas.
 
+    def listen(self, listener: Callable[[str, str], None]) -> None:
+        """Call the listener with namespace and name of each changed quota that has an account."""
+        self._listeners.append(listener)
+
     def _quota_changed(self, change: Change | None) -> None:
         if change is None:
             return
         if change.type == "DELETED":
             self._drop(change.item.key)
-        else:
-            self._take(change.item)
+            return
+        self._take(change.item)
+        namespace, name = _place(change.item.key)
+        if name in self._accounts.get(namespace, ()):
+            for listener in self._listeners:
+                listener(namespace, name)
 
     def _take(self, item: Item) -> None:
         namespace, name = _place(item.key)
@@ -165,6 +178,33 @@ class QuotaLedger:
             self._extended = extended
             self._accounts.clear()
 
+    def accounts_in(self, namespace: str) -> Collection[str]:
+        """Return the names of the quotas with an account, which some write has needed."""
+        return tuple(self._accounts.get(namespace, ()))
+
+    def used(self, namespace: str, name: str, *, whole: bool) -> Usage:
+        """Return the used amounts of a quota, writes under way included: of the kinds that are
+        counted, which all are from now on if the `whole` quota is asked for."""
+        self._let_fall()
+        if name not in self._specs.get(namespace, {}):
+            return {}
+        account = self._account(namespace, name)
+        # A new account, in place of one that a write has needed, counts nothing yet.
+        if whole or not account.used:
+            for followed in self._followed_for(kinds_of(account.hard, self._extended)):
+                if not account.has_begun(followed.kind):
+                    self._begin(account, namespace, followed)
+        return account.used
+
+    def _followed_for(self, kinds: Collection[Kind]) -> Iterator[Followed]:
+        """The resources of some kinds, those that exist; claims after pods, which cover them."""
+        found = [each.resource for each in self._cache.all()]
+        for resource in sorted(found, key=lambda each: each.plural != PODS[1]):
+            if (resource.group, resource.plural) in kinds and resource.namespaced:
+                followed = self._follow(resource)
+                if followed is not None:
+                    yield followed
+
     def _extended_names(self) -> ExtendedNames:
         decode = device_class.RESOURCE.decode
         return extended_names(decode(item.body) for item in self._classes.values())
@@ -173,17 +213,21 @@ class QuotaLedger:
 
     def _open(self, namespace: str, followed: Followed) -> Iterator[tuple[str, QuotaAccount]]:
         """The accounts of a namespace that count objects of a resource."""
-        accounts = self._accounts.setdefault(namespace, {})
-        specs = self._specs.get(namespace, {})
-        for name in sorted(specs):
-            account = accounts.get(name)
-            if account is None:
-                account = accounts[name] = QuotaAccount(specs[name], self._extended)
+        for name in sorted(self._specs.get(namespace, {})):
+            account = self._account(namespace, name)
             if account.names(followed.kind, followed.meter):
                 for each in self._counted_with(followed) if account.shared else (followed,):
                     if not account.has_begun(each.kind):
                         self._begin(account, namespace, each)
                 yield name, account
+
+    def _account(self, namespace: str, name: str) -> QuotaAccount:
+        accounts = self._accounts.setdefault(namespace, {})
+        account = accounts.get(name)
+        if account is None:
+            spec = self._specs[namespace][name]
+            account = accounts[name] = QuotaAccount(spec, self._extended)
+        return account
 
     def _counted_with(self, followed: Followed) -> Iterator[Followed]:
         """The resources that count under the same names as one; claims after pods, which cover
@@ -294,7 +338,9 @@ class QuotaLedger:
         refusal = _silence(concerned, followed, obj)
         for name, account in concerned:
             refusal = refusal or _excess(name, account, followed, key, measure, new=new)
-        return QuotaClaim(followed, key, measure, refusal, next(self._numbers))
+        self.newest_claim = next(self._numbers)
+        quotas = [name for name, _ in concerned]
+        return QuotaClaim(followed, key, measure, refusal, self.newest_claim, quotas)
 
     def hold(self, request: Request, claim: QuotaClaim) -> None:
         """Charge what was claimed, until the request is over."""

@@ -12,7 +12,7 @@ Writes of one server that arrive together are admitted by one write of the recor
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,11 +20,13 @@ import msgspec
 from kedge.api.model import Object
 from kedge.api.quota.measure import QuotaMeasure
 from kedge.apiserver.quota.ledger import QuotaClaim, QuotaLedger
+from kedge.apiserver.quota.statuses import TRIES, QuotaStatuses, contended
+from kedge.apiserver.quota.upkeep import UPKEEP_SECONDS, QuotaUpkeep
 from kedge.apiserver.request import Request
 from kedge.apiserver.several.records import PREFIX
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
-from kedge.machinery.errors import StatusError, conflict
+from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.write_guard import guarded_by
 from kedge.storage.store import RevisionConflict, Store, StoreEntry, StoreError
@@ -40,11 +42,6 @@ CLAIM_SECONDS: Final = 120.0
 PATIENCE_SECONDS: Final = 1.0
 """How long a refusal waits for writes of other servers that are under way: they may fail."""
 PAUSE_SECONDS: Final = 0.05
-CLEAN_SECONDS: Final = 0.2
-"""After so long a record is written without the claims of writes that are over."""
-RETRY_SECONDS: Final = 2.0
-"""How long the next attempt waits if the store was away."""
-_TRIES: Final = 200
 
 
 class SentClaim(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,11 +96,12 @@ class SharedQuotaClaims:
         self._waiting: dict[str, list[Waiter]] = {}
         self._records: dict[str, ClaimRecord] = {}
         self._first_seen: dict[tuple[str, str, str, int], float] = {}
-        self._dirty: set[str] = set()
-        self._is_dirty = asyncio.Event()
+        self._statuses = QuotaStatuses(store, cache, ledger, clock)
+        self._set_back = QuotaUpkeep(self._raise, clock, after_seconds=0)
+        self._released = QuotaUpkeep(self._clean_up, clock, after_seconds=UPKEEP_SECONDS)
+        ledger.listen(self._quota_changed)
 
     async def admit(self, request: Request, obj: Object, *, new: bool, dry: bool) -> str:
-        """Charge a write until it is released; returns why it may not happen, empty if it may."""
         namespace = request.namespace
         waiter = Waiter(request, obj, new, dry, self._clock.monotonic())
         waiting = self._waiting.setdefault(namespace, [])
@@ -120,49 +118,54 @@ class SharedQuotaClaims:
             raise waiter.error
         return waiter.refusal
 
-    def released(self, namespace: str) -> None:
-        """A write is over: its claim may leave the record."""
-        if namespace in self._records:
-            self._clean_soon(namespace)
+    def release(self, request: Request) -> None:
+        if self.ledger.release(request):
+            # The claim may leave the record, and if nothing was stored the status has too much.
+            self._released.add(request.namespace)
 
     async def run(self) -> None:
-        """Keep the records free of writes that are over, until cancelled."""
-        seconds = CLEAN_SECONDS
-        while True:
-            await self._is_dirty.wait()
-            await self._clock.sleep(seconds)
-            seconds = CLEAN_SECONDS
-            self._is_dirty.clear()
-            dirty, self._dirty = self._dirty, set()
-            for namespace in dirty:
-                try:
-                    async with self._locks.setdefault(namespace, asyncio.Lock()):
-                        await self._clean(namespace)
-                except StoreError as error:
-                    log.warning("quota claims not written namespace=%s error=%s", namespace, error)
-                    # Whether the record was written is not known. Claims that stayed there would
-                    # take room on the other servers.
-                    self._records.pop(namespace, None)
-                    self._clean_soon(namespace)
-                    seconds = RETRY_SECONDS
+        """Keep records and statuses free of writes that are over, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._set_back.run())
+            tasks.create_task(self._released.run())
 
-    def _clean_soon(self, namespace: str) -> None:
-        self._dirty.add(namespace)
-        self._is_dirty.set()
+    def _quota_changed(self, namespace: str, name: str) -> None:
+        # A controller may have set the status back: it did not know the writes under way.
+        if self._statuses.due(namespace, [name], may_fall=False):
+            self._set_back.add(namespace)
+
+    async def _raise(self, namespace: str) -> None:
+        async with self._locks.setdefault(namespace, asyncio.Lock()):
+            names = self.ledger.accounts_in(namespace)
+            if self._statuses.due(namespace, names, may_fall=False):
+                await self._bring_up(namespace, names, may_fall=False)
+
+    async def _clean_up(self, namespace: str) -> None:
+        try:
+            async with self._locks.setdefault(namespace, asyncio.Lock()):
+                await self._clean(namespace)
+                names = self.ledger.accounts_in(namespace)
+                if self._statuses.due(namespace, names):
+                    await self._bring_up(namespace, names)
+        except StoreError:
+            # Whether the record was written is not known. Claims that stayed there would take room
+            # on the other servers.
+            self._records.pop(namespace, None)
+            raise
 
     async def _decide(self, namespace: str, waiting: list[Waiter], own: Waiter) -> None:
         """Admit or refuse all that wait, until one of them is done; one that came later goes on."""
         try:
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 if own.is_done:
                     return
                 if not await self._try(namespace, waiting):
                     await self._clock.sleep(PAUSE_SECONDS)
-            raise _contended()
+            raise contended()
         except (StoreError, StatusError) as error:
             # Whether the record was written is not known.
             self._records.pop(namespace, None)
-            self._clean_soon(namespace)
+            self._released.add(namespace)
             for each in [each for each in waiting if not each.is_done]:
                 self.ledger.release(each.request)
                 each.error, each.is_done = error, True
@@ -178,10 +181,15 @@ class SharedQuotaClaims:
         batch = [each for each in waiting if not each.is_done]
         others = self._others(namespace, record)
         self.ledger.set_foreign(namespace, [self._claim(each) for each in others])
-        refusals = {id(each): self._judge(each) for each in batch}
+        claims = {id(each): self._judge(each) for each in batch}
         own = [self._sent(each) for each in self.ledger.held_in(namespace)]
+        admitted = [
+            claim
+            for each in batch
+            if (claim := claims[id(each)]) is not None and not claim.refusal and not each.dry
+        ]
         try:
-            if any(not refusals[id(each)] and not each.dry for each in batch):
+            if admitted:
                 await self._write(namespace, record, (*others, *own))
             elif (await self._read(namespace)).revision != record.revision:
                 return self._again(batch)
@@ -190,9 +198,12 @@ class SharedQuotaClaims:
             if race.current is None:
                 await self._cache.reached(await self._store.newest())
             return self._again(batch)
+        if names := {name for claim in admitted for name in claim.quotas}:
+            await self._bring_up(namespace, names, at=self._records[namespace].revision)
         now, waits = self._clock.monotonic(), False
         for each in batch:
-            each.refusal = refusals[id(each)]
+            claim = claims[id(each)]
+            each.refusal = "" if claim is None else claim.refusal
             # The writes of others may come to nothing.
             if each.refusal and others and now < each.give_up:
                 waits = True
@@ -206,16 +217,37 @@ class SharedQuotaClaims:
             self.ledger.release(each.request)
         return True
 
-    def _judge(self, waiter: Waiter) -> str:
-        """Return why a write does not fit, and charge it if it does."""
+    def _judge(self, waiter: Waiter) -> QuotaClaim | None:
+        """Return the claim of a write, and charge it if it fits."""
         # A request that tries again, under another name or on a newer object, begins anew.
         self.ledger.release(waiter.request)
         claim = self.ledger.claim(waiter.request, waiter.obj, new=waiter.new)
-        if claim is None:
-            return ""
-        if not claim.refusal and not waiter.dry:
+        if claim is not None and not claim.refusal and not waiter.dry:
             self.ledger.hold(waiter.request, claim)
-        return claim.refusal
+        return claim
+
+    async def _bring_up(
+        self, namespace: str, names: Collection[str], *, at: int = 0, may_fall: bool = True
+    ) -> None:
+        """Write the statuses of quotas. The ledger has the claims of the record as it was when the
+        store was at least `at` a revision."""
+        for _ in range(TRIES):
+            newest = self._statuses.newest(namespace, names)
+            if newest > at:
+                # Another server may have written claims into the status that are not known here.
+                record = await self._read(namespace)
+                await self._cache.reached(record.revision)
+                others = self._others(namespace, record)
+                self.ledger.set_foreign(namespace, [self._claim(each) for each in others])
+                at = max(newest, record.revision)
+                continue
+            try:
+                await self._statuses.write(self._statuses.due(namespace, names, may_fall=may_fall))
+            except RevisionConflict as race:
+                await self._statuses.caught_up(race)
+            else:
+                return
+        raise contended()
 
     async def _read(self, namespace: str) -> ClaimRecord:
         found = await self._store.get(KEYS + namespace)
@@ -260,7 +292,7 @@ class SharedQuotaClaims:
             await self._write(namespace, record, (*self._others(namespace, record), *own))
         except RevisionConflict as race:
             self._take(namespace, race.current)
-            self._clean_soon(namespace)
+            self._released.add(namespace)
 
     def _others(self, namespace: str, record: ClaimRecord) -> list[SentClaim]:
         """Return the claims of other servers, without those that were left behind."""
@@ -297,8 +329,3 @@ def _id(claim: SentClaim) -> tuple[str, str, int]:
 
 def _seen(namespace: str, claim: SentClaim) -> tuple[str, str, str, int]:
     return namespace, *_id(claim)
-
-
-def _contended() -> StatusError:
-    why = "too many writes in this namespace at once, try again"
-    return conflict("", "resourcequotas", "", why)

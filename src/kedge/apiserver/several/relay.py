@@ -102,7 +102,7 @@ class FrameRelay:
     async def _follow(self) -> None:
         """Keep in step with the servers that are alive; a new one gets all newest frames."""
         # Leases are objects that others may write: what is no address of a server is left out.
-        alive = {peer.url for peer in self._membership.peers if _is_server_url(peer.url)}
+        alive = {peer.url for peer in self._membership.peers if is_server_url(peer.url)}
         for url in sorted(alive - self._unsent.keys()):
             self._unsent[url] = dict(self._newest)
         for url in self._unsent.keys() - alive:
@@ -135,8 +135,8 @@ class FrameRelay:
         return found
 
 
-def _is_server_url(url: str) -> bool:
-    """Whether frames can be sent there, and only to a server with a certificate."""
+def is_server_url(url: str) -> bool:
+    """Whether requests can be sent there, and only to a server with a certificate."""
     try:
         parts = urlsplit(url)
         return parts.scheme == "https" and bool(parts.hostname) and parts.port != 0

@@ -9,6 +9,7 @@ from kedge.apiserver.agents import client_context
 from kedge.apiserver.api import Api
 from kedge.apiserver.context import Answer
 from kedge.apiserver.several.barrier import ReadBarrier
+from kedge.apiserver.several.decisions import DecisionRelay
 from kedge.apiserver.several.endpoints import ServerEndpoints
 from kedge.apiserver.several.lease_proof import LeaseProof
 from kedge.apiserver.several.membership import ServerMembership
@@ -39,6 +40,7 @@ class SeveralServers:
         )
         self.barrier = ReadBarrier(api.store, api.cache, self.membership, settled, api.clock)
         self.relay = FrameRelay(self.membership, partial(client_context, pki), api.clock)
+        self.decisions = DecisionRelay(self.membership, partial(client_context, pki))
 
     def before(self, handler: Handler) -> Handler:
         """Return the handler of requests of clients."""

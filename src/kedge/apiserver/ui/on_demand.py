@@ -27,12 +27,12 @@ class DashboardOnDemand:
 
     def check(self, context: RequestContext) -> None:
         """Instead of authorization: refuse what may not be done below `/ui`."""
-        if _is_ours(context):
+        if context.target is None and is_page(context.http.path):
             self._dashboard.check(context)
 
     def answer(self, context: RequestContext) -> None:
         """Answer requests for paths below `/ui`."""
-        if _is_ours(context):
+        if context.target is None and is_page(context.http.path):
             self._dashboard.answer(context)
 
     @property

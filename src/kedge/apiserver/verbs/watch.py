@@ -213,7 +213,7 @@ class EventEncoder:
     def _table_form(self, items: Sequence[Item]) -> render.TableForm:
         resource = self._request.resource
         columns = render.columns_for(resource, items)
-        return render.TableForm(resource, columns, self._include, self._choice.version)
+        return render.table_form(resource, columns, self._include, self._choice.version)
 
     def _bookmark_table(self, meta: dict[str, Any]) -> bytes:
         resource = self._request.resource

@@ -48,13 +48,19 @@ def server_config(
 
 
 def _check_servers(config: ServerConfig) -> None:
-    """Refuse several servers on a store of one process."""
+    """Refuse several servers on a store of one process, and for tests."""
     if config.servers > 1 and not config.has_shared_store:
         raise Failure(
             f"--servers {config.servers} needs a store that servers can share, and"
             f" --store {config.store} is of one server: start an etcd or a PostgreSQL and use"
             " --store etcd://HOST:PORT or postgresql://USER@HOST:PORT/DATABASE ('kedge export'"
             " copies the objects of a cluster to it)"
+        )
+    if config.servers > 1 and config.testing:
+        raise Failure(
+            f"--testing is for clusters of one server, and --servers is {config.servers}: faults"
+            " and times would be those of the server that a connection leads to. Leave one of them"
+            " out"
         )
 
 

@@ -232,7 +232,7 @@ def _details(row: bytes) -> Sequence[bytes] | None:
     return [joined[at] for at in detail_windows.SPREAD]
 
 
-@lru_cache(1 << 14)
+@lru_cache(1 << 12)
 def _detail(number: int, code: int) -> bytes:
     """The quantity of a detail."""
     return detail_text(DETAILS[number].unit, value(code)).encode()

@@ -23,10 +23,14 @@ class ListForm(NamedTuple):
     api_version: str
     window: str
     """The window of metrics.k8s.io; empty for metrics/v1alpha1, which has all windows."""
+    has_details: bool = True
+    """Whether the client wants more than cpu and memory."""
 
     def write(self) -> Writer:
         """The function that makes the JSON of objects in this form."""
-        return partial(_usages, self.window) if self.window else _bodies
+        if self.window:
+            return partial(_usages, self.window)
+        return _bodies if self.has_details else _core_bodies
 
     @property
     def beginning(self) -> bytes:
@@ -105,6 +109,10 @@ def _usages(window: str, objects: Sequence[UsageObject]) -> tuple[list[bytes], l
 
 def _bodies(objects: Sequence[UsageObject]) -> tuple[list[bytes], list[bytes]]:
     return _metadata(objects), [each.kept_rest or each.rest() for each in objects]
+
+
+def _core_bodies(objects: Sequence[UsageObject]) -> tuple[list[bytes], list[bytes]]:
+    return _metadata(objects), [each.core_rest() for each in objects]
 
 
 def _metadata(objects: Sequence[UsageObject]) -> list[bytes]:

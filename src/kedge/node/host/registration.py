@@ -61,7 +61,8 @@ LEASES_NAMESPACE: Final = "kube-node-lease"
 RENEW_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
 REPORT_SECONDS: Final = 300.0
-"""Seconds between two reports of an unchanged status."""
+"""Seconds between two reports of an unchanged status in a cluster of up to 1,000 nodes."""
+REPORT_SECONDS_PER_NODE: Final = 0.3
 MAX_IMAGES: Final = 50
 
 _MEMORY: Final = (
@@ -261,6 +262,14 @@ class ExtendedResources(Protocol):
     def amounts(self) -> Mapping[str, DeviceAmounts]: ...
 
 
+def report_seconds(nodes: int) -> float:
+    """Return the seconds between two reports of an unchanged status.
+
+    Each node follows all others, so reports at a fixed interval would cost the server the square of
+    the number of nodes. Nothing depends on them: the Lease tells that a node lives."""
+    return max(REPORT_SECONDS, nodes * REPORT_SECONDS_PER_NODE)
+
+
 class NodeRegistration:
     """Registers the node and renews its lease. Fulfils dependencies.ThisNode."""
 
@@ -275,8 +284,11 @@ class NodeRegistration:
         claimed: Node | None = None,
         *,
         has_disk_pressure: Callable[[], bool],
+        cluster_size: Callable[[], int],
     ) -> None:
-        """`claimed` is the object that the node has already, if any."""
+        """`claimed` is the object that the node has already, if any. `cluster_size` returns
+        how many nodes there are, as far as this one knows."""
+        self._cluster_size = cluster_size
         self._has_disk_pressure = has_disk_pressure
         self._claimed = claimed
         self.exposed = exposed
@@ -413,13 +425,14 @@ class NodeRegistration:
         return Lease(metadata=meta, spec=spec)
 
     async def _report_changes(self) -> None:
-        due = self._clock.monotonic() + REPORT_SECONDS
+        reported = self._clock.monotonic()
         while True:
             await self._wait_for_change(RENEW_SECONDS)
-            late = self._clock.monotonic() >= due
+            pause = report_seconds(self._cluster_size())
+            late = self._clock.monotonic() >= reported + pause
             try:
                 if await self._report(even_if_unchanged=late):
-                    due = self._clock.monotonic() + REPORT_SECONDS
+                    reported = self._clock.monotonic()
             except (StatusError, OSError) as error:
                 log.warning("status not reported node=%s error=%s", self._name, error)
 

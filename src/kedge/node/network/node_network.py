@@ -9,26 +9,26 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Final, NamedTuple, Protocol
 
 from kedge.api.core_v1.node import RESOURCE
-from kedge.api.core_v1.node_types import Node
 from kedge.client.client import Client
-from kedge.client.informer import Cache, Informer
-from kedge.client.view import objects
+from kedge.client.informer import Informer
+from kedge.client.view import sketches
 from kedge.machinery.clock import Clock
 from kedge.node.network import forwarding, peer_links, ruleset, tunnel
 from kedge.node.network.netlink import Netlink
+from kedge.node.network.node_sites import NodeSites
 from kedge.node.network.node_table import NodeTable, machine_lock
 from kedge.node.network.peer_links import VxlanLink
 from kedge.node.network.peers import (
     ROUTES,
     VXLAN,
     LocalNetworks,
+    NodeAddresses,
     NodeSite,
     PeerPlan,
     UnreachableNode,
     described,
     is_machine_address,
     plan,
-    site,
 )
 from kedge.node.network.ruleset import TableScope
 
@@ -119,6 +119,7 @@ class NodeNetwork:
         links: PodNetworkLinks,
         own: NodeSite,
         underlay: Underlay,
+        sites: NodeSites,
         *,
         lack: str,
         report: Callable[[str], None],
@@ -135,12 +136,10 @@ class NodeNetwork:
         self._lack = lack
         self._report = report
         self._warn = warn
-        self._nodes: Cache[Node] = Cache()
-        self._informer = Informer(client, objects(RESOURCE), self._nodes, clock)
-        self._changed = asyncio.Event()
+        self._sites = sites
+        self._informer = Informer(client, sketches(RESOURCE, NodeAddresses), sites, clock)
         self._told = ""
         self._plan = PeerPlan()
-        self._nodes.listen(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Follow Nodes until cancelled."""
@@ -148,7 +147,7 @@ class NodeNetwork:
             tasks.create_task(self._informer.run())
             await self._informer.synced.wait()
             while True:
-                self._changed.clear()
+                self._sites.changed.clear()
                 try:
                     await self._bring_up_to_date()
                     self.ready.set()
@@ -161,23 +160,22 @@ class NodeNetwork:
         """Return when a Node changes, or when it is time to look at the kernel again."""
         async with asyncio.TaskGroup() as tasks:
             alarm = tasks.create_task(self._alarm())
-            await self._changed.wait()
+            await self._sites.changed.wait()
             alarm.cancel()
 
     async def _alarm(self) -> None:
         await self._clock.sleep(RESYNC_SECONDS)
-        self._changed.set()
+        self._sites.changed.set()
 
     async def _bring_up_to_date(self) -> None:
         # In a thread: how many Nodes there are is up to the users.
-        found = await asyncio.to_thread(self._decide, list(self._nodes))
+        found = await asyncio.to_thread(self._decide, list(self._sites))
         await self._links.table.set_peers(accepted(found))
         await asyncio.to_thread(self._write, found)
         self._tell(found)
 
-    def _decide(self, nodes: list[Node]) -> PeerPlan:
+    def _decide(self, sites: list[NodeSite]) -> PeerPlan:
         with Netlink() as netlink:
-            sites = map(site, nodes)
             return plan(self._own, sites, local_networks(netlink, self._links.table.scope))
 
     def _write(self, found: PeerPlan) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kedge.api.builtin.service_networks import NODE_PREFIX, POD_NETWORK, SERVICE_RANGE
-from kedge.api.core_v1.node_types import Node
 from kedge.settings.values import NODE_NETWORKS
 
 MACHINE_ADDRESS: Final = "kedge.dev/machine-address"
@@ -17,6 +18,34 @@ MACHINE_ADDRESS: Final = "kedge.dev/machine-address"
 NODE_NETWORK: Final = "kedge.dev/node-network"
 """The annotation whose first word is the setting; the rest says what is in use."""
 AUTO, ROUTES, VXLAN = NODE_NETWORKS
+
+
+class NetworkAnnotations(msgspec.Struct, frozen=True, gc=False):
+    """The annotations of a Node that describe its network."""
+
+    machine_address: str = msgspec.field(default="", name=MACHINE_ADDRESS)
+    node_network: str = msgspec.field(default="", name=NODE_NETWORK)
+
+
+class NodeAddressesMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Name, age and annotations."""
+
+    name: str
+    creation_timestamp: str = ""
+    annotations: NetworkAnnotations = NetworkAnnotations()
+
+
+class NodeAddressesSpec(msgspec.Struct, frozen=True, gc=False):
+    """The pod network."""
+
+    pod_cidr: str = msgspec.field(default="", name="podCIDR")
+
+
+class NodeAddresses(msgspec.Struct, frozen=True, gc=False):
+    """A Node without everything that does not matter to the pod networks of other nodes."""
+
+    metadata: NodeAddressesMeta
+    spec: NodeAddressesSpec = NodeAddressesSpec()
 
 
 class NodeSite(NamedTuple):
@@ -67,15 +96,15 @@ class LocalNetworks(NamedTuple):
     """The pod networks of all nodes and clusters of the machine."""
 
 
-def site(node: Node) -> NodeSite:
+def site(node: NodeAddresses) -> NodeSite:
     """Return what a Node says about itself; what is malformed counts as missing."""
-    notes = node.metadata.annotations
+    annotations = node.metadata.annotations
     return NodeSite(
         name=node.metadata.name,
-        network=_network(node.spec.podCIDR),
-        machine=_machine(notes.get(MACHINE_ADDRESS, "")),
-        setting=next(iter(notes.get(NODE_NETWORK, "").split()), ""),
-        since=node.metadata.creationTimestamp,
+        network=_network(node.spec.pod_cidr),
+        machine=_machine(annotations.machine_address),
+        setting=next(iter(annotations.node_network.split()), ""),
+        since=node.metadata.creation_timestamp,
     )
 
 

@@ -60,9 +60,12 @@ class PolicyWatch:
 
 
 def _pods() -> View[PodAddresses]:
-    """Pods without the parts that do not concern other nodes."""
+    """Pods without the parts that do not concern other nodes.
+
+    Only kedge's server has them in this form. A kube-apiserver sends whole pods.
+    """
     media_type = pod_addresses.MEDIA_TYPE
-    return View(pod.RESOURCE, pod_addresses.decode, media_type, media_type)
+    return View(pod.RESOURCE, pod_addresses.decode, media_type, media_type, or_whole=True)
 
 
 def _namespaces() -> View[LabelledNamespace]:

@@ -90,6 +90,7 @@ class GroupSource:
         "descriptors",
         "inactive",
         "parse",
+        "stat",
         "used",
         "within",
     )
@@ -112,6 +113,9 @@ class GroupSource:
         self.within = -1
         """The change of memory up to which the inactive part is not read again."""
         self.inactive = 0
+        self.stat = b""
+        """The details of memory, if a panel has read them since the last tick: reading them takes
+        longer than everything else, and GroupDetails needs them too."""
         self._age = 0
         self._at = 0
         """Where in its file this was."""
@@ -124,6 +128,8 @@ class GroupSource:
             if self._age >= _ANYWAY or abs(used - self.used) > self.within:
                 # This file takes longer to read than the other two.
                 self.look(used, stat)
+            # It may be from the begin of the tick.
+            self.stat = b""
             self._age += 1
             return nanoseconds, max(0, used - self.inactive)
         except (OSError, ValueError):
@@ -135,9 +141,15 @@ class GroupSource:
                 self._kept.shut(self._lent)
                 self._lent = ()
 
+    def take_stat(self) -> bytes:
+        """The details of memory, if they were just read; empty if not."""
+        found, self.stat = self.stat, b""
+        return found
+
     def close(self) -> None:
         self._kept.close(self.descriptors)
         self.descriptors = ()
+        self.stat = b""
 
     def _open(self) -> tuple[int, ...]:
         cpu, memory = places(self._cgroups)
@@ -177,6 +189,8 @@ class GroupSource:
                 text = _pread(stat, _LARGE, 0)
             at = text.find(name)
             end = text.find(b"\n", at + 1)
+        # A page may be a part of it only.
+        self.stat = b"" if len(text) == _PAGE else text
         if at < 0:
             return 0
         self._at = at

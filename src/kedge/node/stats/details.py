@@ -17,6 +17,7 @@ PERIODS: Final = len(DETAILS)
 """The position of the counter of periods, behind all details: the throttled ones are a share."""
 _SHARES: Final = tuple(at for at, each in enumerate(DETAILS) if each.unit is Unit.SHARE)
 _COUNTERS: Final = tuple(each.is_counter for each in DETAILS)
+_AMOUNTS: Final = tuple(at for at, each in enumerate(DETAILS) if not each.is_counter)
 _LONGEST: Final = 60.0
 """Seconds between two readings above which their difference says nothing about a tick."""
 
@@ -106,26 +107,30 @@ def _amounts(found: Sequence[float]) -> list[float]:
 
 def _rates(found: Sequence[float], last: Sequence[float], elapsed: float) -> list[float]:
     values = [
-        (now - before) / elapsed if is_counter and now >= before >= 0 else now
-        for now, before, is_counter in zip(found, last, _COUNTERS, strict=False)
+        (now - before) / elapsed if now >= before >= 0 else UNKNOWN
+        for now, before in zip(found, last, strict=True)
     ]
-    for at, is_counter in enumerate(_COUNTERS):
-        if is_counter and not found[at] >= last[at] >= 0:
-            values[at] = UNKNOWN
+    del values[PERIODS]
+    for at in _AMOUNTS:
+        values[at] = found[at]
     if values[THROTTLED] >= 0:
         periods = found[PERIODS] - last[PERIODS]
         values[THROTTLED] = (found[THROTTLED] - last[THROTTLED]) / periods if periods > 0 else 0.0
     for at in _SHARES:
         # The kernel's counter of waiting may run ahead of the clock by a little.
-        values[at] = min(values[at], 1.0)
+        if values[at] > 1.0:
+            values[at] = 1.0
     return values
 
 
 def added(parts: Iterable[Sequence[float]], whole: Sequence[float] = NONE_KNOWN) -> list[float]:
     """The values of several things together. `whole` has what is known of all of them. Else amounts
     and rates are added, and of shares the largest counts; missing ones are left out."""
+    known_parts = [each for each in parts if each is not NONE_KNOWN]
+    if len(known_parts) == 1 and whole is NONE_KNOWN:
+        return list(known_parts[0])
     total = list(NONE_KNOWN)
-    for part in parts:
+    for part in known_parts:
         for at, each in enumerate(part):
             if each >= 0:
                 known = max(total[at], 0.0)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kedge.node.stats.cgroup import Descriptors, inside
+from kedge.node.stats.cgroup import Descriptors, GroupSource, inside
 from kedge.node.stats.details import NUMBER, OOM_KILLS, PERIODS, THROTTLED, DetailReading
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
@@ -27,6 +27,9 @@ _MOST_PROCESSES: Final = 256
 can start thousands of processes, and reading them all would delay everything else."""
 _MICRO: Final = 1e-6
 
+_FEW_PROCESSES: Final = 4
+"""Processes of a group whose files are kept open: most containers have one or two."""
+
 DetailParser = Callable[[bytes, DetailReading], None]
 
 
@@ -41,39 +44,101 @@ class DetailFile(NamedTuple):
 class GroupDetails:
     """A control group. Fulfils DetailSource."""
 
-    __slots__ = ("_descriptors", "_files", "_kept", "_paths", "_processes")
+    __slots__ = ("_descriptors", "_files", "_kept", "_memory", "_paths", "_traffic")
 
     def __init__(
-        self, cgroups: Cgroups, path: str, kept: Descriptors, *, pressure_only: bool = False
+        self,
+        cgroups: Cgroups,
+        path: str,
+        kept: Descriptors,
+        *,
+        memory: GroupSource | None = None,
+        pressure_only: bool = False,
     ) -> None:
-        """`pressure_only` is for groups of groups: v1 does not add up everything else."""
+        """`memory` may have read the same file a moment before. `pressure_only` is for groups of
+        groups: v1 does not add up everything else."""
         self._kept = kept
+        self._memory = memory
         wanted = _pressure_files(cgroups) if pressure_only else files(cgroups)
         found = [each for each in wanted if _exists(each, path)]
         self._files = [each.parse for each in found]
         self._paths = [inside(each.hierarchy, path, each.name) for each in found]
         self._descriptors: tuple[int, ...] = ()
-        self._processes = "" if pressure_only else _processes_file(cgroups, path)
-        """Where its processes are listed, if their traffic must be added up; else empty."""
+        listed = "" if pressure_only else _processes_file(cgroups, path)
+        self._traffic = ProcessTraffic(listed, kept) if listed else None
         with contextlib.suppress(OSError):
             self._descriptors = kept.open(self._paths)
 
     def fill(self, found: DetailReading) -> None:
+        stat = self._memory.take_stat() if self._memory is not None else b""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            if self._descriptors:
-                for descriptor, parse in zip(self._descriptors, self._files, strict=True):
-                    parse(os.pread(descriptor, _TEXT, 0), found)
-            else:
-                for path, parse in zip(self._paths, self._files, strict=True):
-                    parse(read_once(path), found)
-        if self._processes:
+            for number, parse in enumerate(self._files):
+                # Memory that was just read has no file to read again.
+                known = stat if parse in _OF_MEMORY else b""
+                parse(known or self._read(number), found)
+        if self._traffic is not None:
             with contextlib.suppress(OSError, ValueError):
-                fill_traffic(map(int, read_once(self._processes).split()), found)
+                self._traffic.fill(found)
+
+    def _read(self, number: int) -> bytes:
+        if self._descriptors:
+            return os.pread(self._descriptors[number], _TEXT, 0)
+        return read_once(self._paths[number])
 
     def close(self) -> None:
         self._kept.close(self._descriptors)
         self._descriptors = ()
         self._paths, self._files = [], []
+        if self._traffic is not None:
+            self._traffic.close()
+            self._traffic = None
+
+
+class ProcessTraffic:
+    """The disk traffic of all processes of a group. Opening a file takes three times as long as
+    reading it, so those of groups with few processes stay open while these are the same."""
+
+    __slots__ = ("_kept", "_listed", "_path", "_pids", "_processes")
+
+    def __init__(self, path: str, kept: Descriptors) -> None:
+        """`path` is the file that lists the processes of the group."""
+        self._kept = kept
+        self._path = path
+        self._listed: tuple[int, ...] = ()
+        self._pids = b""
+        """The processes whose files are open."""
+        self._processes: tuple[int, ...] = ()
+        """Descriptors of their files."""
+        with contextlib.suppress(OSError):
+            self._listed = kept.open([path])
+
+    def fill(self, found: DetailReading) -> None:
+        pids = os.pread(self._listed[0], _TEXT, 0) if self._listed else read_once(self._path)
+        if pids != self._pids or not self._processes:
+            self._follow(pids)
+        try:
+            texts = [os.pread(each, _TEXT, 0) for each in self._processes]
+        except ProcessLookupError:
+            # It has ended just now, or another process has its number.
+            self._follow(b"")
+            texts = []
+        if texts:
+            _add_traffic(texts, found)
+        else:
+            fill_traffic(map(int, pids.split()), found)
+
+    def _follow(self, pids: bytes) -> None:
+        self._kept.close(self._processes)
+        self._processes, self._pids = (), b""
+        numbers = pids.decode().split()
+        if 0 < len(numbers) <= _FEW_PROCESSES:
+            with contextlib.suppress(OSError):
+                self._processes = self._kept.open([f"/proc/{each}/io" for each in numbers])
+                self._pids = pids
+
+    def close(self) -> None:
+        self._kept.close((*self._listed, *self._processes))
+        self._listed = self._processes = ()
 
 
 class TreeDetails:
@@ -165,6 +230,10 @@ def _parse_total_faults(text: bytes, found: DetailReading) -> None:
     found[_MAJOR] = float(number_after(text, b"\ntotal_pgmajfault "))
 
 
+_OF_MEMORY: Final = (_parse_faults, _parse_total_faults)
+"""Parsers of the file that GroupSource reads too."""
+
+
 def _parse_kills(text: bytes, found: DetailReading) -> None:
     if b"oom_kill " in text:
         found[OOM_KILLS] = float(number_after(text, b"oom_kill "))
@@ -185,10 +254,10 @@ def pressure_parser(some: int, full: int) -> DetailParser:
     """A parser of a file of pressure; `full` is negative if that is not used."""
 
     def parse(text: bytes, found: DetailReading) -> None:
-        for line in text.splitlines():
-            at = some if line.startswith(b"some ") else full
-            if at >= 0:
-                found[at] = number_after(line, b"total=") * _MICRO
+        first, _, second = text.partition(b"\n")
+        found[some] = number_after(first, b"total=") * _MICRO
+        if full >= 0 and second:
+            found[full] = number_after(second, b"total=") * _MICRO
 
     return parse
 
@@ -201,17 +270,23 @@ def pressures() -> Sequence[tuple[str, DetailParser]]:
 def fill_traffic(pids: Iterable[int], found: DetailReading) -> None:
     """Add up the disk traffic of processes. The kernel adds that of an ended process to the one
     that waits for it, so the sum does not shrink when processes end."""
-    read = written = 0
+    texts = []
     for count, pid in enumerate(pids):
         if count >= _MOST_PROCESSES:
             return
         try:
-            text = read_once(f"/proc/{pid}/io")
+            texts.append(read_once(f"/proc/{pid}/io"))
         except (FileNotFoundError, ProcessLookupError):
             continue
         except OSError:
             # The kernel does not show it to this user.
             return
+    _add_traffic(texts, found)
+
+
+def _add_traffic(texts: Iterable[bytes], found: DetailReading) -> None:
+    read = written = 0
+    for text in texts:
         read += number_after(text, b"read_bytes: ")
         written += number_after(text, b"\nwrite_bytes: ")
     found[_READ], found[_WRITE] = float(read), float(written)

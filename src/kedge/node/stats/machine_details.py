@@ -22,6 +22,9 @@ class MachineDetails:
         self._state = state
         self._proc = proc
         self._blocks = blocks
+        self._devices: frozenset[bytes] = frozenset()
+        """The devices that are known to be disks, or to be none."""
+        self._disks: frozenset[bytes] = frozenset()
         self._pressures = [(f"{proc}/pressure/{name}", parse) for name, parse in pressures()]
 
     def fill(self, found: DetailReading) -> None:
@@ -48,11 +51,17 @@ class MachineDetails:
 
     def _fill_disks(self, found: DetailReading) -> None:
         """Disks only: partitions, and devices that are made of others, would count again."""
-        disks = {name.encode() for name in os.listdir(self._blocks) if self._is_disk(name)}
+        lines = [line.split() for line in read_once(f"{self._proc}/diskstats").splitlines()]
+        devices = frozenset(line[2] for line in lines)
+        if devices != self._devices:
+            # Finding out takes as long as reading everything else.
+            self._disks = frozenset(
+                name.encode() for name in os.listdir(self._blocks) if self._is_disk(name)
+            )
+            self._devices = devices
         totals = [0] * len(_DISK)
-        for line in read_once(f"{self._proc}/diskstats").splitlines():
-            _, _, name, reads, _, read, _, writes, _, written, *_ = line.split()
-            if name in disks:
+        for _, _, name, reads, _, read, _, writes, _, written, *_ in lines:
+            if name in self._disks:
                 amounts = int(read) * _SECTOR, int(written) * _SECTOR, int(reads), int(writes)
                 totals = [sum(each) for each in zip(totals, amounts, strict=True)]
         for at, total in zip(_DISK, totals, strict=True):

@@ -82,9 +82,13 @@ class UsageSources:
             return None
         return GroupSource(self._cgroups, self._root, self._kept)
 
-    def details_of_container(self, container: RuntimeContainer) -> DetailSource:
+    def details_of_container(
+        self, container: RuntimeContainer, source: UsageSource | None = None
+    ) -> DetailSource:
+        """Details of a container; `source` is that of its usage."""
         if self._cgroups is not None and container.cgroup:
-            return GroupDetails(self._cgroups, container.cgroup, self._kept)
+            memory = source if isinstance(source, GroupSource) else None
+            return GroupDetails(self._cgroups, container.cgroup, self._kept, memory=memory)
         return TreeDetails(container.pid)
 
     def details_of_pod(self, container: RuntimeContainer) -> DetailSource | None:
@@ -283,7 +287,7 @@ class PodMeter:
         return self.over
 
     def _read_details(self, meter: UsageMeter, container: RuntimeContainer) -> None:
-        meter.details.read_from(self._sources.details_of_container(container))
+        meter.details.read_from(self._sources.details_of_container(container, meter.source))
         age = self._age(container.started_at)
         if 0 <= age < _NEW:
             meter.details.start_from(self._book.clock.monotonic() - age)

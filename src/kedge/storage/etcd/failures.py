@@ -86,6 +86,10 @@ _RULES: Final = (
 )
 
 
+_TLS_ERROR: Final = "(TSI_"
+"""A part of what gRPC says if one side refuses the certificate of the other."""
+
+
 def failure_kind(code: str, text: str) -> FailureKind:
     """Return the kind of an error by the name of its gRPC code and its text."""
     for rule in _RULES:
@@ -98,6 +102,11 @@ def store_error(failure: EtcdFailure, size: int = 0) -> StoreError:
     """Return an error as users of the store see it; `size` is that of a value to be written."""
     where, text = f"etcd at {failure.endpoint}", failure.text
     match failure.kind:
+        case FailureKind.WITHOUT_EFFECT if _TLS_ERROR in text:
+            return StoreUnavailable(
+                f"{where} does not answer by TLS: {text}. Check that --etcd-cafile is its"
+                " certificate authority, and that it trusts the certificate in --etcd-certfile"
+            )
         case FailureKind.WITHOUT_EFFECT:
             return StoreUnavailable(
                 f'{where} does not answer: {text}. Check "etcdctl endpoint status" for all members,'

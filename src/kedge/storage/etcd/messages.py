@@ -120,15 +120,22 @@ def range_request(
 
 
 def put_if(
-    key: bytes, value: bytes, expect: int, lease: int = 0, guard: WriteGuard | None = None
+    key: bytes,
+    value: bytes,
+    expect: int,
+    lease: int = 0,
+    *,
+    guard: WriteGuard | None = None,
+    fence: tuple[bytes, int] | None = None,
 ) -> bytes:
-    """Write the key if its revision is `expect`, and the guard holds; else read it."""
+    """Write the key if its revision is `expect`, the guard holds, and the key of the fence has its
+    revision; else read the key."""
     put = bytes_field(1, key) + bytes_field(2, value) + (varint_field(3, lease) if lease else b"")
     success = [bytes_field(2, put)]
     if expect:
         # The revision of the creation is not in the answer to a put, nor is it known here.
         success.append(bytes_field(1, range_request(key, keys_only=True)))
-    return _compare_and(key, expect, success, guard)
+    return _compare_and(key, expect, success, guard, fence)
 
 
 def delete_if(key: bytes, expect: int, guard: WriteGuard | None = None) -> bytes:
@@ -137,10 +144,18 @@ def delete_if(key: bytes, expect: int, guard: WriteGuard | None = None) -> bytes
     return _compare_and(key, expect, [bytes_field(3, delete)], guard)
 
 
-def _compare_and(key: bytes, expect: int, success: list[bytes], guard: WriteGuard | None) -> bytes:
+def _compare_and(
+    key: bytes,
+    expect: int,
+    success: list[bytes],
+    guard: WriteGuard | None,
+    fence: tuple[bytes, int] | None = None,
+) -> bytes:
     comparisons = [_compare(key, expect)]
     if guard is not None:
         comparisons.append(_compare(guard.key.encode(), guard.revision))
+    if fence is not None:
+        comparisons.append(_compare(*fence))
     return b"".join(
         (
             *(bytes_field(1, each) for each in comparisons),

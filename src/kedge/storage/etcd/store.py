@@ -15,12 +15,13 @@ from typing import Final, Self
 
 from kedge.machinery.clock import Clock, machine_clock
 from kedge.machinery.task_group import OwnedTask
-from kedge.machinery.write_guard import current_guard
+from kedge.machinery.write_guard import WriteGuard, current_guard
 from kedge.storage.etcd import messages as m
 from kedge.storage.etcd.changes import changes, store_entry
 from kedge.storage.etcd.client import PATIENCE_SECONDS, EtcdClient
 from kedge.storage.etcd.connection import EtcdConnection
 from kedge.storage.etcd.failures import EtcdFailure, FailureKind, store_error
+from kedge.storage.etcd.fence import CreationFence
 from kedge.storage.etcd.leases import SharedLeases
 from kedge.storage.expiry import Expiry
 from kedge.storage.feed import Feeds
@@ -65,6 +66,7 @@ class EtcdStore:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
         self._leases = SharedLeases(self._machine, self._grant)
+        self._fence = CreationFence(self._write_fence)
         self._due: list[tuple[int, str, int]] = []
         """Keys that this server deletes: when, which, and at which revision; a heap."""
         self._expiry = Expiry(clock, self._sweep)
@@ -141,10 +143,9 @@ class EtcdStore:
             return entry
 
     async def delete(self, key: str, *, expect: int) -> StoreEntry:
+        request = m.delete_if(key.encode(), expect, current_guard())
         async with self._writing():
-            return await self._compare_and_swap(
-                key, None, expect, m.delete_if(key.encode(), expect, current_guard())
-            )
+            return await self._compare_and_swap(key, None, expect, request)
 
     async def compact(self, revision: int) -> None:
         self._check_open()
@@ -268,9 +269,12 @@ class EtcdStore:
     async def _put(self, key: str, value: bytes, expect: int, ttl: int) -> StoreEntry:
         while True:
             lease = await self._leases.lease(ttl) if ttl else 0
-            request = m.put_if(key.encode(), value, expect, lease, current_guard())
             try:
-                entry = await self._compare_and_swap(key, value, expect, request)
+                entry = await (
+                    self._update(key, value, expect, lease)
+                    if expect
+                    else self._create(key, value, lease)
+                )
             except EtcdFailure as failure:
                 if failure.kind is not FailureKind.LEASE:
                     raise store_error(failure) from None
@@ -286,40 +290,105 @@ class EtcdStore:
         except EtcdFailure as failure:
             raise self._write_error(failure, 0) from None
 
+    async def _update(self, key: str, value: bytes, expect: int, lease: int = 0) -> StoreEntry:
+        request = m.put_if(key.encode(), value, expect, lease, guard=current_guard())
+        return await self._compare_and_swap(key, value, expect, request)
+
     async def _compare_and_swap(
         self, key: str, value: bytes | None, expect: int, request: bytes
     ) -> StoreEntry:
-        """Carry out a write of one key, and wait until watchers have been given it.
+        """Carry out a write of one key that exists, and wait until watchers have been given it.
 
         If etcd does not say whether it did, history tells. If history has no trace of the write, it
-        may still come, so it is repeated: the comparison lets only one of them happen.
+        may still come, so it is repeated: no key is at one revision twice, so the comparison lets
+        only one of them happen.
         """
         served, is_repeated = self.revision, False
         give_up = self._machine.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                answer = m.read_txn(await self._client.write(m.TXN, request))
+                return await self._try_to_write(key, value, expect, request)
             except EtcdFailure as failure:
                 if failure.kind is not FailureKind.UNKNOWN:
-                    raise self._write_error(failure, len(value or b"")) from None
+                    raise
                 found = await self._find_write(key, value, expect, served)
                 if found is not None:
                     return found
                 if self._machine.monotonic() > give_up:
                     raise store_error(failure) from None
                 is_repeated = True
-                continue
-            self._check_cluster(answer.header, served)
-            await self._catch_up(answer.header.revision)
-            if answer.succeeded:
-                return _written(key, value, answer)
-            if is_repeated and (found := await self._find_write(key, value, expect, served)):
-                return found
-            current = None if answer.found is None else store_entry(answer.found)
-            guard = current_guard()
-            if guard is not None and (current.revision if current else 0) == expect:
-                raise GuardLost(guard)  # the other comparison was not what failed
-            raise RevisionConflict(key, current)
+            except (RevisionConflict, _OtherComparison) as refusal:
+                if is_repeated and (found := await self._find_write(key, value, expect, served)):
+                    return found
+                guard = current_guard()
+                if guard is None or isinstance(refusal, RevisionConflict):
+                    raise
+                raise GuardLost(guard) from None
+
+    async def _create(self, key: str, value: bytes, lease: int) -> StoreEntry:
+        """Carry out a write of one key that does not exist, and wait until watchers have been given
+        it. It is repeated as others are, but not before the former try is fenced off."""
+        served = self.revision
+        give_up = self._machine.monotonic() + PATIENCE_SECONDS
+        while True:
+            since = self._fence.revision
+            fence = (self._fence.key.encode(), since)
+            request = m.put_if(key.encode(), value, 0, lease, guard=current_guard(), fence=fence)
+            try:
+                return await self._try_to_write(key, value, 0, request)
+            except _OtherComparison:
+                guard = current_guard()
+                if guard is not None and not await self._holds(guard):
+                    raise GuardLost(guard) from None
+                await self._fence.move(since)
+            except EtcdFailure as failure:
+                if failure.kind is not FailureKind.UNKNOWN:
+                    raise
+                found = await self._find_write(key, value, 0, served)
+                if found is None:
+                    await self._fence_off(key, since)
+                    found = await self._find_write(key, value, 0, served)
+                if found is not None:
+                    return found
+                if self._machine.monotonic() > give_up:
+                    raise self._read_error(failure) from None  # it did not, and will not, happen
+
+    async def _fence_off(self, key: str, since: int) -> None:
+        """Return when former tries to create the key cannot happen any more."""
+        try:
+            await self._fence.move(since)
+        except (StoreUnavailable, WriteOutcomeUnknown) as error:
+            raise _unconfirmed(key, error) from None
+
+    async def _write_fence(self, key: str, expect: int) -> StoreEntry:
+        # The key is never deleted. So of two tries to create it, one fails.
+        request = m.put_if(key.encode(), b"", expect)
+        return await self._compare_and_swap(key, b"", expect, request)
+
+    async def _holds(self, guard: WriteGuard) -> bool:
+        entry = await self.get(guard.key)
+        return entry is not None and entry.revision == guard.revision
+
+    async def _try_to_write(
+        self, key: str, value: bytes | None, expect: int, request: bytes
+    ) -> StoreEntry:
+        """Send a write once. Raises RevisionConflict, _OtherComparison, or EtcdFailure if etcd does
+        not say whether it happened."""
+        served = self.revision
+        try:
+            answer = m.read_txn(await self._client.write(m.TXN, request))
+        except EtcdFailure as failure:
+            if failure.kind is FailureKind.UNKNOWN:
+                raise
+            raise self._write_error(failure, len(value or b"")) from None
+        self._check_cluster(answer.header, served)
+        await self._catch_up(answer.header.revision)
+        if answer.succeeded:
+            return _written(key, value, answer)
+        current = None if answer.found is None else store_entry(answer.found)
+        if (current.revision if current else 0) == expect:
+            raise _OtherComparison
+        raise RevisionConflict(key, current)
 
     async def _find_write(
         self, key: str, value: bytes | None, expect: int, since: int
@@ -339,10 +408,7 @@ class EtcdStore:
                         return event.entry
                 since = events[-1].entry.revision if events else until
         except (StoreUnavailable, RevisionCompacted) as error:
-            raise WriteOutcomeUnknown(
-                f"etcd did not confirm the write of {key}: {error}. Read the object to see whether"
-                " it happened"
-            ) from None
+            raise _unconfirmed(key, error) from None
         return None
 
     def _write_error(self, failure: EtcdFailure, size: int) -> StoreError:
@@ -499,6 +565,17 @@ def _written(key: str, value: bytes | None, answer: m.TxnAnswer) -> StoreEntry:
         assert found is not None
         return StoreEntry(key, found.value, revision, found.created)
     return StoreEntry(key, value, revision, revision if found is None else found.created)
+
+
+class _OtherComparison(StoreError):
+    """The key is as expected, but the guard or the fence is not."""
+
+
+def _unconfirmed(key: str, error: StoreError) -> WriteOutcomeUnknown:
+    return WriteOutcomeUnknown(
+        f"etcd did not confirm the write of {key}: {error}. Read the object to see whether it"
+        " happened"
+    )
 
 
 def _unreachable(failure: EtcdFailure) -> StoreError:

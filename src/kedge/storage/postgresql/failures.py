@@ -26,6 +26,10 @@ class PostgresFailureKind(Enum):
     TOO_LARGE = auto()
     DENIED = auto()
     """The user, its password or its certificate is refused."""
+    UNVERIFIED = auto()
+    """The certificate of the server is not trusted."""
+    REFUSED_CERTIFICATE = auto()
+    """The server does not trust the certificate of the client."""
     UNENCRYPTED = auto()
     """The server takes connections with TLS only."""
     NO_DATABASE = auto()
@@ -133,8 +137,19 @@ def store_error(failure: PostgresFailure, size: int = 0) -> StoreError:
             return ValueTooLarge(f"{where} does not take an object of {size} bytes: {text}")
         case PostgresFailureKind.DENIED:
             return StoreError(
-                f"{where} refuses the user: {text}. Check the user in --store, the file of"
-                " --postgresql-password-file, and pg_hba.conf of the server"
+                f"{where} refuses the user: {text}. Check the user in --store, the files of"
+                " --postgresql-password-file and --postgresql-certfile, and pg_hba.conf of the"
+                " server"
+            )
+        case PostgresFailureKind.UNVERIFIED:
+            return StoreError(
+                f"{where} is not trusted: {text}. Check that --postgresql-cafile is its certificate"
+                " authority, and that its certificate has the name in --store"
+            )
+        case PostgresFailureKind.REFUSED_CERTIFICATE:
+            return StoreError(
+                f"{where} refuses the certificate of --postgresql-certfile: {text}. Check that it"
+                " has not expired, and is signed by an authority in ssl_ca_file of the server"
             )
         case PostgresFailureKind.UNENCRYPTED:
             return StoreError(

@@ -107,8 +107,8 @@ class PostgresServers:
 
     def unconnected(self, error: Exception, server: str) -> PostgresFailure:
         """Return the failure of a connection that was not made: nothing was asked."""
-        if isinstance(error, ssl.SSLError):
-            return PostgresFailure(PostgresFailureKind.OTHER, server, _words(error))
+        if tls := _tls_error(error):
+            return PostgresFailure(_tls_kind(tls), server, _words(tls))
         return self.failure(error, server).without_effect()
 
 
@@ -176,6 +176,22 @@ def _worst(failures: Sequence[PostgresFailure]) -> PostgresFailure:
     texts = "; ".join(f"{each.server}: {each.text}" for each in passing)
     servers = ",".join(each.server for each in passing)
     return PostgresFailure(passing[0].kind, servers, texts)
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """Return the error of TLS behind the end of a connection. With TLS 1.3, a server refuses a
+    certificate only after the client has gone on to its first request."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__
+    return error
+
+
+def _tls_kind(error: ssl.SSLError) -> PostgresFailureKind:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return PostgresFailureKind.UNVERIFIED
+    reason = error.reason or ""
+    is_refusal = "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
+    return PostgresFailureKind.REFUSED_CERTIFICATE if is_refusal else PostgresFailureKind.OTHER
 
 
 def _words(error: Exception) -> str:

@@ -3,13 +3,15 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1 import service
+from kedge.api.core_v1 import resource_quota, service
 from kedge.api.core_v1.pod import pod
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Operation
 from kedge.apiserver.admission.resource_quota import ResourceQuotaPlugin, counts
+from kedge.apiserver.quota.first_quota import FirstQuota
 from kedge.apiserver.quota.ledger import QuotaLedger
+from kedge.apiserver.quota.local_claims import LocalQuotaClaims
 from kedge.testing.admission import admit_only_with, attempt
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import new_pod, pod_document
@@ -20,7 +22,10 @@ CORE = "/api/v1/namespaces/default"
 @pytest.fixture
 def limited(server: LocalServer) -> LocalServer:
     """A server that heeds quotas."""
-    admit_only_with(server, ResourceQuotaPlugin(QuotaLedger(server.app.api.cache, server.clock)))
+    cache, clock = server.app.api.cache, server.clock
+    claims = LocalQuotaClaims(server.store, cache, QuotaLedger(cache, clock), clock)
+    quota = FirstQuota(cache.of(resource_quota.RESOURCE), lambda: claims)
+    admit_only_with(server, ResourceQuotaPlugin(quota))
     return server
 
 

@@ -73,6 +73,13 @@ def test_pods_of_one_template_share_their_references() -> None:
     assert same is one
 
 
+def test_long_names_are_not_kept_for_other_pods() -> None:
+    long = "x" * (references.SHORT + 1)
+    one, same = (references.of_pod(decoded(using(name, "n1", long))) for name in "ab")
+    assert same == one
+    assert same is not one
+
+
 def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:
     graph = Graph()
     graph.put("a", "n1", frozenset([SECRET]))

@@ -187,3 +187,57 @@ async def test_a_leader_that_was_replaced_fails_no_write_of_others() -> None:
         assert [answer.status for answer in answers] == [503, 201]
         await one.clock.advance(2)
         assert await record(one.store) == []
+
+
+async def used(server: LocalServer) -> int:
+    status = (await server.get(f"{CORE}/resourcequotas/q"))["status"]
+    return int(status["used"]["pods"])
+
+
+@pytest.mark.parametrize("clients", [2, 8])
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_acknowledged_create_is_missing_from_the_status(clients: int, seed: int) -> None:
+    async with two_servers(*PLUGINS, seed=seed) as (one, other):
+        await quota(one, other, pods="100")
+        acknowledged = 0
+
+        async def create_and_look(server: LocalServer, client: int) -> None:
+            nonlocal acknowledged
+            for i in range(40 // clients):
+                assert (await create(server, f"p{client}-{i}")).status == 201
+                acknowledged += 1
+                least = acknowledged
+                await server.app.api.cache.reached(server.store.revision)
+                assert await used(server) >= least
+
+        work = (create_and_look((one, other)[i % 2], i) for i in range(clients))
+        await while_time_passes(one.clock, *work)
+        assert await used(one) == 40
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_what_failed_creates_took_leaves_the_status(seed: int) -> None:
+    async with two_servers(*PLUGINS, seed=seed) as (one, other):
+        await quota(one, other, pods="100")
+        # Of each pair with one name, one fails.
+        answers = await while_time_passes(
+            one.clock, *(create((one, other)[i % 2], f"p{i // 2}") for i in range(40))
+        )
+        assert sorted(answer.status for answer in answers) == [201] * 20 + [409] * 20
+        await one.clock.advance(2)
+        await one.app.api.cache.reached(one.store.revision)
+        assert await used(one) == 20
+
+
+async def test_a_status_that_was_set_back_is_raised_once() -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="5")
+        await while_time_passes(one.clock, create(one, "a"), create(other, "b"))
+        await one.clock.advance(2)
+        before = one.store.revision
+        status = {"status": {"used": {"pods": "0"}}}
+        await while_time_passes(one.clock, other.merge(f"{CORE}/resourcequotas/q/status", status))
+        await one.clock.advance(2)
+        assert await used(one) == 2
+        # Both servers notice, and one of them writes.
+        assert one.store.revision - before == 2

@@ -13,6 +13,7 @@ from kedge.api.core_v1 import event, namespace, node
 from kedge.api.core_v1.pod import pod
 from kedge.api.events_v1 import event as events_event
 from kedge.api.resource import Resource
+from kedge.apiserver.alike_bodies import AlikeBodies
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.apiserver.webhooks.configuration import GROUP, Hooks, compiled
 from kedge.storage.store import StoreEntry
@@ -39,7 +40,7 @@ def hooks_of(*configurations: dict[str, Any]) -> Hooks:
     catalog = Catalog()
     kind = catalog.find(GROUP, "v1", "mutatingwebhookconfigurations")
     assert kind is not None
-    cache = ResourceCache(kind, 0)
+    cache = ResourceCache(kind, 0, AlikeBodies)
     cache.load(
         StoreEntry(kind.key("", each["metadata"]["name"]), msgspec.json.encode(each), 1, 1)
         for each in configurations

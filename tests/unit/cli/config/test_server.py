@@ -119,6 +119,22 @@ def test_an_admission_plugin_that_does_not_exist_is_refused(environment: dict[st
 
 
 @pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--store=sqlite",), "--servers 2 needs a store that servers can share"),
+        (("--store=etcd://127.0.0.1:1", "--testing"), "--testing is for clusters of one server"),
+    ],
+)
+def test_several_servers_are_refused_what_each_would_have_alone(
+    environment: dict[str, str], arguments: tuple[str, ...], complaint: str
+) -> None:
+    with pytest.raises(Failure, match=complaint):
+        up_config(Settings(flags("up", "--servers=2", *arguments), environment))
+    shared = ("--store=etcd://127.0.0.1:1", "--servers=2")
+    assert up_config(Settings(flags("up", *shared), environment)).server.servers == 2
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "complaint"),
     [
         ("KEDGE_PORT", "http", '"http" is not a port'),

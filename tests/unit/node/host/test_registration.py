@@ -17,6 +17,7 @@ from kedge.node.host.registration import (
     NodeRegistration,
     allocatable,
     node_object,
+    report_seconds,
     updated_node,
 )
 from kedge.node.runtime.runtime import RuntimeFeatures
@@ -67,10 +68,19 @@ def registration(server: LocalServer) -> NodeRegistration:
 
 
 def _registration(
-    server: LocalServer, images: Images, full: Callable[[], bool] = bool
+    server: LocalServer,
+    images: Images,
+    full: Callable[[], bool] = bool,
+    cluster_size: Callable[[], int] = int,
 ) -> NodeRegistration:
     return NodeRegistration(
-        server.client, server.clock, OURS, images, FakeDevices(), has_disk_pressure=full
+        server.client,
+        server.clock,
+        OURS,
+        images,
+        FakeDevices(),
+        has_disk_pressure=full,
+        cluster_size=cluster_size,
     )
 
 
@@ -165,6 +175,30 @@ async def test_unchanged_status_is_reported_every_five_minutes_only(server: Loca
     assert ready["lastTransitionTime"] == before["lastTransitionTime"]
 
 
+async def test_an_unchanged_status_is_reported_less_often_in_a_large_cluster(
+    server: LocalServer,
+) -> None:
+    node = _registration(server, lambda: IMAGES, cluster_size=lambda: 2_000)
+    server.start(node.run())
+    await server.settle()
+    first = await server.get(NODE)
+    await server.clock.advance(590)
+    assert await server.get(NODE) == first
+    await server.clock.advance(30)
+    later = await server.get(NODE)
+    ready, before = condition(later, "Ready"), condition(first, "Ready")
+    assert ready["lastHeartbeatTime"] > before["lastHeartbeatTime"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "seconds"), [(0, 300), (1, 300), (1_000, 300), (5_000, 1_500), (10_000, 3_000)]
+)
+def test_the_reports_of_a_cluster_do_not_grow_with_the_square_of_its_nodes(
+    nodes: int, seconds: float
+) -> None:
+    assert report_seconds(nodes) == seconds
+
+
 async def test_false_report_by_others_is_put_right(server: LocalServer) -> None:
     await registered(server)
     untrue = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
@@ -248,6 +282,7 @@ async def test_a_node_that_was_claimed_is_registered_with_its_network(server: Lo
         FakeDevices(),
         claimed=claimed,
         has_disk_pressure=bool,
+        cluster_size=int,
     )
     server.start(node.run())
     await server.settle()

@@ -20,6 +20,7 @@ from kedge.node.network.node_network import (
     local_networks,
     pod_mtu,
 )
+from kedge.node.network.node_sites import NodeSites
 from kedge.node.network.node_table import NodeTable
 from kedge.node.network.peers import NodeSite, PeerNode, PeerPlan
 from kedge.node.network.ruleset import TableScope
@@ -92,6 +93,7 @@ def with_network(
                 links,
                 NodeSite("a", OWN, MACHINE, "auto"),
                 found,
+                NodeSites(),
                 lack="",
                 report=seen.reports.append,
                 warn=seen.warnings.append,

@@ -1,13 +1,16 @@
 """How a node reaches the pods of others, as a table of decisions."""
 
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
 
+import msgspec
 import pytest
 
-from kedge.api.core_v1.node_types import Node, NodeSpec
-from kedge.api.model import ObjectMeta
+from kedge.api.core_v1.node import RESOURCE
+from kedge.client.view import sketches
 from kedge.node.network.peers import (
     LocalNetworks,
+    NodeAddresses,
     NodeSite,
     PeerNode,
     PeerPlan,
@@ -147,9 +150,18 @@ def test_the_older_of_two_nodes_keeps_a_network() -> None:
     assert [each.name for each in found.unreachable] == ["b"]
 
 
-def node(cidr: str, **annotations: str) -> Node:
+def node(cidr: str, **annotations: str) -> NodeAddresses:
     notes = {f"kedge.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return Node(metadata=ObjectMeta(name="b", annotations=notes), spec=NodeSpec(podCIDR=cidr))
+    return decoded({"metadata": {"name": "b", "annotations": notes}, "spec": {"podCIDR": cidr}})
+
+
+def decoded(document: dict[str, Any]) -> NodeAddresses:
+    return sketches(RESOURCE, NodeAddresses).decode(msgspec.json.encode(document))
+
+
+def test_a_node_of_others_has_no_place() -> None:
+    bare = {"metadata": {"name": "b", "annotations": None, "labels": {"a": "b"}}, "spec": None}
+    assert site(decoded(bare)) == NodeSite("b", None, None, "")
 
 
 def test_a_node_says_where_it_is() -> None:

@@ -83,6 +83,37 @@ def test_memory_whose_amount_stays_is_looked_at_closely_now_and_then(machine: Ma
     source.close()
 
 
+def test_details_of_memory_are_given_once_and_only_if_a_panel_has_read_them(
+    machine: Machine,
+) -> None:
+    machine.use(GROUP, cpu=1, memory=100, inactive=40)
+    source = GroupSource(machine.cgroups, GROUP, Descriptors())
+    source.read()
+    assert source.take_stat() == b""
+    source.look(100, source.descriptors[2])
+    assert b"inactive_file 40\n" in source.take_stat()
+    assert source.take_stat() == b""
+    source.look(100, source.descriptors[2])
+    # By the next reading they are old.
+    source.read()
+    assert source.take_stat() == b""
+    source.look(100, source.descriptors[2])
+    source.close()
+    assert source.take_stat() == b""
+
+
+def test_a_part_of_the_details_of_memory_is_not_given(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "v2")
+    machine.use(GROUP, cpu=1, memory=100, inactive=40)
+    (stat,) = tmp_path.rglob("c/memory.stat")
+    stat.write_text(stat.read_text().ljust(5000, "#"))
+    source = GroupSource(machine.cgroups, GROUP, Descriptors())
+    assert source.read() == UsageReading(1_000_000_000, 60)
+    source.look(100, source.descriptors[2])
+    assert source.take_stat() == b""
+    source.close()
+
+
 def test_memory_that_changes_little_is_looked_at_closely_only_now_and_then(
     machine: Machine,
 ) -> None:

@@ -1,16 +1,18 @@
 """Details of control groups of both versions, and of processes."""
 
 import os
+import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kedge.metrics.series_memory import UNKNOWN
 from kedge.metrics.windows import DETAILS
 from kedge.node.stats import group_details
-from kedge.node.stats.cgroup import Descriptors
+from kedge.node.stats.cgroup import Descriptors, GroupSource
 from kedge.node.stats.details import PERIODS, DetailReading
-from kedge.node.stats.group_details import GroupDetails, TreeDetails
+from kedge.node.stats.group_details import GroupDetails, ProcessTraffic, TreeDetails
 from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
 
 PRESSURE = (
@@ -136,3 +138,72 @@ def test_without_groups_a_tree_of_processes_has_traffic_and_faults() -> None:
     found = reading()
     TreeDetails(1 << 22).fill(found)
     assert named(found) == {}
+
+
+class ReadMemory:
+    """Memory whose details a panel has just read."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def take_stat(self) -> bytes:
+        found, self.text = self.text, b""
+        return found
+
+
+def test_memory_that_was_just_read_is_not_read_again(tmp_path: Path) -> None:
+    memory = ReadMemory(b"anon 1\npgfault 71\npgmajfault 8\n")
+    source = GroupDetails(
+        unified(tmp_path), "/pod/main", Descriptors(100), memory=cast(GroupSource, memory)
+    )
+    faults = []
+    for _ in range(2):
+        found = reading()
+        source.fill(found)
+        faults.append((named(found)["page-faults"], named(found)["major-page-faults"]))
+    assert faults == [(71.0, 8.0), (70.0, 7.0)]
+
+
+def test_files_of_processes_stay_open_while_these_are_the_same(tmp_path: Path) -> None:
+    listed, kept = tmp_path / "cgroup.procs", Descriptors(10)
+    listed.write_text(f"{os.getpid()}\n")
+    traffic = ProcessTraffic(str(listed), kept)
+    opened = []
+    for text in ("", "", f"{os.getppid()}\n", ""):
+        listed.write_text(listed.read_text() + text)
+        found = reading()
+        traffic.fill(found)
+        assert {"disk-read", "disk-write"} <= named(found).keys()
+        opened.append(traffic._processes)
+    assert [len(each) for each in opened] == [1, 1, 2, 2]
+    assert opened[0] == opened[1]
+    assert opened[2] == opened[3]
+    traffic.close()
+    assert kept.open([str(listed)] * 10)
+
+
+def test_a_process_that_has_ended_does_not_hide_the_others(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    listed = tmp_path / "cgroup.procs"
+    listed.write_text(f"{os.getpid()}\n{child.pid}\n")
+    traffic = ProcessTraffic(str(listed), Descriptors(10))
+    traffic.fill(reading())
+    assert len(traffic._processes) == 2
+    child.kill()
+    child.wait()
+    # The list is that of a moment before.
+    found = reading()
+    traffic.fill(found)
+    assert {"disk-read", "disk-write"} <= named(found).keys()
+    traffic.close()
+
+
+def test_a_group_with_many_processes_keeps_none_of_their_files(tmp_path: Path) -> None:
+    listed = tmp_path / "cgroup.procs"
+    listed.write_text(f"{os.getpid()}\n" * 5)
+    traffic = ProcessTraffic(str(listed), Descriptors(10))
+    found = reading()
+    traffic.fill(found)
+    assert traffic._processes == ()
+    assert "disk-read" in named(found)
+    traffic.close()

@@ -38,6 +38,20 @@ def test_disks_count_once_and_everything_else_is_the_kernels(tmp_path: Path) -> 
     }
 
 
+def test_a_disk_that_is_added_later_counts(tmp_path: Path) -> None:
+    source = MachineDetails(str(tmp_path), str(tmp_path), str(tmp_path / "block"))
+    reads = [each.name for each in DETAILS].index("disk-reads")
+    text, counted = "", []
+    for name in ("vda", "vdb"):
+        (tmp_path / "block" / name / "device").mkdir(parents=True)
+        text += f" 254 0 {name} 10 0 8 1 20 0 16 1 0 1 1 0 0 0 0 0 0\n"
+        (tmp_path / "diskstats").write_text(text)
+        found = [UNKNOWN] * (PERIODS + 1)
+        source.fill(found)
+        counted.append(found[reads])
+    assert counted == [10.0, 20.0]
+
+
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     found = [UNKNOWN] * (PERIODS + 1)
     nowhere = str(tmp_path / "nowhere")

@@ -506,3 +506,21 @@ async def test_a_write_waits_behind_the_one_that_it_is_on_top_of(
     assert (await second.entry).value == b"2"
     assert (await first.entry).value == b"1"
     await store.close()
+
+
+async def test_a_write_on_top_of_a_committed_one_waits_for_no_other_tenant(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "GROUP", 1)
+    store = await SqliteStore.open(path, clock)
+    with tenant("busy"):
+        first = store.submit("/chain", b"1", expect=0)
+    await first.entry
+    async with paused(store):
+        with tenant("busy"):
+            others = [store.submit(f"/other/{each}", b"x", expect=0).entry for each in range(5)]
+        with tenant("quiet"):
+            second = store.submit("/chain", b"2", expect=first.revision)
+    revisions = [each.revision for each in await asyncio.gather(second.entry, *others)]
+    assert sorted(revisions).index(revisions[0]) < 2
+    await store.close()

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.status import ContainerStateTerminated, ContainerStatus
 from kedge.api.presentation import Age, Column, FurtherColumn, age_column, name_column
 
 if TYPE_CHECKING:
+    # They may be given a ShownPod as well, which has all that they read.
     from kedge.api.core_v1.pod.pod import Pod
 
 NONE = "<none>"
@@ -27,7 +27,7 @@ class RestartsCell(Age, frozen=True):
 
 def ready(pod: "Pod") -> str:
     """`1/2`: containers that serve, of all that are meant to run together."""
-    sidecars = {c.name for c in pod.spec.initContainers if is_sidecar(c)}
+    sidecars = _sidecars(pod)
     count = sum(
         status.ready and status.started is True and status.state.terminated is None
         for status, problem in _initialization(pod)
@@ -60,7 +60,7 @@ def restarts(pod: "Pod") -> object:
     """How often containers were restarted: those that run now, or that are still to finish."""
     counted = [status for status, _ in _initialization(pod)]
     if _is_initialized(pod):
-        sidecars = {c.name for c in pod.spec.initContainers if is_sidecar(c)}
+        sidecars = _sidecars(pod)
         counted = [status for status in counted if status.name in sidecars]
         counted.extend(pod.status.containerStatuses)
     count = sum(status.restartCount for status in counted)
@@ -81,9 +81,18 @@ def _completed(reason: str, message: str) -> Sequence[Mapping[str, str]]:
     return ({"type": "Completed", "status": "True", "reason": reason, "message": message},)
 
 
-def _initialization(pod: "Pod") -> Iterator[tuple[ContainerStatus, str]]:
+def _sidecars(pod: "Pod") -> set[str]:
+    """Return the names of the init containers that stay on beside the others."""
+    return {each.name for each in pod.spec.initContainers if each.restartPolicy == "Always"}
+
+
+def _initialization(pod: "Pod") -> Iterable[tuple[ContainerStatus, str]]:
     """Init containers up to the one that the pod waits for, that one with what holds it up."""
-    sidecars = {c.name for c in pod.spec.initContainers if is_sidecar(c)}
+    return _init_steps(pod) if pod.status.initContainerStatuses else ()
+
+
+def _init_steps(pod: "Pod") -> Iterator[tuple[ContainerStatus, str]]:
+    sidecars = _sidecars(pod)
     for i, status in enumerate(pod.status.initContainerStatuses):
         terminated, waiting = status.state.terminated, status.state.waiting
         if terminated is not None and terminated.exitCode == 0:
@@ -103,7 +112,7 @@ def _initialization(pod: "Pod") -> Iterator[tuple[ContainerStatus, str]]:
 
 def _is_initialized(pod: "Pod") -> bool:
     """Whether the containers proper are what counts."""
-    if _has_condition(pod, "Initialized"):
+    if not pod.status.initContainerStatuses or _has_condition(pod, "Initialized"):
         return True
     return not any(problem for _, problem in _initialization(pod))
 

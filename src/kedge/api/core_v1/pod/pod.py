@@ -82,6 +82,13 @@ class SelectablePod(msgspec.Struct, frozen=True, gc=False):
     status: SelectableStatus = SelectableStatus()
 
 
+def _shown_pod() -> type[msgspec.Struct]:
+    # Imported here: an agent shows no tables, and a server none at its start.
+    from kedge.api.core_v1.pod.shown_pod import ShownPod
+
+    return ShownPod
+
+
 RESOURCE: Resource[Pod] = Resource(
     type=Pod,
     plural="pods",
@@ -115,6 +122,7 @@ RESOURCE: Resource[Pod] = Resource(
         categories=["all"],
         columns=COLUMNS,
         further_column=LIMITS,
+        row_source=_shown_pod,
         row_conditions=row_conditions,
         fields={
             "spec.host": lambda pod: pod.spec.nodeName,

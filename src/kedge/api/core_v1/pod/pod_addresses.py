@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from kedge.api.resource import tolerant
+
 AS: Final = "PodAddresses"
 GROUP: Final = "network.kedge.dev"
 MEDIA_TYPE: Final = f"application/json;as={AS};g={GROUP};v=v1"
@@ -65,8 +67,8 @@ class PodAddresses(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 _decoder: Final = msgspec.json.Decoder(PodAddresses)
 
 
-def decode(encoded: bytes) -> PodAddresses:
-    return _decoder.decode(encoded)
+decode: Final = tolerant(_decoder)
+"""Decode this representation, or a whole pod."""
 
 
 def reduced(pod: bytes) -> bytes:

@@ -2,10 +2,19 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from kedge.api.core_v1.pod.columns import RestartsCell, ready, restarts, row_conditions, status
-from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.columns import (
+    COLUMNS,
+    LIMITS,
+    RestartsCell,
+    ready,
+    restarts,
+    row_conditions,
+    status,
+)
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.testing.pods import pod_document
 
 RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
@@ -28,8 +37,21 @@ def container(name: str, state: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": name, "state": state, **more}
 
 
-def pod(spec: dict[str, Any], state: dict[str, Any], **metadata: Any) -> Pod:
-    return RESOURCE.from_document(pod_document(spec=spec, metadata=metadata) | {"status": state})
+def document(
+    spec: dict[str, Any], state: dict[str, Any], metadata: dict[str, Any]
+) -> dict[str, Any]:
+    return pod_document(spec=spec, metadata=metadata) | {"status": state}
+
+
+def pod(spec: dict[str, Any], state: dict[str, Any], **metadata: Any) -> Any:
+    """Return what rows show of a pod; the columns show the same of the whole pod."""
+    text = msgspec.json.encode(document(spec, state, metadata))
+    shown = RESOURCE.decode_row(text)
+    whole = RESOURCE.decode(text)
+    for column in (*COLUMNS, LIMITS.column):
+        assert column.cell(shown) == column.cell(whole), column.name
+    assert row_conditions(shown) == row_conditions(whole)
+    return shown
 
 
 READY = [{"type": "Ready", "status": "True"}]
@@ -214,3 +236,17 @@ def test_wide_columns_show_none_rather_than_nothing() -> None:
         column.cell(pod(gates, met)) for column in RESOURCE.presentation.columns if column.priority
     ]
     assert wide == ["10.0.0.1", "n", "<none>", "1/2"]
+
+
+def test_a_row_takes_null_for_what_is_not_set() -> None:
+    """As other servers write to a store that they share."""
+    empty = {"conditions": None, "containerStatuses": None, "podIPs": None, "reason": None}
+    written = document({}, {"phase": "Pending", **empty}, {"deletionTimestamp": None})
+    written["spec"]["initContainers"] = None
+    shown = RESOURCE.decode_row(msgspec.json.encode(written))
+    assert [column.cell(shown) for column in COLUMNS][1:4] == ["0/1", "Pending", "0"]
+
+
+def test_a_row_needs_no_part_of_a_pod() -> None:
+    cells = [column.cell(RESOURCE.decode_row(b"{}")) for column in COLUMNS]
+    assert cells[1:4] == ["0/0", "", "0"]

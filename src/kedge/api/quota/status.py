@@ -1,0 +1,25 @@
+"""The status of a ResourceQuota that corresponds to what was counted."""
+
+from kedge.api.core_v1.resource_quota import ResourceQuotaSpec, ResourceQuotaStatus
+from kedge.api.quota.account import greater
+from kedge.api.quota.measure import ZERO, Usage
+
+
+def status_of(
+    spec: ResourceQuotaSpec, status: ResourceQuotaStatus, used: Usage
+) -> ResourceQuotaStatus:
+    """Return the status after a count; usage that is not counted yet stays as it was."""
+    known = {**status.used, **used}
+    return ResourceQuotaStatus(
+        hard=spec.hard, used={name: known[name] for name in sorted(spec.hard) if name in known}
+    )
+
+
+def at_least(before: Usage, used: Usage) -> Usage:
+    """Return the used amounts, or what they were before if that is more."""
+    return greater(used, {name: before.get(name, ZERO) for name in used})
+
+
+def is_complete(spec: ResourceQuotaSpec, status: ResourceQuotaStatus) -> bool:
+    """Whether the status has the bounds of the spec, and the usage of each."""
+    return status.hard == spec.hard and spec.hard.keys() <= status.used.keys()
