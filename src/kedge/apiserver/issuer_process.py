@@ -4,6 +4,7 @@ The cryptography library takes 13 MB and an idle server has no other use for it
 (docs/decisions/0072-memory-of-an-idle-cluster.md).
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -75,6 +76,8 @@ _WORK: Final[Mapping[str, Callable[..., None]]] = {"signing-key": _make_key, "se
 
 def main(arguments: Sequence[str]) -> None:
     """Do the work that the first argument names."""
+    # The server and its nodes, which start at the same time, come first.
+    os.nice(10)
     work, *rest = arguments
     _WORK[work](*rest)
 

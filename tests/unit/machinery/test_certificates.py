@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.machinery.certificates import blocks, key_hash, names_host, validity
+from kedge.machinery.certificates import blocks, end_of, key_hash, names_host, validity
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 SPKI = KEY.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -73,3 +74,10 @@ def test_each_certificate_of_a_file_is_found() -> None:
 def test_what_is_no_certificate_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"certificate|time data"):
         validity(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Nov 19 21:59:51 2036 GMT", "Jan  1 00:00:00 2001 GMT", "Dec 31 23:59:59 2049 GMT"]
+)
+def test_the_end_is_that_of_the_ssl_module(text: str) -> None:
+    assert end_of({"notAfter": text}).timestamp() == ssl.cert_time_to_seconds(text)
