@@ -213,7 +213,7 @@ class WindowFile:
         """The last tick in the file."""
         self._slots: dict[TrackKey, TrackSlot] = {}
         self._free: list[Place] = []
-        self._file = self._open()
+        self._file = self._open(path)
         self._header: mmap.mmap | None = None
         self._pieces = 0
         """Pieces in the file."""
@@ -256,11 +256,11 @@ class WindowFile:
             os.close(self._file)
             self._file = -1
 
-    def _open(self) -> int:
+    def _open(self, path: Path) -> int:
         # Others may write to the directory: kedge metrics-server runs on volumes of pods.
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(self._path, flags, 0o600)
+            return os.open(path, flags, 0o600)
         except OSError as error:
             log.warning("usage is not kept path=%s error=%r", self._path, str(error))
             return -1
@@ -270,7 +270,7 @@ class WindowFile:
         older = -1
         if size and not self._known(size):
             older = self._older(size)
-            self._set_aside(older)
+            self._replace(older)
             size = 0
         try:
             os.posix_fallocate(self._file, 0, _HEADER)
@@ -279,6 +279,9 @@ class WindowFile:
         except OSError as error:
             log.warning("usage is not kept path=%s error=%r", self._path, str(error))
             self.close()
+            if older >= 0:
+                # The file stays for the next agent.
+                os.close(older)
             return
         if size:
             *_, boot, self.tick = _IDENTITY.unpack_from(self._header)
@@ -309,7 +312,7 @@ class WindowFile:
         return os.dup(self._file)
 
     def _take_in(self, older: int) -> None:
-        """Copy the slots of a file of an earlier layout, and remove it."""
+        """Copy the slots of a file of an earlier layout, and replace it by the copy."""
         from kedge.metrics import older_window_file
 
         for found in older_window_file.slots(older, _HEADER, _PIECE):
@@ -321,7 +324,7 @@ class WindowFile:
                 self.release(key)
         os.close(older)
         with contextlib.suppress(OSError):
-            os.unlink(self._aside)
+            os.replace(self._copy, self._path)
         log.info("usage of an earlier release was taken over things=%d", len(self._slots))
 
     def _known(self, size: int) -> bool:
@@ -334,14 +337,23 @@ class WindowFile:
     def _aside(self) -> Path:
         return self._path.with_name(f"{self._path.name}.aside")
 
-    def _set_aside(self, older: int) -> None:
-        """Move a file away that cannot be continued; `older` is negative if it is lost."""
-        if older < 0:
-            log.warning("the file of usage is not ours, or torn; set aside as %s", self._aside)
+    @property
+    def _copy(self) -> Path:
+        """A file of an earlier layout is copied to this one, and replaced by it at the end: an
+        agent that is killed in between, or a full disk, costs no history."""
+        return self._path.with_name(f"{self._path.name}.new")
+
+    def _replace(self, older: int) -> None:
+        """Begin another file than the one that cannot be continued; `older` is negative if that is
+        lost, and set aside."""
         os.close(self._file)
         with contextlib.suppress(OSError):
-            os.replace(self._path, self._aside)
-        self._file = self._open()
+            if older < 0:
+                log.warning("the file of usage is not ours, or torn; set aside as %s", self._aside)
+                os.replace(self._path, self._aside)
+            else:
+                self._copy.unlink()  # of an agent that was killed
+        self._file = self._open(self._path if older < 0 else self._copy)
 
     def _map(self, number: int) -> memoryview:
         at = _HEADER + number * _PIECE

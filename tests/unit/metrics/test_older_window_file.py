@@ -1,6 +1,8 @@
 """A window file of layout 4 is taken over: every window says what it said."""
 
+import errno
 import logging
+import os
 import struct
 from array import array
 from pathlib import Path
@@ -96,6 +98,44 @@ def test_every_window_says_what_it_said(tmp_path: Path, caplog: pytest.LogCaptur
     # And the next agent continues with it.
     assert rows(WindowFile(tmp_path / "usage", "boot-1")) == expected
     assert not WindowFile(tmp_path / "usage", "boot-2").same_boot
+
+
+def test_an_agent_that_is_killed_meanwhile_costs_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = filled(tmp_path / "new")
+    (tmp_path / "usage").write_bytes(as_older(file))
+    with monkeypatch.context() as patched:
+        taken = []
+
+        def killed(slot: TrackSlot, older: object) -> None:
+            if taken:
+                raise KeyboardInterrupt
+            taken.append(slot)
+
+        patched.setattr(TrackSlot, "take_in", killed)
+        with pytest.raises(KeyboardInterrupt):
+            WindowFile(tmp_path / "usage", "boot-1")
+    expected = rows(WindowFile(tmp_path / "new", "boot-1"))
+    assert rows(WindowFile(tmp_path / "usage", "boot-1")) == expected
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["new", "usage"]
+
+
+def test_a_full_disk_leaves_the_history_to_a_later_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = filled(tmp_path / "new")
+    (tmp_path / "usage").write_bytes(as_older(file))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        assert list(WindowFile(tmp_path / "usage", "boot-1")) == []
+    assert rows(WindowFile(tmp_path / "usage", "boot-1")) == rows(
+        WindowFile(tmp_path / "new", "boot-1")
+    )
 
 
 def test_details_that_were_never_written_have_no_mark(tmp_path: Path) -> None:
