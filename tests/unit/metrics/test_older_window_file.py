@@ -106,7 +106,7 @@ def test_an_agent_that_is_killed_meanwhile_costs_no_history(
     file = filled(tmp_path / "new")
     (tmp_path / "usage").write_bytes(as_older(file))
     with monkeypatch.context() as patched:
-        taken = []
+        taken: list[TrackSlot] = []
 
         def killed(slot: TrackSlot, older: object) -> None:
             if taken:

@@ -1,6 +1,7 @@
 """The OpenID discovery document and the public keys, with which others verify account tokens."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -23,15 +24,23 @@ class OpenId:
         self._key = key
         self._address = address
 
-    def answer(self, request: HttpRequest) -> Response | None:
+    def answer(self, request: HttpRequest) -> Response | Awaitable[Response] | None:
         """The answer to the path of one of the documents, None for any other."""
         match request.path.rstrip("/"):
             case "/.well-known/openid-configuration":
                 return _page(self._configuration(), JSON)
             case "/openid/v1/jwks":
-                return _page({"keys": [self._key.published()]}, KEY_SET)
+                return self._keys() if self._key.ready else self._keys_later()
             case _:
                 return None
+
+    def _keys(self) -> Response:
+        return _page({"keys": [self._key.published()]}, KEY_SET)
+
+    async def _keys_later(self) -> Response:
+        # Another process may be making the key, and this one would wait for it.
+        await asyncio.to_thread(self._key.prepare)
+        return self._keys()
 
     def _configuration(self) -> dict[str, object]:
         return {

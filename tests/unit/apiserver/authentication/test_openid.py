@@ -1,5 +1,8 @@
 """The documents by which others check our tokens."""
 
+import inspect
+from pathlib import Path
+
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -7,13 +10,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.keys import SigningKey
-from kedge.apiserver.authentication.openid import CONFIGURATION, OpenId
+from kedge.apiserver.authentication.openid import CONFIGURATION, KEYS, OpenId
 from kedge.web.message import HttpRequest, Response
 
 
 def page(key: SigningKey, path: str) -> Response:
     found = OpenId(key, lambda: "10.0.0.1:6443").answer(HttpRequest("GET", path))
-    assert found is not None
+    assert isinstance(found, Response)
     assert found.headers == [("Cache-Control", "public, max-age=3600")]
     return found
 
@@ -35,7 +38,7 @@ def test_pods_find_the_keys_of_a_server_at_a_loopback_address(
     key: SigningKey, address: str
 ) -> None:
     found = OpenId(key, lambda: address).answer(HttpRequest("GET", CONFIGURATION))
-    assert found is not None
+    assert isinstance(found, Response)
     keys = "https://kubernetes.default.svc.cluster.local/openid/v1/jwks"
     assert msgspec.json.decode(found.body)["jwks_uri"] == keys  # type: ignore[arg-type]
 
@@ -55,6 +58,13 @@ def test_a_stranger_can_check_a_token_with_the_published_key(key: SigningKey) ->
     public = rsa.RSAPublicNumbers(e, n).public_key()
     raw = jwt.from_base64(signature.encode())
     public.verify(raw, signed.encode(), padding.PKCS1v15(), SHA256())
+
+
+async def test_others_are_answered_while_the_key_is_made(tmp_path: Path) -> None:
+    found = OpenId(SigningKey(tmp_path), lambda: "").answer(HttpRequest("GET", KEYS))
+    assert inspect.isawaitable(found)
+    (known,) = msgspec.json.decode((await found).body)["keys"]  # type: ignore[arg-type]
+    assert known["kid"] == SigningKey(tmp_path).id
 
 
 def test_other_paths_are_left_to_others(key: SigningKey) -> None:
