@@ -1,5 +1,6 @@
 """The status of quotas on the only server of a store. No controller runs in these tests."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -280,3 +281,23 @@ async def test_a_quota_that_goes_meanwhile_holds_nobody_up() -> None:
         creates = [pod(server, f"p{i}") for i in range(10)]
         await while_time_passes(clock, *creates[:5], server.delete(QUOTA), *creates[5:])
         assert len((await server.get(f"{CORE}/pods"))["items"]) == 10
+
+
+@pytest.mark.parametrize("memory", ["4Ei", "9" * 1000 + "E"])
+async def test_a_sum_that_cannot_be_read_is_written_once_and_readably(
+    limited: LocalServer, memory: str
+) -> None:
+    container = {"resources": {"requests": {"memory": memory}}}
+    for name in ("a", "b", "c"):
+        document = pod_document(metadata={"name": name}, container=container)
+        await limited.post(f"{CORE}/pods", document)
+    await quota(limited, {"pods": "9", "requests.memory": "1Gi"})
+    small = {"resources": {"requests": {"memory": "0"}}}
+    await limited.post(f"{CORE}/pods", pod_document(metadata={"name": "d"}, container=small))
+    assert await used(limited) == {"pods": "4", "requests.memory": str(2**63 - 1)}
+    await limited.merge(QUOTA, {"metadata": {"labels": {"a": "b"}}})
+    before = limited.store.revision
+    await limited.clock.advance(UPKEEP_SECONDS)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert limited.store.revision == before
