@@ -267,4 +267,4 @@ async def test_an_amount_that_cannot_be_read_back_does_not_disturb_other_servers
         [made] = await while_time_passes(one.clock, create(other, "a"))
         assert made.status == 201
         await one.clock.advance(9)
-        assert (await creating)["metadata"]["name"] == "huge"
+        await creating
