@@ -18,9 +18,10 @@ def status_of(
 
 
 def readable(amount: Quantity) -> Quantity:
-    """Return the amount as those who read a status get it. Sums may be greater than what can be
-    read: if they were written as they are, the status would differ from the count for ever, or
-    nobody could read the quota."""
+    """Return the amount as clients read it from a status.
+
+    A sum may be greater than any amount that can be read. Written as it is, the status would always
+    differ from the count, or the quota could not be decoded at all."""
     if amount <= LARGEST:
         return amount
     try:
