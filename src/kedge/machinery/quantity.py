@@ -129,6 +129,10 @@ class Quantity:
         return self.nanos >= other.nanos
 
 
+LARGEST: Final = Quantity(_LARGEST_BINARY)
+"""Every amount up to this one is read as it was written."""
+
+
 def times(one: Quantity, other: Quantity) -> str:
     """How many times the other goes into the one, to six decimals, as upstream prints it."""
     try:

@@ -49,7 +49,8 @@ class LocalQuotaClaims:
         if claim is None or claim.refusal or dry:
             return "" if claim is None else claim.refusal
         self.ledger.hold(request, claim)
-        await self._into_status(request.namespace, claim)
+        if claim.quotas:
+            await self._into_status(request.namespace, claim)
         return ""
 
     def release(self, request: Request) -> None:
@@ -73,7 +74,12 @@ class LocalQuotaClaims:
                 return
             names, turn.names = turn.names | set(claim.quotas), set()
             newest = self.ledger.newest_claim
-            await self._statuses.bring_up(namespace, names)
+            try:
+                await self._statuses.bring_up(namespace, names)
+            except BaseException:
+                # The next one writes for all that wait, too.
+                turn.names |= names
+                raise
             turn.written = newest
 
     def _quota_changed(self, namespace: str, name: str) -> None:

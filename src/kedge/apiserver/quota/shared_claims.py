@@ -19,6 +19,7 @@ import msgspec
 
 from kedge.api.model import Object
 from kedge.api.quota.measure import QuotaMeasure
+from kedge.api.quota.status import readable
 from kedge.apiserver.quota.ledger import QuotaClaim, QuotaLedger
 from kedge.apiserver.quota.statuses import TRIES, QuotaStatuses, contended
 from kedge.apiserver.quota.upkeep import UPKEEP_SECONDS, QuotaUpkeep
@@ -312,7 +313,7 @@ class SharedQuotaClaims:
         return SentClaim(
             self._server,
             claim.key,
-            {name: str(amount) for name, amount in measure.usage.items()},
+            {name: str(readable(amount)) for name, amount in measure.usage.items()},
             {name: tuple(values) for name, values in measure.scopes.items()},
             measure.covered_by,
             claim.number,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from secrets import token_hex
 from typing import Final
 
-from kedge.storage.store import RevisionConflict, StoreEntry
+from kedge.storage.store import RevisionConflict, StoreEntry, StoreError
 
 PREFIX: Final = "/kedge/creations/"
 
@@ -26,14 +26,26 @@ class CreationFence:
         self.revision = 0
         self._write = write
         self._moving = asyncio.Lock()
+        self._failure: StoreError | None = None
+        """Why the key was last not written."""
 
     async def move(self, since: int) -> None:
         """Return when no creation can happen any more that compares this revision; raises
-        StoreError."""
+        StoreError. Those that wait while writing the key fails do not each try as long again."""
+        before = self._failure
         async with self._moving:
-            while self.revision == since:
-                try:
-                    self.revision = (await self._write(self.key, since)).revision
-                except RevisionConflict as conflict:
-                    # An administrator has deleted the key, or written it.
-                    since = self.revision = conflict.current.revision if conflict.current else 0
+            if self._failure is not None and self._failure is not before and self.revision == since:
+                raise self._failure
+            try:
+                await self._move(since)
+            except StoreError as error:
+                self._failure = error
+                raise
+
+    async def _move(self, since: int) -> None:
+        while self.revision == since:
+            try:
+                self.revision = (await self._write(self.key, since)).revision
+            except RevisionConflict as conflict:
+                # An administrator has deleted the key, or written it.
+                since = self.revision = conflict.current.revision if conflict.current else 0

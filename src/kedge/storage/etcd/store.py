@@ -27,6 +27,7 @@ from kedge.storage.expiry import Expiry
 from kedge.storage.feed import Feeds
 from kedge.storage.store import (
     DISK_FULL,
+    DiskFull,
     FutureRevision,
     GuardLost,
     RevisionCompacted,
@@ -357,7 +358,7 @@ class EtcdStore:
         """Return when former tries to create the key cannot happen any more."""
         try:
             await self._fence.move(since)
-        except (StoreUnavailable, WriteOutcomeUnknown) as error:
+        except (StoreUnavailable, WriteOutcomeUnknown, DiskFull) as error:
             raise _unconfirmed(key, error) from None
 
     async def _write_fence(self, key: str, expect: int) -> StoreEntry:

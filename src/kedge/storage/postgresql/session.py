@@ -107,7 +107,9 @@ class PostgresServers:
 
     def unconnected(self, error: Exception, server: str) -> PostgresFailure:
         """Return the failure of a connection that was not made: nothing was asked."""
-        if tls := _tls_error(error):
+        tls = _tls_error(error)
+        # Behind the end of a connection, other errors of TLS are as passing as the end itself.
+        if tls and (tls is error or _tls_kind(tls) is not PostgresFailureKind.OTHER):
             return PostgresFailure(_tls_kind(tls), server, _words(tls))
         return self.failure(error, server).without_effect()
 

@@ -1,8 +1,8 @@
 import pytest
 
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec, ResourceQuotaStatus
-from kedge.api.quota.status import is_complete, status_of
-from kedge.machinery.quantity import Quantity
+from kedge.api.quota.status import is_complete, readable, status_of
+from kedge.machinery.quantity import LARGEST, Quantity
 
 ONE, NINE = Quantity.parse("1"), Quantity.parse("9")
 HARD = {"pods": NINE, "services": NINE}
@@ -31,3 +31,15 @@ def test_a_status_is_complete_with_all_bounds_of_the_spec_and_their_usage(
 ) -> None:
     status = ResourceQuotaStatus(hard=hard, used=used)
     assert is_complete(ResourceQuotaSpec(hard=HARD), status) is complete
+
+
+@pytest.mark.parametrize("text", ["9" * 1000 + "E", "9" * 1000 + "e1", "4Ei", "100E", "1", "500m"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_all_amounts_of_a_status_are_read_as_they_were_written(text: str, times: int) -> None:
+    one = Quantity.parse(text)
+    amount = Quantity(one.nanos * times, one.format)
+    shown = readable(amount)
+    assert Quantity.parse(str(shown)) == shown
+    assert shown == amount or amount > LARGEST
+    found = status_of(ResourceQuotaSpec(hard={"a": amount}), ResourceQuotaStatus(), {"a": amount})
+    assert found == ResourceQuotaStatus(hard={"a": shown}, used={"a": shown})

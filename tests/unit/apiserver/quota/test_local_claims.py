@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.quota.upkeep import UPKEEP_SECONDS
+from kedge.apiserver.quota.upkeep import UPKEEP_SECONDS, QuotaUpkeep
 from kedge.storage.store import StoreEntry, StoreUnavailable
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
@@ -280,3 +280,84 @@ async def test_a_quota_that_goes_meanwhile_holds_nobody_up() -> None:
         creates = [pod(server, f"p{i}") for i in range(10)]
         await while_time_passes(clock, *creates[:5], server.delete(QUOTA), *creates[5:])
         assert len((await server.get(f"{CORE}/pods"))["items"]) == 10
+
+
+@pytest.mark.parametrize("memory", ["4Ei", "9" * 1000 + "E"])
+async def test_a_sum_that_cannot_be_read_is_written_once_and_readably(
+    limited: LocalServer, memory: str
+) -> None:
+    container = {"resources": {"requests": {"memory": memory}}}
+    for name in ("a", "b", "c"):
+        document = pod_document(metadata={"name": name}, container=container)
+        await limited.post(f"{CORE}/pods", document)
+    await quota(limited, {"pods": "9", "requests.memory": "1Gi"})
+    small = {"resources": {"requests": {"memory": "0"}}}
+    await limited.post(f"{CORE}/pods", pod_document(metadata={"name": "d"}, container=small))
+    assert await used(limited) == {"pods": "4", "requests.memory": str(2**63 - 1)}
+    await limited.merge(QUOTA, {"metadata": {"labels": {"a": "b"}}})
+    before = limited.store.revision
+    for _ in range(5):
+        await limited.clock.advance(UPKEEP_SECONDS)
+    assert limited.store.revision == before
+
+
+async def test_who_waited_behind_a_write_that_failed_is_in_the_status_of_its_quota(
+    limited: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await quota(limited, {"pods": "9"})
+    body = {"metadata": {"name": "r"}, "spec": {"hard": {"count/secrets": "9"}}}
+    await limited.post(f"{CORE}/resourcequotas", body)
+    await limited.clock.advance(1)
+    put, tries, found = limited.store.put, 0, []
+
+    async def fail_once(key: str, value: bytes, **options: Any) -> StoreEntry:
+        nonlocal tries
+        if key.endswith("/q"):
+            tries += 1
+            if (number := tries) == 1:
+                await limited.clock.sleep(1)  # the others wait meanwhile
+            if number == 2:
+                raise StoreUnavailable("away")
+        if key.startswith("/registry/secrets/"):
+            found.append((await limited.get(f"{CORE}/resourcequotas/r")).get("status"))
+        return await put(key, value, **options)
+
+    monkeypatch.setattr(limited.store, "put", fail_once)
+    # It would write the status of all quotas, sooner or later.
+    monkeypatch.setattr(QuotaUpkeep, "add", lambda self, namespace: None)
+
+    async def create(kind: str, document: dict[str, Any], after: float) -> int:
+        await limited.clock.sleep(after)
+        return (await limited.call("POST", f"{CORE}/{kind}", document)).status
+
+    pods = [
+        create("pods", pod_document(metadata={"name": name}), after)
+        for name, after in (("a", 0), ("b", 0.2), ("c", 0.4))
+    ]
+    secret = create("secrets", {"metadata": {"name": "s"}}, 0.6)
+    answers = await while_time_passes(limited.clock, *pods, secret)
+    assert answers == [201, 503, 201, 201]
+    assert found == [{"hard": {"count/secrets": "9"}, "used": {"count/secrets": "1"}}]
+
+
+async def test_an_object_that_no_quota_counts_does_not_wait_for_a_status(
+    limited: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await quota(limited, {"pods": "9"})
+    put = limited.store.put
+
+    async def be_slow(key: str, value: bytes, **options: Any) -> StoreEntry:
+        if key.endswith("/q"):
+            await limited.clock.sleep(9)
+        return await put(key, value, **options)
+
+    monkeypatch.setattr(limited.store, "put", be_slow)
+    creating = limited.start(pod(limited, "a"))
+    await limited.clock.advance(1)
+    began = limited.clock.monotonic()
+    await while_time_passes(
+        limited.clock, limited.post(f"{CORE}/secrets", {"metadata": {"name": "s"}})
+    )
+    assert limited.clock.monotonic() < began + 1
+    await limited.clock.advance(60)
+    assert creating.done()

@@ -241,3 +241,30 @@ async def test_a_status_that_was_set_back_is_raised_once() -> None:
         assert await used(one) == 2
         # Both servers notice, and one of them writes.
         assert one.store.revision - before == 2
+
+
+async def test_an_amount_that_cannot_be_read_back_does_not_disturb_other_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two_servers(*PLUGINS) as (one, other):
+        await quota(one, other, pods="9")
+        put = one.store.put
+
+        async def be_slow(key: str, value: bytes, **options: Any) -> StoreEntry:
+            if key.endswith("/pods/default/huge"):
+                await one.clock.sleep(5)
+            return await put(key, value, **options)
+
+        monkeypatch.setattr(one.store, "put", be_slow)
+        # The sum of two amounts that have as many digits as can be read.
+        container = {"resources": {"requests": {"memory": "9" * 1000 + "E"}}}
+        document = pod_document(metadata={"name": "huge"}, container=container)
+        containers = document["spec"]["containers"]
+        containers.append({**containers[0], "name": "second"})
+        creating = one.start(one.post(f"{CORE}/pods", document))
+        await one.clock.advance(1)
+        assert len(await record(one.store)) == 1
+        [made] = await while_time_passes(one.clock, create(other, "a"))
+        assert made.status == 201
+        await one.clock.advance(9)
+        await creating

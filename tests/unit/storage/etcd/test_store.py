@@ -128,3 +128,14 @@ async def test_etcd_stays_full_after_an_error_of_another_kind() -> None:
         with pytest.raises(ValueTooLarge):
             await store.put("/a", b"", expect=0)
         assert store.failure == DISK_FULL
+
+
+async def test_a_creation_without_an_answer_has_no_known_outcome_though_etcd_is_full_since() -> (
+    None
+):
+    etcd, clock = ScriptedEtcd(), FakeClock()
+    etcd.writes = [refused(FailureKind.UNKNOWN), refused(FailureKind.FULL)]
+    etcd.reads = [bytes.fromhex("0a021805")]  # a header with revision 5
+    async with following(etcd, clock) as store:
+        with pytest.raises(WriteOutcomeUnknown, match="did not confirm the write of /a"):
+            await store.put("/a", b"", expect=0)
