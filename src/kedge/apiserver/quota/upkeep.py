@@ -52,3 +52,7 @@ class QuotaUpkeep:
                     log.warning("quotas not brought up namespace=%s error=%s", namespace, error)
                     self.add(namespace)
                     seconds = RETRY_SECONDS
+                except Exception:
+                    # This work is one of the server's own tasks: an object of one tenant that
+                    # raised here would end the server of all. The next write looks again.
+                    log.exception("quotas skipped namespace=%s", namespace)

@@ -12,16 +12,17 @@ from kedge.testing.clock import FakeClock
 class Looks:
     """The looks at namespaces, the first of which may fail."""
 
-    def __init__(self, failures: int = 0) -> None:
+    def __init__(self, failures: int = 0, error: type[Exception] = StoreUnavailable) -> None:
         self.clock = FakeClock()
         self.upkeep = QuotaUpkeep(self._look, self.clock, after_seconds=UPKEEP_SECONDS)
         self.seen: list[str] = []
         self._failures = failures
+        self._error = error
 
     async def _look(self, namespace: str) -> None:
         self.seen.append(namespace)
         if len(self.seen) <= self._failures:
-            raise StoreUnavailable("away")
+            raise self._error("away")
 
 
 @contextmanager
@@ -53,3 +54,16 @@ async def test_a_look_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -
         assert "quotas not brought up namespace=a error=away" in caplog.text
         await looks.clock.advance(RETRY_SECONDS)
         assert looks.seen == ["a", "a"]
+
+
+async def test_an_object_that_nothing_can_read_does_not_end_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    looks = Looks(failures=1, error=ValueError)
+    with running(looks):
+        looks.upkeep.add("hostile")
+        await looks.clock.advance(UPKEEP_SECONDS)
+        assert "quotas skipped namespace=hostile" in caplog.text
+        looks.upkeep.add("b")
+        await looks.clock.advance(UPKEEP_SECONDS)
+        assert looks.seen == ["hostile", "b"]
