@@ -19,9 +19,9 @@ properties make this safe:
 
 Bytes come first: the stored value already has the form that clients get, and the resourceVersion is
 spliced in (`stamped`). Labels, fields and table rows are derived when they are asked for and kept
-with the item. Items are never changed after they are published, except by `adopt`; a list may
-therefore hand them to a slow response without a copy. An object that has left the log is kept in a
-shorter form (`alike_bodies.py`). Its body is then made when it is read.
+with the item. Items are never changed after they are published, except by `adopt` and `shorten`; a
+list may therefore hand them to a slow response without a copy. An object that has left the log is
+kept in a shorter form (`alike_bodies.py`). Its body is then made when it is read.
 
 Upstream's cache has one ring of events per resource and closes watchers that fall behind. Here the
 log is shared by all watchers of a resource, and a slow watcher stops listening and reads from the

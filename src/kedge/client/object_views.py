@@ -44,7 +44,8 @@ class _SharedDecoder(Generic[T]):
         self._decode = decode
         self._waiting: dict[bytes, tuple[T, int]] = {}
         """By encoded object: the object, and how many readers still want it. A server in the same
-        process hands the same bytes to all of them, so that a look-up compares no bytes."""
+        process hands the same bytes to all of them, unless they are shortened, so that few look-ups
+        compare bytes."""
 
     def decode(self, body: bytes) -> T:
         if self.readers < 2 or type(body) is not bytes or len(body) >= LARGE:
