@@ -236,27 +236,32 @@ class ReplicasController(Generic[T]):
             return
         wanted = self._kind.wanted(owner)
         await self._settle(owner, wanted)
-        counts = self._count(owner, wanted)
+        counted = self._clock.now()
+        counts = self._count(owner, wanted, counted)
         missing, failure = wanted.count - counts.replicas, None
         if missing and not is_leaving(owner):
             failure = await self._adjust(owner, wanted, counts)
-            counts = self._count(owner, wanted)
+            counted = self._clock.now()
+            counts = self._count(owner, wanted, counted)
         await self._tell(owner, counts, _told(failure, missing))
         if failure is not None:
             raise failure
         if wanted.count - counts.replicas < 0 and not is_leaving(owner):
             self._loop.add(key)  # more than are deleted at a time
-        self._wait_for_availability(key, owner, wanted.min_ready_seconds)
+        self._wait_for_availability(key, owner, wanted.min_ready_seconds, counted)
 
-    def _count(self, owner: T, wanted: ReplicaDemand) -> ReplicaCounts:
-        return tally(self._tallies.of(owner.metadata.uid), wanted, self._clock.now())
+    def _count(self, owner: T, wanted: ReplicaDemand, now: datetime) -> ReplicaCounts:
+        return tally(self._tallies.of(owner.metadata.uid), wanted, now)
 
-    def _wait_for_availability(self, key: Key, owner: T, min_ready_seconds: int) -> None:
-        """Come back when time alone changes the number of available pods."""
+    def _wait_for_availability(
+        self, key: Key, owner: T, min_ready_seconds: int, counted: datetime
+    ) -> None:
+        """Come back when time alone changes the number of available pods. It may have done so
+        since they were counted, while the status was written."""
         if not min_ready_seconds:
             return
-        now, groups = self._clock.now(), self._tallies.of(owner.metadata.uid)
-        waits = [each.next_available(min_ready_seconds, now) for each in groups]
+        groups = self._tallies.of(owner.metadata.uid)
+        waits = [each.next_available(min_ready_seconds, counted) for each in groups]
         if (wait := min((each for each in waits if each is not None), default=None)) is not None:
             self._loop.add_later(key, wait)
 

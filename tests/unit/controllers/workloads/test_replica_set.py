@@ -1,5 +1,6 @@
 """ReplicaSets at work on a server in this process."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from kedge.controllers.loop import LONGEST_PAUSE
 from kedge.controllers.pod_control import MOST_WAITING
 from kedge.controllers.workloads import replicas
 from kedge.controllers.workloads.replica_set import ReplicaSetController
-from kedge.controllers.workloads.replicas import MANY
+from kedge.controllers.workloads.replicas import MANY, ReplicaCounts
 from kedge.testing.controllers import ControllerHarness, workshop
 from kedge.testing.workloads import workload_document
 
@@ -56,6 +57,28 @@ async def test_missing_pods_are_made_from_the_template() -> None:
         }
         reasons = [reason for reason, _ in await place.events()]
         assert reasons == ["SuccessfulCreate"] * 3
+
+
+async def test_a_pod_that_becomes_available_while_pods_are_counted_is_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A timer may fire a moment early, and the moment may be over when the count is."""
+    async with workshop(ReplicaSetController) as place:
+        await place.create(SETS, replica_set(replicas=1, minReadySeconds=10))
+        await place.run_all()
+        early, now = timedelta(milliseconds=1), place.clock.now
+        monkeypatch.setattr(place.clock, "now", lambda: now() - early)
+
+        def tally(*arguments: Any) -> ReplicaCounts:
+            nonlocal early
+            counts = count_pods(*arguments)
+            early = timedelta()
+            return counts
+
+        count_pods = replicas.tally
+        monkeypatch.setattr(replicas, "tally", tally)
+        await place.pass_time(60)
+        assert (await status(place))["availableReplicas"] == 1
 
 
 async def test_pod_that_ends_is_replaced_but_kept() -> None:
