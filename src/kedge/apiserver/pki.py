@@ -5,14 +5,11 @@ without new certificates spares the time and memory.
 """
 
 import asyncio
-import contextlib
-import fcntl
 import ipaddress
 import logging
-import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -85,7 +82,7 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
     directory.chmod(0o700)
     machine = socket.gethostname()
     wanted = [*OWN_HOSTS, *([machine] if machine.isascii() and machine else []), *hosts]
-    with _one_at_a_time(directory):
+    with atomic.one_at_a_time(directory):
         if _is_empty(directory / "ca.crt"):
             _make_authority(directory, clock.now())
         _check_authority(directory)
@@ -95,18 +92,6 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
             _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
     return ServerIdentity(ca_pem, _server_context(directory, "server"), directory)
-
-
-@contextlib.contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
-    """Wait for another process that makes the same files: `kedge up` makes those of a new cluster
-    while the server loads its modules."""
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
 
 
 def _is_empty(path: Path) -> bool:
@@ -235,7 +220,7 @@ def ensure_front_proxy(directory: Path, now: datetime) -> bytes:
     any user, so that no signing request may lead to one.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _one_at_a_time(directory):
+    with atomic.one_at_a_time(directory):
         _ensure_front_proxy(directory, now)
         return (directory / "ca.crt").read_bytes()
 
@@ -286,7 +271,7 @@ def ensure_node(
     directory: Path, node: str, hosts: Sequence[str], theirs: Path, now: datetime
 ) -> None:
     """See that a node of this machine has what it shows to the server and to those who call it."""
-    with _one_at_a_time(directory):
+    with atomic.one_at_a_time(directory):
         _ensure_node(directory, node, hosts, theirs, now)
 
 

@@ -1,7 +1,9 @@
 """Atomic file replacement: after a crash a file has its old content or its new content."""
 
+import contextlib
+import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -48,3 +50,15 @@ def _create(path: Path, mode: int) -> int:
     except FileExistsError:
         path.unlink()
         return os.open(path, flags, mode)
+
+
+@contextlib.contextmanager
+def one_at_a_time(directory: Path) -> Iterator[None]:
+    """Wait for another process that makes files in the directory: `kedge up` makes those of a new
+    cluster while the server loads its modules."""
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)

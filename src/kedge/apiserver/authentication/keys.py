@@ -4,11 +4,7 @@
 """
 
 import base64
-import contextlib
-import fcntl
 import hashlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -133,7 +129,7 @@ class SigningKey:
     def _found_or_made(self) -> "rsa.RSAPrivateKey":
         """Return the key that another process makes at this moment, or make one."""
         self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _one_at_a_time(self._private.parent):
+        with atomic.one_at_a_time(self._private.parent):
             return self._load() or self._make()
 
     def _load(self) -> "rsa.RSAPrivateKey | None":
@@ -195,16 +191,6 @@ def _pair(private: "rsa.RSAPrivateKey") -> _KeyPair:
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     return _KeyPair(private, public, _base64(hashlib.sha256(der).digest()))
-
-
-@contextlib.contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
 
 
 def _is_sound(private: "rsa.RSAPrivateKey") -> bool:
